@@ -14,6 +14,7 @@ mod responses;
 mod retention;
 mod shielded_session;
 mod takeover;
+mod unread;
 mod upload;
 
 use reqwest::Method;

@@ -310,6 +310,21 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
         ("toolhold_run_queue_wait_seconds_count", "", 1.0),
         ("toolhold_run_queue_length", "", 0.0),
         ("toolhold_module_cache_lookups_total", "", 2.0),
+        (
+            "toolhold_sandbox_calls",
+            "toolhold_sandbox_call_state=\"running\"",
+            0.0,
+        ),
+        (
+            "toolhold_sandbox_pool",
+            "toolhold_sandbox_pool_resource=\"core_instances\"",
+            0.0,
+        ),
+        (
+            "toolhold_sandbox_pool_limit",
+            "toolhold_sandbox_pool_resource=\"stacks\"",
+            72.0,
+        ),
     ] {
         let found = sum(&metrics, name, label);
         assert!(

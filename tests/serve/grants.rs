@@ -110,10 +110,17 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
     let whole = format!("{granting}[endpoints.other]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
     let (host, endpoint) = (host(&whole), scripted([]));
     let server = serve(&host, &endpoint);
-    for (left, reason, keeps_grants) in [
-        ("", "sets nothing any more", false),
-        (granting, "names no endpoint any more", true),
-    ] {
+    let by_command = || {
+        let told = host.run(&["serve", "--reload"]);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.stdout.contains("reads its files again"), "{told:?}");
+    };
+    let by_request = || assert_eq!(server.post("/v1/reload", &json!({})).status, 202);
+    let confirmations: [(_, _, _, &dyn Fn()); 2] = [
+        ("", "sets nothing any more", false, &by_command),
+        (granting, "names no endpoint any more", true, &by_request),
+    ];
+    for (left, reason, keeps_grants, confirm) in confirmations {
         let before = server.said().len();
         host.write("toolhold.toml", left);
         until("the reason", || {
@@ -122,7 +129,7 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
         });
         assert!(is_done(&remember(&server, "default")), "{left}");
         let before = server.said().len();
-        server.signal("HUP");
+        confirm();
         until("the confirmed reload", || {
             server.said()[before..].contains("reloaded:").then_some(())
         });

@@ -305,6 +305,18 @@ impl Server {
         std::fs::read_dir(folder).expect("a process").count()
     }
 
+    /// Bytes of memory that it has.
+    ///
+    /// # Panics
+    /// If the system does not say.
+    pub fn resident_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.expect("a size") << 10
+    }
+
     /// As [`limit_files`].
     pub fn limit_files(&self, bytes: Option<u64>) {
         limit_files(&self.child, bytes);

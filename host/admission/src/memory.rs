@@ -101,6 +101,16 @@ impl MemoryCeiling {
     pub fn taken(&self) -> u64 {
         self.0.lock().all
     }
+
+    /// The most bytes that may be kept.
+    pub fn ceiling(&self) -> u64 {
+        self.0.ceiling
+    }
+
+    /// What one key may have if nothing else is kept.
+    pub fn most_of_one(&self) -> u64 {
+        most_of_one(self.0.ceiling)
+    }
 }
 
 impl MemoryShare {
@@ -151,6 +161,18 @@ impl MemoryReservation {
         })?;
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// Bytes that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back what is more than `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let spare = self.bytes.saturating_sub(bytes);
+        self.bytes -= spare;
+        self.share.ceiling.0.give_back(&self.share.party, spare);
     }
 
     /// Takes over what `other` reserved for the same party, under the same ceiling. Another party's stays its own.
@@ -291,6 +313,10 @@ mod tests {
         first.join(&mut others);
         drop(first);
         assert_eq!(memory.taken(), 5);
+        others.shrink_to(9);
+        assert_eq!((memory.taken(), others.bytes()), (5, 5));
+        others.shrink_to(2);
+        assert_eq!((memory.taken(), others.bytes()), (2, 2));
         drop(others);
         assert_eq!(memory.taken(), 0);
         let kept = memory.0.lock();

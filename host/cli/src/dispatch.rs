@@ -128,7 +128,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
         Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Licences(args) => Ok(licences::licences(&args)),
-        Command::Serve(_) => serve::serve(&load(&flags)?).await,
+        Command::Serve(args) => serve::serve(&args, &load(&flags)?).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
         Command::Knowledge(command) => {
             knowledge::knowledge(&load(&flags)?.configuration, command).await

@@ -1,19 +1,29 @@
-//! A response's body that keeps its request under way until all of it was sent.
+//! A response's body on its way to the connection: in pieces, and its request is under way until all of it was sent.
 
 use crate::places::Busy;
 use axum::body::Body;
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Buf as _, Bytes, Frame, SizeHint};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+
+/// What the connection is given at a time. It asks for more when it has room, so what it keeps is bounded, and what
+/// the inner body keeps counts as unsent until then.
+const PIECE_BYTES: usize = 64 << 10;
 
 pub struct BusyBody {
     body: Body,
+    /// What the connection has not taken of the last frame.
+    rest: Bytes,
     _busy: Busy,
 }
 
 impl BusyBody {
     pub fn wrap(body: Body, busy: Busy) -> Body {
-        Body::new(Self { body, _busy: busy })
+        Body::new(Self {
+            body,
+            rest: Bytes::new(),
+            _busy: busy,
+        })
     }
 }
 
@@ -22,17 +32,94 @@ impl HttpBody for BusyBody {
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let Self { body, rest, .. } = self.get_mut();
+        if rest.is_empty() {
+            match ready!(Pin::new(body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.len() > PIECE_BYTES => *rest = data,
+                    Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                ended => return Poll::Ready(ended),
+            }
+        }
+        // A copy: a part of the whole would keep all of it in memory until the connection has written it.
+        let piece = Bytes::copy_from_slice(&rest[..rest.len().min(PIECE_BYTES)]);
+        rest.advance(piece.len());
+        if rest.is_empty() {
+            // What was advanced to its end still holds the whole.
+            *rest = Bytes::new();
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, inner) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower().saturating_add(rest));
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::places::Places;
+    use axum::body::to_bytes;
+    use futures_util::{StreamExt as _, stream};
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Bytes whose memory is counted.
+    struct Counted(Vec<u8>, Arc<AtomicUsize>);
+
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_goes_out_in_pieces_and_leaves_nothing_behind() {
+        let place = Places::new(1, 0).enter([127, 0, 0, 1].into()).await;
+        let kept = Arc::new(AtomicUsize::new(0));
+        let frame = |bytes: usize| {
+            kept.fetch_add(1, Ordering::Relaxed);
+            Bytes::from_owner(Counted(vec![7; bytes], kept.clone()))
+        };
+        let frames = [frame(PIECE_BYTES), frame(3 * PIECE_BYTES + 5)].map(Ok::<_, Infallible>);
+        // As a stream of events that has no more for now.
+        let body = Body::from_stream(stream::iter(frames).chain(stream::pending()));
+        let mut pieces = BusyBody::wrap(body, place.busy()).into_data_stream();
+        let mut sizes = Vec::new();
+        for _ in 0..5 {
+            sizes.push(pieces.next().await.unwrap().unwrap().len());
+        }
+        assert_eq!(
+            sizes,
+            [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 5]
+        );
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+
+        let whole = BusyBody::wrap(Body::from(vec![1; 200_000]), place.busy());
+        assert_eq!(whole.size_hint().exact(), Some(200_000));
+        assert_eq!(to_bytes(whole, usize::MAX).await.unwrap().len(), 200_000);
     }
 }

@@ -3,12 +3,12 @@
 //! The crate promises that a client cannot hold a server's resources by being slow or silent. Open
 //! connections are counted and bounded, and when all places are taken, the one that has been silent for longest, of the
 //! address with most silent ones, is closed for a new one; a reserve is kept for health and administration. The head of a request, its body, and every write have timeouts. A
-//! response that comes before its request was read closes the connection in a way that the client can still
+//! response goes out in pieces, and what is made of it and not sent is counted by client. One that comes before its request was read closes the connection in a way that the client can still
 //! read it. A web page of another site cannot reach a local server through its user's browser.
 //!
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
-//! `kept_body` reads a body as a whole and counts its memory.
+//! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
 //! addresses.
@@ -38,6 +38,7 @@ mod server;
 mod settings;
 mod source;
 mod unread;
+mod unsent;
 pub mod web_origin;
 pub mod websocket;
 mod write_timeout;
@@ -47,3 +48,4 @@ pub use guard::{ForeignHeader, PageGuard, bearer};
 pub use kept_body::{KeptBody, KeptBodyError, no_memory};
 pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, Settings};
+pub use unsent::{UnsentAnswers, UnsentBytes, UnsentShare};

@@ -1,17 +1,33 @@
 //! WebSockets on which only the server sends. A WebSocket is a connection like any other: it is counted, and it
 //! ends when its client is gone and when the server ends.
+//!
+//! Long texts are sent in several frames (RFC 6455, 5.4): the library keeps a buffer for each socket that never gets
+//! smaller again than the longest frame.
 
 use crate::server::Connection;
-use axum::body::Bytes;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::response::Response;
+use axum::body::{Body, Bytes};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::SinkExt as _;
 use futures_util::stream::{Stream, StreamExt as _};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Bytes of a client's message. Its content is ignored.
 const MESSAGE_BYTES: usize = 4 << 10;
+/// Bytes of a frame to a client.
+const FRAME_BYTES: usize = 64 << 10;
 /// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
 const PULSE: KeepAlive = KeepAlive {
     every: Duration::from_secs(15),
@@ -25,6 +41,45 @@ struct KeepAlive {
     every: Duration,
     /// Longest silence of the client.
     patience: Duration,
+}
+
+/// A request to go on as a WebSocket.
+#[derive(Debug)]
+pub struct WebSocketUpgrade {
+    /// That it goes on so.
+    agreed: Response,
+    on_upgrade: OnUpgrade,
+}
+
+/// Why a request cannot go on as a WebSocket.
+#[derive(Debug, thiserror::Error)]
+pub enum WebSocketRefusal {
+    #[error("this path is a WebSocket: {0}")]
+    NoRequest(#[source] Box<Error>),
+    #[error("this path is a WebSocket, which this connection cannot become")]
+    NoUpgrade,
+}
+
+impl IntoResponse for WebSocketRefusal {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_REQUEST, self.to_string()).into_response()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for WebSocketUpgrade {
+    type Rejection = WebSocketRefusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, WebSocketRefusal> {
+        let mut request = Request::new(());
+        *request.method_mut() = parts.method.clone();
+        *request.version_mut() = parts.version;
+        request.headers_mut().clone_from(&parts.headers);
+        let agreed = create_response_with_body(&request, Body::empty)
+            .map_err(|error| WebSocketRefusal::NoRequest(Box::new(error)))?;
+        let on_upgrade = parts.extensions.remove::<OnUpgrade>();
+        let on_upgrade = on_upgrade.ok_or(WebSocketRefusal::NoUpgrade)?;
+        Ok(Self { agreed, on_upgrade })
+    }
 }
 
 /// Upgrades the request, sends each text as a message, then closes the socket.
@@ -42,27 +97,40 @@ fn upgrade_with(
     texts: impl Stream<Item = String> + Send + 'static,
     pulse: KeepAlive,
 ) -> Response {
-    upgrade
-        .max_message_size(MESSAGE_BYTES)
-        .max_frame_size(MESSAGE_BYTES)
-        .on_upgrade(async move |socket| {
-            tokio::select! {
-                () = connection.closed() => {}
-                () = send_all(socket, texts, pulse) => {}
+    let WebSocketUpgrade { agreed, on_upgrade } = upgrade;
+    tokio::spawn(async move {
+        let upgraded = match on_upgrade.await {
+            Ok(upgraded) => TokioIo::new(upgraded),
+            Err(error) => {
+                tracing::debug!(%error, "a connection did not become a WebSocket");
+                return;
             }
-        })
+        };
+        let config = WebSocketConfig::default()
+            .read_buffer_size(MESSAGE_BYTES)
+            .max_message_size(Some(MESSAGE_BYTES))
+            .max_frame_size(Some(MESSAGE_BYTES));
+        let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+        tokio::select! {
+            () = connection.closed() => {}
+            () = send_all(socket, texts, pulse) => {}
+        }
+    });
+    agreed
 }
 
-async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, pulse: KeepAlive) {
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+async fn send_all(mut socket: Socket, texts: impl Stream<Item = String>, pulse: KeepAlive) {
     let mut texts = pin!(texts);
     let mut heard = Instant::now();
     let mut beat = interval_at(heard + pulse.every, pulse.every);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let message = tokio::select! {
+        let sent = tokio::select! {
             // A message that has arrived counts before the timeout.
             biased;
-            said = socket.recv() => match said {
+            said = socket.next() => match said {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 Some(Ok(_)) => {
                     heard = Instant::now();
@@ -73,19 +141,35 @@ async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, puls
                 if heard.elapsed() >= pulse.patience {
                     return;
                 }
-                Message::Ping(Bytes::new())
+                socket.send(Message::Ping(Bytes::new())).await
             }
             text = texts.next() => match text {
-                Some(text) => Message::text(text),
+                Some(text) => send_text(&mut socket, text).await,
                 None => break,
             },
         };
-        if socket.send(message).await.is_err() {
+        if sent.is_err() {
             return;
         }
     }
     // The client may be gone; there is nothing more to do for it.
     let _ = socket.send(Message::Close(None)).await;
+}
+
+/// Sends a text as one message, in frames of bounded size.
+async fn send_text(socket: &mut Socket, text: String) -> Result<(), Error> {
+    let mut rest = Bytes::from(text);
+    let mut kind = Data::Text;
+    loop {
+        let frame = rest.split_to(rest.len().min(FRAME_BYTES));
+        let is_last = rest.is_empty();
+        let frame = Frame::message(frame, OpCode::Data(kind), is_last);
+        socket.send(Message::Frame(frame)).await?;
+        if is_last {
+            return Ok(());
+        }
+        kind = Data::Continue;
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +185,8 @@ mod tests {
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
+
+    const LONG_BYTES: usize = 3 * FRAME_BYTES + 17;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
     const NEVER: KeepAlive = KeepAlive {
@@ -198,5 +284,42 @@ mod tests {
         let read = alive.read(&mut pings).await.unwrap();
         assert_eq!(&pings[..2], [0x89, 0], "{:?}", &pings[..read]);
         alive.write_all(&[0x8a, 0x80, 0, 0, 0, 0]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_long_text_comes_as_one_message_in_several_frames() {
+        let socket = async |upgrade: WebSocketUpgrade,
+                            Extension(connection): Extension<Connection>| {
+            let texts = [
+                "x".repeat(LONG_BYTES),
+                String::new(),
+                "y".repeat(FRAME_BYTES),
+            ];
+            upgrade_with(upgrade, connection, stream::iter(texts), NEVER)
+        };
+        let router = Router::new().route("/socket", routing::get(socket));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (settings, stop) = (Settings::new(1), CancellationToken::new());
+        let _serving = tokio::spawn(serve(listener, router, settings, stop.clone()));
+        let stream = TcpStream::connect(address).await.unwrap();
+        let url = format!("ws://{address}/socket");
+        let (mut client, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+        for (bytes, letter) in [(LONG_BYTES, "x"), (0, ""), (FRAME_BYTES, "y")] {
+            let message = timeout(TIMEOUT, client.next()).await.unwrap();
+            let text = message.unwrap().unwrap().into_text().unwrap();
+            assert_eq!(text.as_str(), letter.repeat(bytes));
+        }
+        let closed = timeout(TIMEOUT, client.next()).await.unwrap();
+        assert!(matches!(closed, Some(Ok(Message::Close(_)))), "{closed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_asks_for_no_socket_is_told_so() {
+        let (address, _stop, _serving) = server(1, NEVER).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = "GET /socket HTTP/1.1\r\nhost: h\r\n\r\n";
+        client.write_all(head.as_bytes()).await.unwrap();
+        until(&mut client, "this path is a WebSocket: ").await;
     }
 }

@@ -4,12 +4,15 @@
 //! A name that was checked may mean something else when it is opened. So a name is opened first, in a way that
 //! neither waits nor follows what it must not follow, and what was opened is checked. [`read`] and its like give the
 //! content of a regular file; [`Directory`] stays open, and all that is in it is reached through it. What is made for a
-//! while has a random name ([`temporary_name`] and its like), and takes nothing that is there.
+//! while has a random name ([`temporary_name`] and its like), and takes nothing that is there. A [`LivenessFile`] shows that its
+//! process lives.
 
 mod directory;
+mod liveness;
 mod regular;
 mod temporary;
 
 pub use directory::{Directory, EntryId, Location, Lookup, Resolution, open_folder, passes};
+pub use liveness::{LivenessFile, lives, living};
 pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text, read_to_end};
 pub use temporary::{replace, replace_in, temporary_folder, temporary_name};

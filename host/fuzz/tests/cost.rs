@@ -40,6 +40,26 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
+        "clients of the HTTP API that do not read their answers",
+        Proof::Tests(
+            "tests/serve/unread.rs",
+            &[
+                "what_nobody_reads_is_bounded_and_no_other_key_waits",
+                "an_answer_waits_for_room_and_comes_when_others_were_read",
+            ],
+        ),
+    ),
+    (
+        "arguments of calls",
+        Proof::Tests(
+            "host/sandbox/src/registry/memory_tests.rs",
+            &[
+                "arguments_become_values_when_the_call_has_its_place_and_count_while_it_runs",
+                "calls_that_wait_for_a_place_keep_nothing",
+            ],
+        ),
+    ),
+    (
         "HTTP fields that a guest fills, copies and holds",
         Proof::Attack("fields_in_a_loop"),
     ),

@@ -6,7 +6,7 @@
 //! reads the log. With [`Durability::Queued`] the row follows at once, and a killed process loses the last rows and
 //! those of running calls.
 
-use crate::telemetry::cache_lookups;
+use crate::telemetry::watch_sandbox;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Display;
@@ -77,9 +77,8 @@ impl Recorder {
         }
     }
 
-    pub fn watch_cache(&self, registry: &Registry) {
-        let cached = registry.clone();
-        self.telemetry.watch_cache(move || cache_lookups(&cached));
+    pub fn watch(&self, registry: &Registry) {
+        watch_sandbox(&self.telemetry, registry);
     }
 
     pub fn telemetry(&self) -> &Telemetry {

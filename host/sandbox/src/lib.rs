@@ -65,7 +65,7 @@ pub mod value;
 pub use compile::{compiler_process, debug_file};
 pub use disk::{Storage, remove_tree, same_directory};
 pub use egress::{Resolve, SystemResolver};
-pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
+pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig, EngineLoad, PoolUse};
 pub use error::LoadError;
 pub use grant::ReservedPath;
 pub use module::counters::Counters;

@@ -55,6 +55,9 @@ pub struct Answer {
     pub own_calls: String,
     #[serde(skip)]
     secrets: SecretMask,
+    /// It keeps no steps and no input: for streams, which tell them as they happen and may be many.
+    #[serde(skip)]
+    is_brief: bool,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -223,15 +226,31 @@ impl Answer {
         }
     }
 
+    /// One that keeps no steps and no input.
+    pub fn brief(run: Uuid) -> Self {
+        Self {
+            is_brief: true,
+            ..Self::of(run)
+        }
+    }
+
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
         match &event.kind {
+            EventKind::Request { .. }
+            | EventKind::Retrieved { .. }
+            | EventKind::ToolStart { .. }
+            | EventKind::Plan { .. }
+            | EventKind::ToolResult { .. }
+                if self.is_brief => {}
             EventKind::Run { request, tools, .. } => {
                 let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
                 self.secrets = SecretMask::of(&request.settings.privacy);
                 self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
                 self.language.clone_from(&request.language);
-                self.input_messages = asked(&request.context);
+                if !self.is_brief {
+                    self.input_messages = asked(&request.context);
+                }
                 for message in &mut self.input_messages {
                     message.content = self.secrets.text(&message.content);
                 }

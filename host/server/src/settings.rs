@@ -27,11 +27,15 @@ pub struct Settings {
     pub queue_timeout_ms: u64,
     pub connections: usize,
     pub body_bytes: usize,
+    pub unsent_bytes: u64,
     pub drain_ms: u64,
     pub lame_duck_ms: u64,
     pub origins: Vec<String>,
     pub module_upload: bool,
 }
+
+/// With less than this, what one key leaves to the others has no room for a page of events.
+const LEAST_UNSENT_BYTES: u64 = 16 << 20;
 
 impl Settings {
     pub fn queue_timeout(&self) -> Duration {
@@ -58,6 +62,12 @@ impl Settings {
             if is_zero {
                 return Some((key, "must be at least 1".into()));
             }
+        }
+        if self.unsent_bytes < LEAST_UNSENT_BYTES {
+            let reason = format!(
+                "must be at least {LEAST_UNSENT_BYTES}, so that other keys have room beside one that reads nothing"
+            );
+            return Some(("unsent_bytes", reason));
         }
         if let Some(reason) = web_origin::fault(&self.origins) {
             return Some(("origins", reason));

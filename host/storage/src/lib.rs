@@ -81,7 +81,7 @@ pub use knowledge::{
 pub use label::{Label, Origin};
 pub use orphans::Orphan;
 pub use prune::PrunedCounts;
-pub use record::{Record, Source};
+pub use record::{PageBounds, Record, RecordLine, RecordPage, Source};
 pub use run_lease::LeaseState;
 pub use runs::{RunEnd, RunRow};
 pub use sessions::Session;

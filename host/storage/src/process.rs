@@ -5,15 +5,14 @@ use crate::database::Database;
 use crate::error::StoreError;
 use crate::health::{Health, Outage};
 use sqlx::{AnyConnection, AnyPool, Connection as _};
-use std::fs::{File, TryLockError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
-use toolhold_files::Links;
+use toolhold_files::{LivenessFile, lives};
 use uuid::Uuid;
 
 /// This process, under the name that `runs.holder` has for it.
@@ -27,11 +26,7 @@ pub struct Process {
 #[derive(Debug)]
 enum LivenessLock {
     /// SQLite: a locked file in a folder beside the database.
-    File {
-        folder: PathBuf,
-        path: PathBuf,
-        _lock: File,
-    },
+    File { folder: PathBuf, _own: LivenessFile },
     /// PostgreSQL: an advisory lock, held by a connection of its own.
     Advisory {
         _held: AbortOnDropHandle<()>,
@@ -45,26 +40,12 @@ impl Process {
     /// A process that works on a SQLite file; `folder` holds the lock files.
     pub fn of_file(folder: PathBuf) -> Result<Self, StoreError> {
         let name = Uuid::now_v7().to_string();
-        let made = || {
-            std::fs::create_dir_all(&folder)?;
-            remove_dead(&folder);
-            // Locked before it gets its name, so that no process takes it for the file of a dead one.
-            let beginning = folder.join(&name);
-            let lock = File::create_new(&beginning)?;
-            lock.try_lock().map_err(io::Error::from)?;
-            let path = lock_file(&folder, &name);
-            std::fs::rename(&beginning, &path)?;
-            Ok((path, lock))
-        };
-        let (path, lock) = made().map_err(|source| StoreError::Folder {
+        let made = LivenessFile::create(&folder, &name);
+        let own = made.map_err(|source| StoreError::Folder {
             path: folder.clone(),
             source,
         })?;
-        let presence = LivenessLock::File {
-            folder,
-            path,
-            _lock: lock,
-        };
+        let presence = LivenessLock::File { folder, _own: own };
         Ok(Self { name, presence })
     }
 
@@ -118,7 +99,7 @@ impl Process {
             return Ok(true);
         }
         match &self.presence {
-            LivenessLock::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
+            LivenessLock::File { folder, .. } => Ok(lives(folder, name)),
             LivenessLock::Advisory { database, .. } => {
                 // The lock is held for this statement only.
                 let query = sqlx::query_scalar(
@@ -129,40 +110,6 @@ impl Process {
                 let free: i64 = database.within(query).await?;
                 Ok(free == 0)
             }
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let LivenessLock::File { path, .. } = &self.presence {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-fn lock_file(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.lock"))
-}
-
-fn is_locked(path: &Path) -> bool {
-    match toolhold_files::open(path, Links::Refuse) {
-        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-        // A file that we may not open is another user's; nothing shows that its process is dead.
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
-    }
-}
-
-/// Removes the lock files of processes that were killed.
-fn remove_dead(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "lock")
-            && !is_locked(&path)
-        {
-            let _ = std::fs::remove_file(&path);
         }
     }
 }
@@ -247,28 +194,5 @@ async fn watch(mut connection: AnyConnection) -> sqlx::Error {
             Ok(Err(error)) => return error,
             Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unlocked_file_belongs_to_a_dead_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let living = Process::of_file(folder.path().to_owned()).unwrap();
-        assert!(is_locked(&lock_file(folder.path(), living.name())));
-        let dead = lock_file(folder.path(), "dead");
-        std::fs::write(&dead, "").unwrap();
-        assert!(!is_locked(&dead));
-        let unseen = lock_file(&dead, "unseen");
-        assert!(is_locked(&unseen), "it cannot be opened");
-        let other = Process::of_file(folder.path().to_owned()).unwrap();
-        assert!(!dead.exists(), "removed");
-        let path = lock_file(folder.path(), living.name());
-        assert!(path.exists(), "and the living process keeps its file");
-        drop((living, other));
-        assert!(!path.exists());
     }
 }

@@ -1,6 +1,6 @@
 //! The telemetry of a process.
 
-use crate::instruments::{self, CacheLookups, Instruments};
+use crate::instruments::{self, CacheLookups, Instruments, SandboxLoad};
 use crate::spans::Spans;
 use opentelemetry::metrics::Meter;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
@@ -70,6 +70,20 @@ impl Telemetry {
     pub fn watch_cache(&self, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
             instruments::watch_cache(&inner.meter, lookups);
+        }
+    }
+
+    /// Registers a function that returns what the calls of the sandbox take.
+    pub fn watch_sandbox(&self, load: impl Fn() -> SandboxLoad + Clone + Send + Sync + 'static) {
+        if let Some(inner) = &self.inner {
+            instruments::watch_sandbox(&inner.meter, load);
+        }
+    }
+
+    /// Registers a function that returns the bytes of answers that clients have not read.
+    pub fn watch_unsent(&self, bytes: impl Fn() -> u64 + Send + Sync + 'static) {
+        if let Some(inner) = &self.inner {
+            instruments::watch_unsent(&inner.meter, bytes);
         }
     }
 

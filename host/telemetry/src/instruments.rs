@@ -16,6 +16,19 @@ pub struct CacheLookups {
     pub misses: u64,
 }
 
+/// What calls of the sandbox take at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxLoad {
+    /// Calls that have a place, and calls that wait for one.
+    pub running: u64,
+    pub waiting: u64,
+    /// Bytes that the host keeps for calls and requests, and the most that it may keep.
+    pub kept_bytes: u64,
+    pub kept_ceiling: u64,
+    /// Of each kind of slot in the pool of instances: its name, how many are taken, and how many there are.
+    pub pool: Vec<(&'static str, u64, u64)>,
+}
+
 /// The instruments that runs and calls record with.
 #[derive(Debug)]
 pub struct Instruments {
@@ -267,6 +280,76 @@ pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> CacheLookups + Send + Sy
             observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
             observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
         })
+        .build();
+}
+
+/// Gauges of what calls take.
+pub fn watch_sandbox(
+    meter: &Meter,
+    load: impl Fn() -> SandboxLoad + Clone + Send + Sync + 'static,
+) {
+    let gauge = |name: &'static str, description: &'static str| {
+        meter
+            .u64_observable_gauge(name)
+            .with_description(description)
+    };
+    let calls = load.clone();
+    gauge(
+        "toolhold.sandbox.calls",
+        "Calls of modules that run, and that wait for a place",
+    )
+    .with_callback(move |observer| {
+        let load = calls();
+        observer.observe(load.running, &[KeyValue::new(names::CALL_STATE, "running")]);
+        observer.observe(load.waiting, &[KeyValue::new(names::CALL_STATE, "waiting")]);
+    })
+    .build();
+    let kept = load.clone();
+    gauge(
+        "toolhold.sandbox.kept",
+        "Memory that the host keeps for calls and requests",
+    )
+    .with_unit("By")
+    .with_callback(move |observer| observer.observe(kept().kept_bytes, &[]))
+    .build();
+    let ceiling = load.clone();
+    gauge(
+        "toolhold.sandbox.kept.limit",
+        "The most memory that it may keep for them",
+    )
+    .with_unit("By")
+    .with_callback(move |observer| observer.observe(ceiling().kept_ceiling, &[]))
+    .build();
+    let used = load.clone();
+    gauge(
+        "toolhold.sandbox.pool",
+        "Slots of the pool of instances that are taken",
+    )
+    .with_callback(move |observer| {
+        for (resource, used, _) in used().pool {
+            observer.observe(used, &[KeyValue::new(names::POOL_RESOURCE, resource)]);
+        }
+    })
+    .build();
+    gauge(
+        "toolhold.sandbox.pool.limit",
+        "Slots of the pool of instances",
+    )
+    .with_callback(move |observer| {
+        for (resource, _, total) in load().pool {
+            observer.observe(total, &[KeyValue::new(names::POOL_RESOURCE, resource)]);
+        }
+    })
+    .build();
+}
+
+/// A gauge of answers that clients have not read.
+pub fn watch_unsent(meter: &Meter, bytes: impl Fn() -> u64 + Send + Sync + 'static) {
+    meter
+        .u64_observable_gauge("toolhold.http.unsent")
+        .with_description("Memory of answers that clients have not read")
+        .with_unit("By")
+        .with_callback(move |observer| observer.observe(bytes(), &[]))
         .build();
 }
 

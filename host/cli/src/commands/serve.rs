@@ -5,17 +5,20 @@ use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::{output, style};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
+use toolhold_files::{LivenessFile, living};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::extract::Extractors;
-use toolhold_runtime::telemetry::cache_lookups;
+use toolhold_runtime::telemetry::watch_sandbox;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, is_administration, router};
 use toolhold_server::knowledge::ServedKnowledge;
@@ -28,8 +31,38 @@ pub struct ServeArgs {
     /// Address and port to listen on; port 0 takes a free one [default: serve.listen].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Have the servers that run on this machine with this configuration's state folder read their files again, as they
+    /// are; it confirms a change that a server holds back.
+    #[arg(long, conflicts_with = "listen")]
+    reload: bool,
     #[command(flatten)]
     endpoint: super::endpoint::EndpointArgs,
+}
+
+/// Where each server has a file with its process id as long as it lives.
+fn servers(config: &Configuration) -> PathBuf {
+    config.state_folder().join("servers")
+}
+
+/// Signals the servers of this state folder that they are to read their files again.
+fn reload(config: &Configuration) -> Result<Exit> {
+    let folder = servers(config);
+    let mut told = 0_u32;
+    for name in living(&folder) {
+        let process = name.parse().ok().and_then(Pid::from_raw);
+        let process =
+            process.with_context(|| format!("{name} in {} is no process", folder.display()))?;
+        kill_process(process, Signal::HUP).with_context(|| format!("process {name}"))?;
+        println!("process {name} reads its files again; its log tells the outcome");
+        told += 1;
+    }
+    if told == 0 {
+        bail!(
+            "no server runs with the state folder {}",
+            config.state_folder().display()
+        );
+    }
+    Ok(Exit::Ok)
 }
 
 impl ServeArgs {
@@ -39,8 +72,11 @@ impl ServeArgs {
     }
 }
 
-pub async fn serve(loaded: &Loaded) -> Result<Exit> {
+pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     let (config, serve) = (&loaded.configuration, &loaded.serve);
+    if args.reload {
+        return reload(config);
+    }
     let Started {
         registry,
         watch,
@@ -68,8 +104,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         patience: serve.queue_timeout(),
     };
     let telemetry = host::telemetry(config, true)?;
-    let cached = agents.registry().clone();
-    telemetry.watch_cache(move || cache_lookups(&cached));
+    watch_sandbox(&telemetry, agents.registry());
     let dispatcher = Dispatcher::new(
         store,
         agents.clone(),
@@ -111,6 +146,9 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         reload,
         stop: mut stop_signal,
     } = Signals::listen()?;
+    let folder = servers(config);
+    let own = LivenessFile::create(&folder, &std::process::id().to_string());
+    let _own = own.with_context(|| folder.display().to_string())?;
     let router = router(
         App::new(dispatcher.clone(), knowledge, config, serve),
         serve,
@@ -187,6 +225,10 @@ impl Serving for Dispatcher {
 
     fn replace(&self, made: ServedAgents) {
         self.agents().put(made);
+    }
+
+    async fn reload_asked(&self) {
+        Dispatcher::reload_asked(self).await;
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {

@@ -41,6 +41,11 @@ pub trait Serving {
     async fn reloaded(&self, _: &Configuration) -> Result<()> {
         Ok(())
     }
+
+    /// Completes when a client asks to read the configuration again.
+    async fn reload_asked(&self) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Time for more modules to become ready before clients are told of the first.
@@ -226,6 +231,7 @@ pub async fn keep_up<S: Serving>(
                     biased;
                     Some(changed) = changes.told.recv() => (changed, ReloadCause::Change),
                     _ = reload_signal.recv() => (Changed::Configuration, ReloadCause::Person),
+                    () = serving.reload_asked() => (Changed::Configuration, ReloadCause::Person),
                     () = more_ready(&mut ready) => {
                         serving.reloaded(&held.configuration).await?;
                         continue;

@@ -31,7 +31,7 @@ impl fmt::Display for EmptiedFile {
         };
         write!(
             f,
-            "{} {lost}; what it set stays in use until it {until} again, or until this process gets SIGHUP (kill -HUP {})",
+            "{} {lost}; what it set stays in use until it {until} again, or until `toolhold serve --reload` or SIGHUP (kill -HUP {}) says that it is meant",
             self.origin,
             std::process::id()
         )

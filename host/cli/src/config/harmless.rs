@@ -100,7 +100,8 @@ fn rule(key: &str) -> Option<Rule> {
         | "serve.waiting_runs"
         | "serve.queue_timeout_ms"
         | "serve.connections"
-        | "serve.body_bytes" => Rule::AtMost,
+        | "serve.body_bytes"
+        | "serve.unsent_bytes" => Rule::AtMost,
         "run.token_budget"
         | "run.max_cost"
         | "run.max_tool_calls"

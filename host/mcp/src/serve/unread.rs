@@ -7,20 +7,16 @@
 
 use super::revision::HERE;
 use crate::rpc::{self, INTERNAL_ERROR, Id, RpcError};
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use serde_json::Value;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
+use toolhold_connections::{UnsentAnswers, UnsentBytes, UnsentShare};
 use toolhold_json::bounded;
 
 /// Most bytes of unread answers of all clients: enough for the largest results of a dozen calls.
@@ -32,17 +28,14 @@ const CROWDED_BYTES: u64 = MAX_UNREAD_BYTES / 2;
 const ROOM_TIME: Duration = Duration::from_secs(20);
 /// Smaller answers are always given, among them errors. Their number is bounded by requests and connections.
 const SMALL_BYTES: usize = 4 << 10;
-/// What is passed on to a connection at a time; it asks for more when it has written that.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// The unread answers of a server's clients at one address.
 #[derive(Debug, Clone)]
 pub struct UnreadAnswers {
     /// Of [`MAX_UNREAD_BYTES`].
-    bytes: MemoryShare,
+    unsent: UnsentShare,
     /// Of what the process keeps for all calls and clients.
     kept: MemoryShare,
-    read: Arc<Notify>,
 }
 
 /// The memory of a request, or of all requests of a batch.
@@ -52,14 +45,8 @@ pub type RequestMemory = Arc<MemoryReservation>;
 #[derive(Debug)]
 pub struct Outgoing {
     message: Bytes,
-    unread: Option<UnreadBytes>,
-}
-
-#[derive(Debug)]
-struct UnreadBytes {
-    /// Of the clients' share, and of what the process keeps.
-    reservations: Option<(MemoryReservation, MemoryReservation)>,
-    read: Arc<Notify>,
+    /// Absent if it is small.
+    unread: Option<UnsentBytes>,
 }
 
 impl UnreadAnswers {
@@ -67,9 +54,8 @@ impl UnreadAnswers {
     pub fn new(kept: &MemoryCeiling) -> Self {
         let here = party(HERE);
         Self {
-            bytes: MemoryCeiling::new(MAX_UNREAD_BYTES).of(here.clone()),
+            unsent: UnsentAnswers::new(MAX_UNREAD_BYTES).of(here.clone()),
             kept: kept.of(here),
-            read: Arc::default(),
         }
     }
 
@@ -77,9 +63,8 @@ impl UnreadAnswers {
     pub fn of(&self, source: IpAddr) -> Self {
         let source = party(source);
         Self {
-            bytes: self.bytes.ceiling().of(source.clone()),
+            unsent: self.unsent.all().of(source.clone()),
             kept: self.kept.ceiling().of(source),
-            read: self.read.clone(),
         }
     }
 
@@ -111,13 +96,10 @@ impl UnreadAnswers {
         Some(Outgoing { message, unread })
     }
 
-    fn unread(&self, bytes: usize) -> Option<UnreadBytes> {
-        let share = self.bytes.reserve(bytes as u64).ok()?;
+    fn unread(&self, bytes: usize) -> Option<UnsentBytes> {
+        let unsent = self.unsent.try_reserve(bytes as u64).ok()?;
         let kept = self.kept.reserve(bytes as u64).ok()?;
-        Some(UnreadBytes {
-            reservations: Some((share, kept)),
-            read: self.read.clone(),
-        })
+        Some(unsent.besides(kept))
     }
 
     /// Waits until work on a request may begin.
@@ -125,19 +107,16 @@ impl UnreadAnswers {
     /// # Errors
     /// These clients do not read.
     pub async fn room(&self) -> Result<(), RpcError> {
-        let read = async {
-            loop {
-                let read = self.read.notified();
-                if self.bytes.ceiling().taken() <= CROWDED_BYTES || self.bytes.leaves_room() {
-                    return;
-                }
-                read.await;
-            }
+        let all = self.unsent.all();
+        let is_free = || {
+            let is_free = all.taken() <= CROWDED_BYTES || self.unsent.leaves_room();
+            is_free.then_some(())
         };
-        timeout(ROOM_TIME, read).await.map_err(|_| {
+        let room = timeout(ROOM_TIME, self.unsent.when(is_free)).await;
+        room.map_err(|_| {
             let reason = format!(
                 "nothing was done, because clients have not read {} bytes of answers; read them, and try again",
-                self.bytes.ceiling().taken()
+                all.taken()
             );
             RpcError::new(INTERNAL_ERROR, reason)
         })
@@ -186,11 +165,7 @@ impl Outgoing {
         let mut kept = messages.iter_mut().filter_map(|it| it.unread.take());
         let unread = kept.next().map(|mut first| {
             for mut other in kept {
-                if let (Some(all), Some(more)) = (&mut first.reservations, &mut other.reservations)
-                {
-                    all.0.join(&mut more.0);
-                    all.1.join(&mut more.1);
-                }
+                first.join(&mut other);
             }
             first
         });
@@ -205,18 +180,17 @@ impl Outgoing {
         }
     }
 
-    /// The next piece of the message, taken from its beginning.
-    pub fn piece(&mut self) -> Option<Bytes> {
-        let length = self.message.len().min(PIECE_BYTES);
-        (length > 0).then(|| self.message.split_to(length))
+    /// The message. It counts only as long as this is kept beside it.
+    pub fn bytes(&self) -> Bytes {
+        self.message.clone()
     }
 
     /// A body that counts until the connection has taken it.
     pub fn into_body(self) -> Body {
-        if self.unread.is_none() {
-            return self.message.into();
+        match self.unread {
+            Some(unread) => unread.body(self.message),
+            None => self.message.into(),
         }
-        Body::new(self)
     }
 }
 
@@ -234,33 +208,6 @@ impl Deref for Outgoing {
 
     fn deref(&self) -> &[u8] {
         &self.message
-    }
-}
-
-impl HttpBody for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.piece().map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.message.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.message.len() as u64)
-    }
-}
-
-impl Drop for UnreadBytes {
-    fn drop(&mut self) {
-        drop(self.reservations.take());
-        self.read.notify_waiters();
     }
 }
 
@@ -285,7 +232,7 @@ mod tests {
         let mut kept: Vec<_> = (0..3).map(|n| unread.reply(&id(n), &large)).collect();
         unread.room().await.unwrap();
         kept.extend((3..5).map(|n| unread.reply(&id(n), &large)));
-        assert!(unread.bytes.ceiling().taken() > 50 << 20);
+        assert!(unread.unsent.all().taken() > 50 << 20);
         let refused = unread.room().await.unwrap_err();
         assert!(refused.message.contains("nothing was done"), "{refused:?}");
 
@@ -298,7 +245,7 @@ mod tests {
         );
         // What is small is always said.
         assert_eq!(text(&unread.reply(&id(7), &Ok(json!({}))))["id"], 7);
-        assert!(unread.bytes.ceiling().taken() <= MAX_UNREAD_BYTES);
+        assert!(unread.unsent.all().taken() <= MAX_UNREAD_BYTES);
 
         let waits = tokio::spawn({
             let unread = unread.clone();
@@ -309,7 +256,7 @@ mod tests {
         waits.await.unwrap().unwrap();
         assert_eq!(text(&unread.reply(&id(8), &large))["id"], 8);
         drop(kept);
-        assert_eq!(unread.bytes.ceiling().taken(), 0);
+        assert_eq!(unread.unsent.all().taken(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -318,7 +265,7 @@ mod tests {
         let greedy = here.of([192, 0, 2, 1].into());
         let large = Ok(json!({"text": "x".repeat(1 << 20)}));
         let kept: Vec<_> = (0..100).map(|n| greedy.reply(&id(n), &large)).collect();
-        assert!(here.bytes.ceiling().taken() > 50 << 20);
+        assert!(here.unsent.all().taken() > 50 << 20);
         assert!(greedy.room().await.is_err());
         // Another one, which reads, gets its answers as if there were no other.
         let polite = here.of([192, 0, 2, 2].into());
@@ -328,7 +275,7 @@ mod tests {
         }
         drop(kept);
         greedy.room().await.unwrap();
-        assert_eq!(here.bytes.ceiling().taken(), 0);
+        assert_eq!(here.unsent.all().taken(), 0);
     }
 
     #[test]
@@ -357,7 +304,7 @@ mod tests {
         let worked_on = unread.reserve(&request.as_bytes()[..20_000]).unwrap();
         assert!(kept.taken() > 1 << 20);
         drop(worked_on);
-        assert_eq!((kept.taken(), unread.bytes.ceiling().taken()), (0, 0));
+        assert_eq!((kept.taken(), unread.unsent.all().taken()), (0, 0));
     }
 
     #[tokio::test]
@@ -368,14 +315,13 @@ mod tests {
         let one = replies[0].len();
         let batch = Outgoing::batch(replies).unwrap();
         assert_eq!(batch.len(), 2 * one + 3);
-        assert_eq!(unread.bytes.ceiling().taken(), 2 * one as u64);
+        assert_eq!(unread.unsent.all().taken(), 2 * one as u64);
         let event = batch.map(|message| [b"data: ", &message[..]].concat().into());
         let whole = event.len();
         let body = event.into_body();
-        assert_eq!(body.size_hint().exact(), Some(whole as u64));
-        assert_eq!(unread.bytes.ceiling().taken(), 2 * one as u64);
+        assert_eq!(unread.unsent.all().taken(), 2 * one as u64);
         assert_eq!(to_bytes(body, usize::MAX).await.unwrap().len(), whole);
-        assert_eq!(unread.bytes.ceiling().taken(), 0);
+        assert_eq!(unread.unsent.all().taken(), 0);
         assert!(Outgoing::batch(Vec::new()).is_none());
     }
 }

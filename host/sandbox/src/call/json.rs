@@ -1,7 +1,7 @@
 //! Bounds of JSON: its depth and its size.
 
 use serde_json::{Map, Value};
-use std::string::FromUtf8Error;
+use std::io;
 
 /// Refuses JSON that is nested deeper than `limit`: later readers recurse.
 pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
@@ -36,41 +36,100 @@ fn too_deep(limit: u64) -> String {
     format!("the JSON is nested deeper than {limit} levels")
 }
 
-/// JSON text that is written up to a limit: serialising stops where it would be longer.
-pub(crate) struct LimitedText {
+/// Longer arguments are written again when the call runs: those that wait for a place are kept once, by their caller.
+const SHORT_BYTES: usize = 4 << 10;
+
+/// Arguments as JSON text, measured before a call has its place.
+pub(crate) struct ArgumentText {
+    bytes: u64,
+    /// Absent if the text is long.
+    short: Option<String>,
+}
+
+impl ArgumentText {
+    /// # Errors
+    /// The text has more than `limit` bytes.
+    pub fn of(arguments: &Value, limit: u64) -> io::Result<Self> {
+        let mut written = Measured::new(limit);
+        serde_json::to_writer(&mut written, arguments)?;
+        let is_short = written.text.len() as u64 == written.bytes;
+        let short = is_short.then(|| String::from_utf8(written.text));
+        Ok(Self {
+            bytes: written.bytes,
+            short: short.transpose().map_err(io::Error::other)?,
+        })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The text of the same arguments.
+    pub fn text(self, arguments: &Value) -> String {
+        self.short.unwrap_or_else(|| arguments.to_string())
+    }
+}
+
+/// Whether the members take no more than `limit` bytes as JSON text.
+pub(crate) fn fit(members: &Map<String, Value>, limit: u64) -> bool {
+    serde_json::to_writer(Measured::new(limit), members).is_ok()
+}
+
+/// JSON text that is counted up to a limit, of which the beginning is kept: serialising stops where it would be longer.
+struct Measured {
     text: Vec<u8>,
+    bytes: u64,
     limit: u64,
 }
 
-impl LimitedText {
-    /// Of at most `limit` bytes.
-    pub fn new(limit: u64) -> Self {
-        let text = Vec::with_capacity(128);
-        Self { text, limit }
-    }
-
-    /// How many bytes more there may be.
-    pub fn room(&self) -> u64 {
-        self.limit.saturating_sub(self.text.len() as u64)
-    }
-
-    /// # Errors
-    /// What was written is no UTF-8.
-    pub fn into_text(self) -> Result<String, FromUtf8Error> {
-        String::from_utf8(self.text)
+impl Measured {
+    fn new(limit: u64) -> Self {
+        Self {
+            text: Vec::with_capacity(128),
+            bytes: 0,
+            limit,
+        }
     }
 }
 
-impl std::io::Write for LimitedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.len() as u64 > self.room() {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
+impl io::Write for Measured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.text.extend_from_slice(bytes);
+        // What is not kept has a length that is not the text's.
+        if self.text.len() + bytes.len() <= SHORT_BYTES {
+            self.text.extend_from_slice(bytes);
+        }
         Ok(bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn long_arguments_are_measured_and_not_kept() {
+        for length in [0, 100, SHORT_BYTES - 20, SHORT_BYTES, 1 << 20] {
+            let arguments = json!({"text": "x".repeat(length), "n": 1});
+            let whole = arguments.to_string();
+            let bytes = whole.len() as u64;
+            let text = ArgumentText::of(&arguments, bytes).unwrap();
+            assert_eq!(
+                (text.bytes(), text.short.is_some()),
+                (bytes, whole.len() <= SHORT_BYTES)
+            );
+            assert_eq!(text.text(&arguments), whole);
+            assert!(ArgumentText::of(&arguments, bytes - 1).is_err());
+            let members = arguments.as_object().unwrap();
+            assert!(fit(members, bytes) && !fit(members, bytes - 1));
+        }
     }
 }

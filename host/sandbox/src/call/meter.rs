@@ -55,6 +55,9 @@ pub struct KeptBytes {
     bytes: u64,
 }
 
+/// Arguments that are not counted.
+const SMALL_ARGUMENT_BYTES: u64 = 16 << 10;
+
 /// Most random bytes of one host call: the host makes them all before the guest gets one.
 pub const MAX_RANDOM_BYTES: u64 = 1 << 20;
 
@@ -70,6 +73,10 @@ pub enum KeptTooMuch {
     Call { limit: u64 },
     #[error("the host keeps all that it may for this caller, of {ceiling} bytes for all")]
     Host { ceiling: u64 },
+    #[error(
+        "the arguments take {needed} bytes as the tool's types, and one caller may have {most} (modules.kept_bytes)"
+    )]
+    Arguments { needed: u64, most: u64 },
 }
 
 impl From<KeptTooMuch> for CallError {
@@ -77,6 +84,9 @@ impl From<KeptTooMuch> for CallError {
         match kept {
             KeptTooMuch::Call { limit } => Self::KeptBytes { limit },
             KeptTooMuch::Host { ceiling } => Self::HostFull { ceiling },
+            KeptTooMuch::Arguments { .. } => Self::Arguments {
+                reason: kept.to_string(),
+            },
         }
     }
 }
@@ -110,6 +120,26 @@ impl Gauge {
             gauge: self.clone(),
             reservation,
             bytes,
+        })
+    }
+
+    /// Counts the arguments of the call in the form that the guest takes, of what all calls may keep. Their size is
+    /// bounded by `argument_bytes`, so they do not count in what the call may keep. Small ones are not counted: no more
+    /// calls run than there are places.
+    ///
+    /// # Errors
+    /// The host may not keep so much more, now or ever.
+    pub fn keep_arguments(&self, bytes: u64) -> Result<Option<MemoryReservation>, KeptTooMuch> {
+        if bytes <= SMALL_ARGUMENT_BYTES {
+            return Ok(None);
+        }
+        let reserved = self.0.share.reserve(bytes);
+        reserved.map(Some).map_err(|full| {
+            if full.is_for_ever() {
+                let (needed, most) = (full.needed, full.most_of_one());
+                return KeptTooMuch::Arguments { needed, most };
+            }
+            self.full(full)
         })
     }
 

@@ -24,7 +24,7 @@ mod verdict;
 
 pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
-pub(crate) use json::{LimitedText, shallow, shallow_members};
+pub(crate) use json::{ArgumentText, fit, shallow, shallow_members};
 pub(crate) use knowledge::GrantedKnowledge;
 pub(crate) use log_sink::GuestLogSink;
 pub(crate) use open_files::OpenFile;

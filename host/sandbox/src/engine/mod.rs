@@ -5,10 +5,12 @@
 //! they share the permits for calls, the compiler and the compiled cache.
 
 mod config;
+mod load;
 mod ticker;
 
 pub(crate) use config::Variant;
 pub use config::{Compiler, CompilerProcess, EngineConfig};
+pub use load::{EngineLoad, PoolUse};
 pub(crate) use ticker::EPOCH_INTERVAL;
 pub use ticker::TickingCall;
 
@@ -202,20 +204,35 @@ impl Engine {
 /// calls that hold all of theirs keep no module from being loaded, and the other way round.
 const LISTING_PLACES: u32 = 4;
 
+fn most(limit: u64) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+/// Slots of the pool: core instances, component instances, memories, tables and stacks.
+fn pool_totals(config: &EngineConfig) -> [u32; 5] {
+    // A module that is asked has two instances.
+    let n = config.concurrent_calls + 2 * LISTING_PLACES;
+    [
+        n.saturating_mul(most(MAX_INSTANCES)),
+        n,
+        n.saturating_mul(most(MAX_MEMORIES)),
+        n.saturating_mul(most(MAX_TABLES)),
+        n,
+    ]
+}
+
 /// The pool of instances. It has for each place the most that a component may have. So a call in a place finds its
 /// instances, memories and tables, and other calls cannot take them. An unused slot costs addresses and no memory.
 fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
-    // A module that is asked has two instances.
-    let n = config.concurrent_calls + 2 * LISTING_PLACES;
-    let most = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
     let (instances, memories) = (most(MAX_INSTANCES), most(MAX_MEMORIES));
     let tables = most(MAX_TABLES);
+    let [all_instances, n, all_memories, all_tables, stacks] = pool_totals(config);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(n)
-        .total_stacks(n)
-        .total_core_instances(n.saturating_mul(instances))
-        .total_memories(n.saturating_mul(memories))
-        .total_tables(n.saturating_mul(tables))
+        .total_stacks(stacks)
+        .total_core_instances(all_instances)
+        .total_memories(all_memories)
+        .total_tables(all_tables)
         .max_component_instance_size(4 << 20)
         .max_core_instances_per_component(instances)
         .max_memories_per_component(memories)

@@ -5,16 +5,14 @@ use super::shield::{self, Screen, Screening, ScreeningVerdict};
 use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
 use super::{Code, Module};
-use crate::bindings::types;
 use crate::call::{
-    self, CallContext, CurrentCall, GrantedKnowledge, GuestLogSink, LimitedText, OtherTools,
+    self, ArgumentText, CallContext, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools,
     Profiler,
 };
 use crate::denial_log::DenialLog;
 use crate::hold::{ExclusivePlace, Holder};
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
-use crate::value;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
@@ -64,12 +62,12 @@ impl Module {
         report
     }
 
-    /// Everything that is checked before a call waits for a permit. Returns the arguments as JSON text.
+    /// Everything that is checked before a call waits for a permit. Nothing is made yet of arguments that are long.
     fn admit(
         &self,
         effective: &EffectivePolicy,
         invocation: &Invocation<'_>,
-    ) -> Result<String, CallError> {
+    ) -> Result<ArgumentText, CallError> {
         effective.check()?;
         if !effective.may_run() {
             return Err(CallError::NotApproved {
@@ -92,19 +90,18 @@ impl Module {
         let depth = effective.limits.json_depth;
         // First: serialising recurses.
         call::shallow(invocation.arguments, depth).map_err(wrong)?;
-        let mut text = LimitedText::new(limit);
-        serde_json::to_writer(&mut text, invocation.arguments)
+        let text = ArgumentText::of(invocation.arguments, limit)
             .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))?;
         if let Some(reserved) = invocation.reserved {
             let theirs = |reason| wrong(format!("of the call's reserved properties, {reason}"));
             call::shallow_members(reserved, depth).map_err(theirs)?;
-            serde_json::to_writer(LimitedText::new(text.room()), reserved).map_err(|_| {
-                wrong(format!(
+            if !call::fit(reserved, limit - text.bytes()) {
+                return Err(wrong(format!(
                     "with the call's reserved properties they have more bytes than the limit of {limit}"
-                ))
-            })?;
+                )));
+            }
         }
-        text.into_text().map_err(|error| wrong(error.to_string()))
+        Ok(text)
     }
 
     /// Has a shield screen something, in a fresh instance.
@@ -133,7 +130,6 @@ impl Module {
                 };
                 let none = ReachedOutside::default();
                 let context = self.context(policy, &invocation, none, revocation);
-                let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 let ran = ran.and_then(|returned| shield::output(returned, &effective.limits));
                 ran.into_report()
@@ -243,7 +239,7 @@ impl Module {
         places: Vec<ExclusivePlace>,
         tool: &str,
         invocation: &Invocation<'_>,
-        text: String,
+        text: ArgumentText,
     ) -> (CallReport, DenialLog) {
         let (began, timeout) = (Instant::now(), context.timeout);
         let holder = Holder {
@@ -281,7 +277,7 @@ impl Module {
         context: CallContext<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        text: String,
+        text: ArgumentText,
     ) -> (CallReport, DenialLog) {
         let refused = |error| (CallReport::refused(error), DenialLog::default());
         let unknown = || {
@@ -295,39 +291,25 @@ impl Module {
         let limits = context.limits;
         match &self.code {
             Code::World(pre) => {
-                let guest = types::Invocation {
-                    id: invocation.id.to_owned(),
-                    tool: tool.to_owned(),
-                    arguments: text,
-                    context: invocation
-                        .context
-                        .iter()
-                        .map(|(path, value)| types::ScopedValue {
-                            path: path.clone(),
-                            value: value.to_string(),
-                        })
-                        .collect(),
+                let call = CallTool {
+                    pre,
+                    tool,
+                    invocation,
+                    text,
                 };
-                let invocation = guest;
-                let ran = call::run(context, CallTool { pre, invocation }).await;
+                let ran = call::run(context, call).await;
                 ran.and_then(|returned| world::output(returned, limits))
                     .into_report()
             }
             Code::Shield(_) | Code::Extractor(_) => unknown(),
             Code::Typed { pre, functions } => {
-                // It is given values.
-                drop(text);
                 let Some(function) = functions.get(tool) else {
                     return unknown();
-                };
-                let arguments = match value::arguments(invocation.arguments, &function.params) {
-                    Ok(arguments) => arguments,
-                    Err(reason) => return refused(CallError::Arguments { reason }),
                 };
                 let call = CallFunction {
                     pre,
                     function,
-                    arguments,
+                    arguments: invocation.arguments,
                 };
                 let ran = call::run(context, call).await;
                 ran.and_then(|returned| typed::output(returned, function, limits))

@@ -3,13 +3,13 @@
 //! A shield is loaded, pinned, limited and run as any module is. It gets what is screened and the
 //! operator's settings, and gives back a verdict that its caller has still to check.
 
-use super::world::parsed;
+use super::world::{parsed, scoped, scoped_bytes};
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
-use crate::bindings::types::ScopedValue;
 use crate::call::{CallState, GuestCall, shallow};
 use serde_json::{Value, json};
 use std::time::Duration;
+use toolhold_json::bounded;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::{CallError, ErrorClass};
@@ -51,11 +51,16 @@ pub enum ScreeningVerdict {
 }
 
 impl Screening<'_> {
-    pub(crate) fn for_guest(&self) -> shields::Screening {
-        let context = self.context.iter().map(|(path, value)| ScopedValue {
-            path: path.clone(),
-            value: value.to_string(),
-        });
+    /// Bytes of what the guest is given.
+    fn weight(&self) -> u64 {
+        [self.value, self.settings]
+            .into_iter()
+            .map(bounded::text_bytes)
+            .sum::<u64>()
+            + scoped_bytes(self.context)
+    }
+
+    fn for_guest(&self) -> shields::Screening {
         shields::Screening {
             place: match self.place {
                 ScreeningPlace::Input => GuestPlace::Input,
@@ -65,7 +70,7 @@ impl Screening<'_> {
             },
             tool: self.tool.map(str::to_owned),
             value: self.value.to_string(),
-            context: context.collect(),
+            context: scoped(self.context),
             settings: self.settings.to_string(),
         }
     }
@@ -74,17 +79,20 @@ impl Screening<'_> {
 /// `screen` of a shield.
 pub(super) struct Screen<'a> {
     pub pre: &'a ShieldPre<CallState>,
-    pub screening: shields::Screening,
+    pub screening: &'a Screening<'a>,
 }
 
 impl GuestCall for Screen<'_> {
     type Return = Result<Guest, String>;
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
+        // Made only now that the call has its place, and counted.
+        let _kept = store.data().gauge.keep_arguments(self.screening.weight())?;
+        let screening = self.screening.for_guest();
         let instance = self.pre.instantiate_async(&mut *store).await?;
         instance
             .toolhold_module_shields()
-            .call_screen(store, &self.screening)
+            .call_screen(store, &screening)
             .await
     }
 }

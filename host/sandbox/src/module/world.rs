@@ -2,8 +2,8 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{
-    self, CallContext, CallOutcome, CallState, CurrentCall, GrantedKnowledge, GuestCall,
-    GuestLogSink, OtherTools, shallow,
+    self, ArgumentText, CallContext, CallOutcome, CallState, CurrentCall, GrantedKnowledge,
+    GuestCall, GuestLogSink, OtherTools, shallow,
 };
 use crate::compile::DebugInfo;
 use crate::descriptors::DescriptorShare;
@@ -19,7 +19,7 @@ use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::tool::{Annotations, Example, MAX_TOOLS_PER_MODULE, ToolSpec};
-use toolhold_policy::{CallError, ErrorClass, Output};
+use toolhold_policy::{CallError, ErrorClass, Invocation, Output};
 use wasmtime::Store;
 
 /// Maximum characters of a description, and of the message of an error.
@@ -112,19 +112,63 @@ impl GuestCall for ListBeside<'_> {
 /// `call` of a module of the tool world.
 pub(super) struct CallTool<'a> {
     pub pre: &'a ToolModulePre<CallState>,
-    pub invocation: types::Invocation,
+    /// Its name in the module.
+    pub tool: &'a str,
+    pub invocation: &'a Invocation<'a>,
+    pub text: ArgumentText,
+}
+
+impl CallTool<'_> {
+    /// Bytes of what the guest is given.
+    fn weight(&self) -> u64 {
+        self.text.bytes() + scoped_bytes(self.invocation.context)
+    }
+
+    /// What the guest is given.
+    fn guest(self) -> types::Invocation {
+        let Invocation {
+            id,
+            context,
+            arguments,
+            ..
+        } = self.invocation;
+        types::Invocation {
+            id: (*id).to_owned(),
+            tool: self.tool.to_owned(),
+            context: scoped(context),
+            arguments: self.text.text(arguments),
+        }
+    }
 }
 
 impl GuestCall for CallTool<'_> {
     type Return = Result<types::Output, types::ToolError>;
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
-        let instance = self.pre.instantiate_async(&mut *store).await?;
+        let _kept = store.data().gauge.keep_arguments(self.weight())?;
+        let pre = self.pre;
+        let invocation = self.guest();
+        let instance = pre.instantiate_async(&mut *store).await?;
         instance
             .toolhold_module_tools()
-            .call_call(store, &self.invocation)
+            .call_call(store, &invocation)
             .await
     }
+}
+
+/// What a guest is shown of a context: each path with its value as JSON.
+pub(super) fn scoped(context: &[(String, Value)]) -> Vec<types::ScopedValue> {
+    let scoped = context.iter().map(|(path, value)| types::ScopedValue {
+        path: path.clone(),
+        value: value.to_string(),
+    });
+    scoped.collect()
+}
+
+/// Bytes of that.
+pub(super) fn scoped_bytes(context: &[(String, Value)]) -> u64 {
+    let bytes = |(path, value): &(String, Value)| path.len() as u64 + bounded::text_bytes(value);
+    context.iter().map(bytes).sum()
 }
 
 /// The result of a tool-world call, within its limits.

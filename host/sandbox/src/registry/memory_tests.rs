@@ -153,3 +153,110 @@ async fn a_result_that_would_unfold_in_the_host_is_refused() {
     let error = call(&registry, "letters.all", 250_000).await.unwrap_err();
     assert!(matches!(error, CallError::Output { .. }), "{error}");
 }
+
+/// Takes bytes and tells how many, or waits until it is ended.
+const BYTES: &str = r#"
+(component
+  (core module $m
+    (memory (export "memory") 80)
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+    (func (export "count") (param $at i32) (param $length i32) (result i32) (local.get $length))
+    (func (export "stay") (param i32 i32) (result i32) (loop $again (br $again)) (i32.const 0)))
+  (core instance $i (instantiate $m))
+  (func (export "count") (param "bytes" (list u8)) (result u32)
+    (canon lift (core func $i "count") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func (export "stay") (param "bytes" (list u8)) (result u32)
+    (canon lift (core func $i "stay") (memory $i "memory") (realloc (func $i "realloc")))))
+"#;
+
+/// `length` bytes in base64.
+fn bytes(length: usize) -> Value {
+    json!({"bytes": "AAAA".repeat(length / 3)})
+}
+
+#[tokio::test]
+async fn arguments_become_values_when_the_call_has_its_place_and_count_while_it_runs() {
+    let (registry, engine) = registry("bytes", BYTES, 1 << 20, 96 << 20).await;
+    let registry = std::sync::Arc::new(registry);
+    let made = async |tool: &str, length: usize, timeout_ms: u64| {
+        let arguments = bytes(length);
+        let invocation = Invocation {
+            timeout: Some(std::time::Duration::from_millis(timeout_ms)),
+            ..Invocation::new("call-1", tool, &arguments)
+        };
+        let report = registry.call(&invocation).await;
+        report.result.map(Output::into_value)
+    };
+    // More than the call itself may keep: its arguments are bounded by their own limit.
+    assert_eq!(
+        made("bytes.count", 900_000, 20_000).await.unwrap(),
+        json!(900_000)
+    );
+    assert_eq!(engine.kept().taken(), 0);
+    // All calls together keep no more than they may. Who finds no room is told so, and may try again.
+    let both = [
+        made("bytes.stay", 1_500_000, 2_000),
+        made("bytes.stay", 1_500_000, 2_000),
+    ];
+    let watched = async {
+        let mut most = 0;
+        for _ in 0..100 {
+            most = most.max(engine.kept().taken());
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        most
+    };
+    let [first, second] = both;
+    let (first, second, most) = tokio::join!(first, second, watched);
+    let errors = [first.unwrap_err(), second.unwrap_err()];
+    let full = |error: &&CallError| matches!(error, CallError::HostFull { .. });
+    let late = |error: &&CallError| matches!(error, CallError::Deadline { .. });
+    assert_eq!(errors.iter().filter(full).count(), 1, "{errors:?}");
+    assert_eq!(errors.iter().filter(late).count(), 1, "{errors:?}");
+    assert!((60_000_000..84 << 20).contains(&most), "{most}");
+    assert_eq!(engine.kept().taken(), 0);
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_place_keep_nothing() {
+    let config = EngineConfig {
+        concurrent_calls: 1,
+        kept_bytes: 1 << 30,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::new(config).unwrap();
+    let registry = Registry::new(engine.clone(), None, Policy::default());
+    let component = wat::parse_str(BYTES).unwrap();
+    registry.load_bytes("bytes", component).await.unwrap();
+    let arguments = bytes(300_000);
+    let stay = |timeout_ms| Invocation {
+        timeout: Some(std::time::Duration::from_millis(timeout_ms)),
+        ..Invocation::new("call-1", "bytes.stay", &arguments)
+    };
+    let first = stay(1_500);
+    let waiting: Vec<_> = (0..10).map(|_| stay(600)).collect();
+    let waiting = futures_util::future::join_all(waiting.iter().map(|it| registry.call(it)));
+    let before = resident();
+    let watched = async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        (engine.waiting_calls(), engine.kept().taken(), resident())
+    };
+    let first = registry.call(&first);
+    let (_, _, (waiting, kept, now)) = tokio::join!(first, waiting, watched);
+    assert_eq!(waiting, 10);
+    // Those of the one that runs: 12 MB of values.
+    assert!(kept < 15_000_000, "{kept}");
+    if let (Some(before), Some(now)) = (before, now) {
+        let more = now.saturating_sub(before);
+        assert!(more < 60 << 10, "{more} KiB more for eleven calls");
+    }
+}
+
+/// KiB of memory that the process has, where the system says so.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}

@@ -28,7 +28,7 @@ mod tests;
 
 use crate::call::{GrantedKnowledge, OtherTools};
 use crate::compile::cache::{Cache, CacheLookupCounts};
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineLoad};
 use crate::error::LoadError;
 use crate::grant::Pins;
 use crate::module::extractor::{ExtractedText, Extraction, ExtractionError};
@@ -270,6 +270,11 @@ impl Registry {
     pub fn cache_lookups(&self) -> CacheLookupCounts {
         let cache = self.shared.cache.as_ref();
         cache.map(Cache::lookups).unwrap_or_default()
+    }
+
+    /// What calls take of the engine at this moment.
+    pub fn engine_load(&self) -> EngineLoad {
+        self.shared.engine.load()
     }
 
     /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.

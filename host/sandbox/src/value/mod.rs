@@ -9,9 +9,11 @@ mod lower;
 mod misfit;
 pub mod schema;
 pub mod shape;
+mod weight;
 
 pub use lift::{LiftError, to_json};
 pub use lower::{arguments, from_json};
+pub use weight::weight;
 
 /// The largest integer that readers keep exactly which hold numbers as doubles.
 const MAX_SAFE_INTEGER: u64 = 1 << 53;

@@ -10,14 +10,15 @@ use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
+use crate::http::unsent::{Counted, Gathering};
 use crate::runs::Watcher;
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_connections::UnsentShare;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -90,6 +91,7 @@ impl App {
     /// the client disconnects, so that no run is left half begun.
     pub async fn begin(
         &self,
+        client: &Client,
         headers: &HeaderMap,
         body: &Value,
         prepared: Prepared,
@@ -99,17 +101,17 @@ impl App {
         let session = prepared.turn.map(|(session, _)| session);
         let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
         let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
-        let app = self.clone();
+        let (app, share) = (self.clone(), client.unsent.clone());
         let begun = tokio::spawn(async move {
             match key {
-                None => app.begun(&prepared).await,
-                Some(key) => app.begun_once(&key, &request, &prepared).await,
+                None => app.begun(&prepared, share).await,
+                Some(key) => app.begun_once(&key, &request, &prepared, share).await,
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
     }
 
-    async fn begun(&self, prepared: &Prepared) -> Result<Watcher, ApiError> {
+    async fn begun(&self, prepared: &Prepared, share: UnsentShare) -> Result<Watcher, ApiError> {
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {
@@ -123,6 +125,7 @@ impl App {
             prepared.turn,
             prepared.asked.clone(),
             prepared.request.clone(),
+            share,
         );
         let begun = begun.await;
         if begun.is_err() && prepared.after.is_some() {
@@ -137,6 +140,7 @@ impl App {
         key: &str,
         digest: &str,
         prepared: &Prepared,
+        share: UnsentShare,
     ) -> Result<Watcher, ApiError> {
         let store = self.dispatcher.store();
         let owner = &prepared.behalf.owner;
@@ -145,7 +149,7 @@ impl App {
         for _ in 0..IDEMPOTENCY_ATTEMPTS {
             match store.first_or_repeat(owner, key, digest, run).await? {
                 KeyUse::Same(known) if store.run(known).await?.is_some() => {
-                    return Ok(self.dispatcher.watch(known, 0));
+                    return Ok(self.dispatcher.watch(known, 0, share));
                 }
                 KeyUse::Same(known) => {
                     if !store.forget_broken(owner, key, known).await? {
@@ -159,7 +163,7 @@ impl App {
                     ));
                 }
                 KeyUse::First => {
-                    let begun = self.begun(prepared).await;
+                    let begun = self.begun(prepared, share).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }
@@ -237,37 +241,47 @@ impl From<Turn> for AgentAnswer {
     }
 }
 
-/// The events of a run, up to its end.
-pub async fn answer(watcher: Watcher) -> Result<Turn, ApiError> {
-    let turn = so_far(watcher).await?;
-    if turn.answer.reason.is_none() {
-        return Err(ApiError::unavailable(format!(
-            "run {0} was parked before it had an answer; it goes on when the server is back: GET /v1/runs/{0}",
-            turn.answer.id
-        )));
+impl App {
+    /// The outcome of a run, at its end.
+    pub async fn outcome(
+        &self,
+        client: &Client,
+        watcher: Watcher,
+    ) -> Result<Counted<Turn>, ApiError> {
+        let run = watcher.run;
+        watcher.ended().await?;
+        let outcome = self.turn(client, run, Gathering::Outcome).await?;
+        outcome.try_map(|turn| match turn.answer.reason {
+            Some(_) => Ok(turn),
+            None => Err(ApiError::unavailable(format!(
+                "run {run} was parked before it had an answer; it goes on when the server is back: GET /v1/runs/{run}"
+            ))),
+        })
     }
-    Ok(turn)
-}
 
-/// The response to a task: its answer, or its events as they happen.
-pub async fn respond(
-    watcher: Watcher,
-    client: &Client,
-    is_streamed: bool,
-) -> Result<Response, ApiError> {
-    if is_streamed {
-        return Ok(events::stream(watcher, EventRedactor::of(client)));
+    /// The response to a task: its answer, or its events as they happen.
+    pub async fn respond(
+        &self,
+        watcher: Watcher,
+        client: &Client,
+        is_streamed: bool,
+    ) -> Result<Response, ApiError> {
+        if is_streamed {
+            return Ok(events::stream(watcher, EventRedactor::of(client)));
+        }
+        let outcome = self.outcome(client, watcher).await?;
+        Ok(outcome.map(AgentAnswer::from).into_response())
     }
-    Ok(Json(AgentAnswer::from(answer(watcher).await?)).into_response())
-}
 
-/// The recorded events of a run.
-pub async fn so_far(mut watcher: Watcher) -> Result<Turn, ApiError> {
-    let mut turn = Turn::new(watcher.run);
-    while let Some(event) = watcher.next().await? {
-        turn.take(&event);
+    /// What is recorded of a run.
+    pub async fn turn(
+        &self,
+        client: &Client,
+        run: Uuid,
+        what: Gathering,
+    ) -> Result<Counted<Turn>, ApiError> {
+        self.gather(client, run, what).await
     }
-    Ok(turn)
 }
 
 /// Gives an agent a task.
@@ -301,6 +315,6 @@ async fn run(
         app.attach(&client, run, &task.documents, &mut prepared)
             .await?;
     }
-    let watcher = app.begin(&headers, &raw, prepared).await?;
-    respond(watcher, &client, task.stream).await
+    let watcher = app.begin(&client, &headers, &raw, prepared).await?;
+    app.respond(watcher, &client, task.stream).await
 }

@@ -1,14 +1,14 @@
 //! Identifies the client of a request, and its rights.
 
 use crate::http::App;
-use crate::http::body::KeyName;
 use crate::http::error::ApiError;
+use crate::http::party::{KeyName, party};
 use crate::settings::Keys;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use std::net::IpAddr;
-use toolhold_connections::{bearer, source};
+use toolhold_connections::{UnsentShare, bearer, source};
 use toolhold_json::hex::sha256;
 use toolhold_policy::Permit;
 use toolhold_storage::{Permits, Scope};
@@ -22,10 +22,18 @@ pub struct Client {
     permits: Permits,
     /// The client's trace context, if it sent one.
     pub trace: opentelemetry::Context,
+    /// What it may leave unread.
+    pub unsent: UnsentShare,
 }
 
-impl Client {
-    /// Whether the client is the operator because the server requires no keys.
+/// A key, as far as a request needs it.
+struct KnownKey {
+    name: String,
+    permits: Permits,
+}
+
+impl KnownKey {
+    /// The operator, because the server requires no keys.
     fn anybody() -> Self {
         Self {
             name: String::new(),
@@ -33,10 +41,11 @@ impl Client {
                 scopes: vec![Scope::Run, Scope::Approve, Scope::Admin],
                 ..Permits::default()
             },
-            trace: opentelemetry::Context::default(),
         }
     }
+}
 
+impl Client {
     pub fn may(&self, scope: Scope) -> Result<(), ApiError> {
         let scopes = &self.permits.scopes;
         if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
@@ -87,20 +96,22 @@ impl FromRequestParts<App> for Client {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let source = source(&parts.extensions);
-        let mut client = client(&parts.headers, source, app).await?;
-        client.trace = telemetry::client_context(&parts.headers);
-        app.key_rate.take(&client.name).map_err(|wait| {
+        let KnownKey { name, permits } = key_of(&parts.headers, source, app).await?;
+        app.key_rate.take(&name).map_err(|wait| {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)
         })?;
-        if let Some(name) = KeyName::of(&client.name) {
-            parts.extensions.insert(name);
-        }
-        Ok(client)
+        KeyName::note(&mut parts.extensions, &name);
+        Ok(Self {
+            name,
+            permits,
+            trace: telemetry::client_context(&parts.headers),
+            unsent: app.unsent.of(party(&parts.extensions)),
+        })
     }
 }
 
-async fn client(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<Client, ApiError> {
+async fn key_of(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<KnownKey, ApiError> {
     let store = app.dispatcher.store();
     store.readable()?;
     let is_open = match app.keys {
@@ -117,7 +128,7 @@ async fn client(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<Client
                  serve.origins; `toolhold keys create` makes a key",
             ));
         }
-        return Ok(Client::anybody());
+        return Ok(KnownKey::anybody());
     }
     let Some(key) = bearer(headers) else {
         return Err(ApiError::unauthenticated(
@@ -132,10 +143,9 @@ async fn client(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<Client
             "this key is unknown here, or was revoked, or is too old",
         ));
     };
-    Ok(Client {
+    Ok(KnownKey {
         name: key.name,
         permits: key.permits,
-        trace: opentelemetry::Context::default(),
     })
 }
 

@@ -2,15 +2,15 @@
 
 use crate::http::App;
 use crate::http::error::ApiError;
+use crate::http::party::party;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
-use std::sync::Arc;
 use toolhold_admission::{MemoryReservation, MemoryShare};
-use toolhold_connections::{KeptBody, KeptBodyError, no_memory, source};
+use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
 use toolhold_json::bounded;
 
 /// A JSON body.
@@ -45,30 +45,11 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     }
 }
 
-/// The name of the key that a request came with, among the request's extensions once it is known.
-#[derive(Debug, Clone)]
-pub struct KeyName(Arc<str>);
-
-impl KeyName {
-    /// Absent where the server needs no keys: then who sends a request is told apart by address.
-    pub fn of(name: &str) -> Option<Self> {
-        (!name.is_empty()).then(|| Self(name.into()))
-    }
-}
-
 /// The memory that the process may keep for who sent a request: the share of its key, or of its address where there is
 /// no key.
 pub fn share(extensions: &Extensions, app: &App) -> MemoryShare {
     let kept = app.dispatcher.agents().registry().kept();
     kept.of(party(extensions))
-}
-
-fn party(extensions: &Extensions) -> Arc<str> {
-    match extensions.get::<KeyName>() {
-        Some(KeyName(name)) => name.clone(),
-        // Names of keys contain no colon.
-        None => format!("from:{}", source(extensions)).into(),
-    }
 }
 
 impl From<KeptBodyError> for ApiError {
@@ -122,18 +103,4 @@ pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_sends_bodies_is_a_key_or_an_address_where_there_are_none() {
-        let mut extensions = Extensions::new();
-        assert_eq!(&*party(&extensions), "from:0.0.0.0");
-        assert!(KeyName::of("").is_none(), "a server without keys");
-        extensions.insert(KeyName::of("ada").unwrap());
-        assert_eq!(&*party(&extensions), "ada");
-    }
 }

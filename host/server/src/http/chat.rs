@@ -13,7 +13,7 @@ use crate::http::events;
 use crate::http::messages::{ChatMessage, conversation};
 use crate::http::sampling;
 use crate::http::turn::{LiveTurn, ToolholdFields};
-use axum::Json;
+use crate::http::unsent::Gathering;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse;
@@ -22,6 +22,7 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use toolhold_connections::UnsentBytes;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
@@ -111,32 +112,34 @@ async fn complete(
     defined.offer(&mut prepared, may_call(&asked.tool_choice)?)?;
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
-    let watcher = app.begin(&headers, &raw, prepared).await?;
+    let watcher = app.begin(&client, &headers, &raw, prepared).await?;
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
         model: asked.model,
         created: now_ms() / 1_000,
     };
-    let mut live = LiveTurn::new(watcher);
     if asked.stream {
+        let live = LiveTurn::new(watcher);
         let answer_stream = speaks.then(|| AnswerStream::new(contract));
         let with_usage = asked.stream_options.include_usage;
         let chunks = Chunks::new(live, reply, answer_stream, with_usage);
         return Ok(chunks.respond());
     }
-    while live.next().await?.is_some() {}
-    let turn = &live.turn;
-    let choice = Choice::of(turn, finish(turn)?);
-    Ok(Json(ChatCompletion {
-        id: reply.id(),
-        object: "chat.completion",
-        created: reply.created,
-        model: reply.model,
-        choices: vec![choice],
-        usage: turn.answer.usage,
-        toolhold: turn.extra(),
-    })
-    .into_response())
+    let run = watcher.run;
+    watcher.ended().await?;
+    let outcome = app.turn(&client, run, Gathering::Outcome).await?;
+    let completion = outcome.try_map(|turn| {
+        Ok::<_, ApiError>(ChatCompletion {
+            id: reply.id(),
+            object: "chat.completion",
+            created: reply.created,
+            model: reply.model,
+            choices: vec![Choice::of(&turn, finish(&turn)?)],
+            usage: turn.answer.usage,
+            toolhold: turn.extra(),
+        })
+    })?;
+    Ok(completion.into_response())
 }
 
 impl ChatRequest {
@@ -194,7 +197,12 @@ struct Chunks {
     with_usage: bool,
     ready: VecDeque<Value>,
     is_over: bool,
+    /// The memory of the texts of its end.
+    unsent: Option<UnsentBytes>,
 }
+
+/// How often the answer is in the chunks of the end, and in what they are made of.
+const ANSWERS: u64 = 4;
 
 impl Chunks {
     fn new(
@@ -211,6 +219,7 @@ impl Chunks {
             with_usage,
             ready: VecDeque::from([first]),
             is_over: false,
+            unsent: None,
         }
     }
 
@@ -240,7 +249,7 @@ impl Chunks {
             }
             match self.live.next().await? {
                 Some(event) => self.hear(&event.kind),
-                None => self.end()?,
+                None => self.end().await?,
             }
         }
     }
@@ -269,10 +278,11 @@ impl Chunks {
         }
     }
 
-    fn end(&mut self) -> Result<(), ApiError> {
+    async fn end(&mut self) -> Result<(), ApiError> {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
         let content = content(&self.live.turn);
+        self.unsent = Some(self.live.room(ANSWERS * content.len() as u64).await);
         let streamed = self.answer_stream.as_ref();
         let said = match streamed.map(|streamed| streamed.rest(&content)) {
             None => content,

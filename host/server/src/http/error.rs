@@ -157,6 +157,7 @@ impl ApiError {
     pub fn of_a_run(self) -> Self {
         Self {
             is_final: true,
+            retry_after: None,
             ..self
         }
     }

@@ -3,7 +3,6 @@
 use crate::http::error::ApiError;
 use crate::http::event_redactor::EventRedactor;
 use crate::runs::Watcher;
-use axum::extract::ws::WebSocketUpgrade;
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
@@ -11,7 +10,8 @@ use serde::Serialize;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_connections::{Connection, websocket};
+use toolhold_connections::Connection;
+use toolhold_connections::websocket::{self, WebSocketUpgrade};
 use toolhold_protocol::event::Event;
 use toolhold_storage::RecordError;
 

@@ -20,6 +20,8 @@ mod metrics;
 mod models;
 mod modules;
 mod page;
+mod party;
+mod reload;
 mod requests;
 mod responses;
 mod runs;
@@ -28,6 +30,7 @@ mod sessions;
 mod task;
 mod tools;
 mod turn;
+mod unsent;
 mod upload;
 
 pub use auth::digest;
@@ -44,7 +47,7 @@ use axum::{Router, middleware};
 use error::ApiError;
 use std::sync::Arc;
 use toolhold_admission::KeyedRate;
-use toolhold_connections::PageGuard;
+use toolhold_connections::{PageGuard, UnsentAnswers};
 use toolhold_runtime::config::Configuration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -71,6 +74,8 @@ pub struct App {
     /// Absent if clients may not upload modules.
     pub uploads: Option<Arc<Uploads>>,
     pub knowledge: Arc<ServedKnowledge>,
+    /// Answers that clients have not read.
+    pub unsent: UnsentAnswers,
 }
 
 impl App {
@@ -81,6 +86,11 @@ impl App {
         serve: &Settings,
     ) -> Self {
         let uploads = || Arc::new(Uploads::new(config.uploads_folder()));
+        let unsent = UnsentAnswers::new(serve.unsent_bytes);
+        let measured = unsent.clone();
+        dispatcher
+            .telemetry()
+            .watch_unsent(move || measured.taken());
         Self {
             dispatcher,
             knowledge,
@@ -88,6 +98,7 @@ impl App {
             key_rate: Arc::new(KeyedRate::per_minute(serve.key_requests_per_minute.into())),
             keys: serve.keys,
             body_bytes: serve.body_bytes as u64,
+            unsent,
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
             guard: Arc::new(PageGuard {
@@ -113,6 +124,7 @@ pub fn is_administration(path: &str) -> bool {
             "/metrics",
             "/v1/modules",
             "/v1/audit",
+            "/v1/reload",
         ]
         .into_iter()
         .any(is_below)
@@ -144,6 +156,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(audit::routes())
         .merge(health::routes())
         .merge(metrics::routes())
+        .merge(reload::routes())
         .split_for_parts();
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
@@ -175,7 +188,10 @@ pub fn router(app: App, serve: &Settings) -> Router {
     let own = |name: HeaderName, value| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
+    let counted = middleware::from_fn_with_state(app.clone(), unsent::count);
     router
+        // What follows below is part of the binary, which no client makes larger.
+        .layer(counted)
         .merge(page::routes())
         .route(
             "/openapi.json",

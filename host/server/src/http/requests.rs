@@ -1,7 +1,7 @@
 //! Saved Requests of the requests folder: what each takes, and runs of them (docs/protocol.md, 6).
 
 use crate::http::App;
-use crate::http::agent::{AgentAnswer, limit, respond};
+use crate::http::agent::{AgentAnswer, limit};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
@@ -145,8 +145,8 @@ async fn run(
     let saved = saved.map_err(ApiError::invalid)?;
     put(saved, given.input, &mut prepared.request)?;
     let named = json!([name, raw]);
-    let watcher = app.begin(&headers, &named, prepared).await?;
-    respond(watcher, &client, given.stream).await
+    let watcher = app.begin(&client, &headers, &named, prepared).await?;
+    app.respond(watcher, &client, given.stream).await
 }
 
 /// As for a sub-agent: a saved Request means the same for every agent that runs it.

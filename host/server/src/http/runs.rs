@@ -1,15 +1,15 @@
 //! Runs: listing, reading, events, cancelling, resuming and decisions about their calls.
 
 use crate::http::App;
-use crate::http::agent::{AgentAnswer, so_far};
+use crate::http::agent::AgentAnswer;
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
+use crate::http::unsent::{Counted, Gathering};
 use crate::secret_mask::SecretMask;
 use axum::extract::State;
-use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -18,6 +18,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use toolhold_connections::Connection;
+use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
 use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
@@ -200,12 +201,12 @@ async fn show(
     State(app): State<App>,
     client: Client,
     PathParam(run): PathParam<Uuid>,
-) -> Result<Json<RunDetail>, ApiError> {
+) -> Result<Counted<RunDetail>, ApiError> {
     let row = app.run(&client, run).await?;
-    let answer = so_far(app.dispatcher.recorded(run)).await?;
-    Ok(Json(RunDetail {
+    let turn = app.turn(&client, run, Gathering::Record).await?;
+    Ok(turn.map(|turn| RunDetail {
         summary: row.into(),
-        answer: answer.into(),
+        answer: turn.into(),
     }))
 }
 
@@ -249,7 +250,8 @@ async fn watch(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let redactor = EventRedactor::from(&client, store, run, next).await?;
-    Ok(events::stream(app.dispatcher.watch(run, next), redactor))
+    let watcher = app.dispatcher.watch(run, next, client.unsent);
+    Ok(events::stream(watcher, redactor))
 }
 
 /// Sends the same events over a WebSocket, one a message.
@@ -264,13 +266,13 @@ async fn socket(
     PathParam(run): PathParam<Uuid>,
     QueryParams(from): QueryParams<AfterEvent>,
     Extension(connection): Extension<Connection>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketRefusal>,
 ) -> Result<Response, ApiError> {
     app.run(&client, run).await?;
-    let upgrade = upgrade.map_err(|rejection| ApiError::invalid(rejection.body_text()))?;
+    let upgrade = upgrade.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
     let next = from.after.map_or(0, |last| last.saturating_add(1));
     let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;
-    let watcher = app.dispatcher.watch(run, next);
+    let watcher = app.dispatcher.watch(run, next, client.unsent);
     Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 

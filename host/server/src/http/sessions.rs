@@ -1,7 +1,7 @@
 //! Sessions: conversations in which each turn is a run with the context of the turns before.
 
 use crate::http::App;
-use crate::http::agent::{AgentAnswer, idempotency_key, respond, so_far};
+use crate::http::agent::{AgentAnswer, idempotency_key};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::withdraw;
@@ -9,12 +9,14 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::messages::ClientCall;
 use crate::http::runs::{Page, RunSummary, check_limit};
 use crate::http::task::Task;
+use crate::http::unsent::Gathering;
 use crate::sessions::{LeftByTurn, goes_on_from, left_by};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use toolhold_connections::UnsentBytes;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::StopReason;
 use toolhold_protocol::turn::Role;
@@ -217,10 +219,15 @@ async fn turn(
     // A repeated request stands where the turn does that it began.
     let place = turns.iter().position(|turn| Some(turn.id) == repeated);
     let place = place.unwrap_or(turns.len() - usize::from(goes_on.is_some()));
-    let (before, open) = match goes_on_from(&turns[..place]) {
-        Some(before) => app.turn_before(before.id).await?,
-        None => (LeftByTurn::default(), Vec::new()),
+    let before = match goes_on_from(&turns[..place]) {
+        Some(before) => app.turn_before(&client, before.id).await?,
+        None => TurnBefore::default(),
     };
+    let TurnBefore {
+        left: before,
+        open,
+        unsent: _unsent,
+    } = before;
     task.put(&open, &mut prepared).await?;
     before.put(&mut prepared.request);
     if repeated.is_none() {
@@ -229,24 +236,42 @@ async fn turn(
     }
     let number = u32::try_from(place).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
-    let watcher = app.begin(&headers, &raw, prepared).await?;
-    respond(watcher, &client, task.stream).await
+    let watcher = app.begin(&client, &headers, &raw, prepared).await?;
+    app.respond(watcher, &client, task.stream).await
+}
+
+/// What a turn left to the next.
+#[derive(Debug, Default)]
+struct TurnBefore {
+    left: LeftByTurn,
+    /// Calls of the client's tools that it ended with.
+    open: Vec<ClientCall>,
+    /// The memory of what was read of it.
+    unsent: Option<UnsentBytes>,
 }
 
 impl App {
     /// What the turn left, and the calls of the client's tools that it ended with.
-    async fn turn_before(&self, run: Uuid) -> Result<(LeftByTurn, Vec<ClientCall>), ApiError> {
+    async fn turn_before(&self, client: &Client, run: Uuid) -> Result<TurnBefore, ApiError> {
         let mut left = left_by(self.dispatcher.store(), run).await?;
         withdraw(&mut left.context);
         if left.reason != Some(StopReason::ToolCalls) {
-            return Ok((left, Vec::new()));
+            return Ok(TurnBefore {
+                left,
+                ..TurnBefore::default()
+            });
         }
-        let turn = so_far(self.dispatcher.recorded(run)).await?;
+        let turn = self.turn(client, run, Gathering::Record).await?;
+        let (turn, unsent) = turn.into_parts();
         let said = turn.content();
         if !said.is_empty() {
             left.context.push(Message::text(Role::Assistant, said));
         }
-        Ok((left, turn.calls))
+        Ok(TurnBefore {
+            left,
+            open: turn.calls,
+            unsent: Some(unsent),
+        })
     }
 
     /// The run that an earlier request with the same key began.

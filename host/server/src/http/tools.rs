@@ -1,11 +1,12 @@
 //! Tools: listing, and direct calls without a model.
 
-use crate::answer::CallStatus;
+use crate::answer::{Answer, CallStatus};
 use crate::http::App;
-use crate::http::agent::{Prepared, answer};
+use crate::http::agent::Prepared;
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::unsent::Counted;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -157,6 +158,31 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     length.to_str().ok()?.parse().ok()
 }
 
+impl CallResult {
+    /// Of the run that made the call.
+    fn of(run: Uuid, answer: Answer) -> Self {
+        let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
+        match made {
+            Some(call) => Self {
+                run,
+                result: call.result,
+                // A run that was over before the call was made has the reason.
+                error: call.error.or(match call.status {
+                    CallStatus::Done => None,
+                    _ => answer.error.or(Some("the call was not made".into())),
+                }),
+                duration_ms: call.duration_ms,
+            },
+            None => Self {
+                run,
+                result: Value::Null,
+                error: answer.error.or(Some("the call was not made".into())),
+                duration_ms: 0.0,
+            },
+        }
+    }
+}
+
 /// Calls one tool. Limits, shields and approvals apply as for an agent, and the call is recorded.
 #[utoipa::path(
     post, path = "/v1/tools/{tool}", tag = "tools", security(("key" = [])),
@@ -173,7 +199,7 @@ async fn call(
     headers: HeaderMap,
     PathParam(tool): PathParam<String>,
     body: Result<Body<CallBody>, ApiError>,
-) -> Result<Json<CallResult>, ApiError> {
+) -> Result<Counted<CallResult>, ApiError> {
     let asked = match &body {
         Ok(body) => app.may_call(&client, &tool, &body.said).await,
         Err(error) => Err(error.clone()),
@@ -198,26 +224,8 @@ async fn call(
     prepared.request.plan = Some(vec![step.into()]);
     prepared.request.output_schema = None;
     let named = json!([prepared.request.plan, raw]);
-    let watcher = app.begin(&headers, &named, prepared).await?;
+    let watcher = app.begin(&client, &headers, &named, prepared).await?;
     let run = watcher.run;
-    let answer = answer(watcher).await?.answer;
-    let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
-    Ok(Json(match made {
-        Some(call) => CallResult {
-            run,
-            result: call.result,
-            // A run that was over before the call was made has the reason.
-            error: call.error.or(match call.status {
-                CallStatus::Done => None,
-                _ => answer.error.or(Some("the call was not made".into())),
-            }),
-            duration_ms: call.duration_ms,
-        },
-        None => CallResult {
-            run,
-            result: Value::Null,
-            error: answer.error.or(Some("the call was not made".into())),
-            duration_ms: 0.0,
-        },
-    }))
+    let outcome = app.outcome(&client, watcher).await?;
+    Ok(outcome.map(|turn| CallResult::of(run, turn.answer)))
 }

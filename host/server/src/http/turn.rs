@@ -6,12 +6,15 @@
 use crate::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
+use crate::http::unsent::FromRecord;
 use crate::runs::Watcher;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_connections::UnsentBytes;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_storage::Store;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -72,56 +75,21 @@ pub struct ToolholdFields {
 
 impl Turn {
     pub fn new(run: Uuid) -> Self {
+        Self::with(Answer::of(run))
+    }
+
+    /// One that keeps no steps and no input.
+    fn brief(run: Uuid) -> Self {
+        Self::with(Answer::brief(run))
+    }
+
+    fn with(answer: Answer) -> Self {
         Self {
-            answer: Answer::of(run),
+            answer,
             calls: Vec::new(),
             cached_tokens: 0,
             contract: Contract::default(),
             last: LastReply::default(),
-        }
-    }
-
-    /// Takes the run's next event.
-    pub fn take(&mut self, event: &Event) {
-        self.answer.take(event);
-        match &event.kind {
-            EventKind::Run { request, .. } => self.contract = request.settings.contract,
-            EventKind::Reply { completion, .. } => {
-                let usage = completion.usage.as_ref();
-                let cached = usage.and_then(|usage| usage.cached_prompt_tokens);
-                self.cached_tokens += cached.unwrap_or(0);
-                self.last = LastReply {
-                    is_cut: completion.finish_reason.as_deref() == Some("length"),
-                    is_text: completion.tool_calls.is_empty(),
-                };
-            }
-            EventKind::ToolStart { call, filled, .. }
-                if self.answer.clients.contains(&call.tool) =>
-            {
-                let arguments = filled.as_ref().unwrap_or(&call.arguments);
-                self.calls.push(ClientCall {
-                    id: call.id.clone(),
-                    function: ClientFunction {
-                        name: call.tool.clone(),
-                        arguments: arguments.to_string(),
-                    },
-                });
-            }
-            // As the shields on the output left them.
-            EventKind::Done {
-                reason: StopReason::ToolCalls,
-                output,
-                ..
-            } => {
-                if let Some(calls) = output["calls"].as_array() {
-                    self.calls = calls.iter().map(handed_over).collect();
-                }
-            }
-            // The run has answered these calls, so the client must not run them.
-            EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
-                self.calls.clear();
-            }
-            _ => {}
         }
     }
 
@@ -195,6 +163,55 @@ impl Turn {
     }
 }
 
+impl FromRecord for Turn {
+    async fn begin(_: &Store, run: Uuid) -> Result<(Self, u64), ApiError> {
+        Ok((Self::new(run), 0))
+    }
+
+    fn take(&mut self, event: &Event) {
+        self.answer.take(event);
+        match &event.kind {
+            EventKind::Run { request, .. } => self.contract = request.settings.contract,
+            EventKind::Reply { completion, .. } => {
+                let usage = completion.usage.as_ref();
+                let cached = usage.and_then(|usage| usage.cached_prompt_tokens);
+                self.cached_tokens += cached.unwrap_or(0);
+                self.last = LastReply {
+                    is_cut: completion.finish_reason.as_deref() == Some("length"),
+                    is_text: completion.tool_calls.is_empty(),
+                };
+            }
+            EventKind::ToolStart { call, filled, .. }
+                if self.answer.clients.contains(&call.tool) =>
+            {
+                let arguments = filled.as_ref().unwrap_or(&call.arguments);
+                self.calls.push(ClientCall {
+                    id: call.id.clone(),
+                    function: ClientFunction {
+                        name: call.tool.clone(),
+                        arguments: arguments.to_string(),
+                    },
+                });
+            }
+            // As the shields on the output left them.
+            EventKind::Done {
+                reason: StopReason::ToolCalls,
+                output,
+                ..
+            } => {
+                if let Some(calls) = output["calls"].as_array() {
+                    self.calls = calls.iter().map(handed_over).collect();
+                }
+            }
+            // The run has answered these calls, so the client must not run them.
+            EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
+                self.calls.clear();
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A call of a client's tool, of those that the end of a run tells.
 fn handed_over(call: &Value) -> ClientCall {
     let text = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
@@ -217,9 +234,14 @@ pub struct LiveTurn {
 impl LiveTurn {
     pub fn new(watcher: Watcher) -> Self {
         Self {
-            turn: Turn::new(watcher.run),
+            turn: Turn::brief(watcher.run),
             watcher,
         }
+    }
+
+    /// Waits for memory of what is made of the turn for its client.
+    pub async fn room(&self, bytes: u64) -> UnsentBytes {
+        self.watcher.room(bytes).await
     }
 
     /// The next event of the run; `None` when it is over, or when no process drives it.

@@ -1,5 +1,6 @@
 //! The runs of one server: admission, watching and cancellation.
 
+use crate::runs::live::LiveEvent;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::refused::RunRefusal;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
@@ -7,12 +8,12 @@ use crate::runs::watcher::{LaterEvents, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolhold_admission::{FairQueue, Lane, QueueRefusal};
 use toolhold_agent::Run;
-use toolhold_protocol::event::Event;
+use toolhold_connections::UnsentShare;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::startup::Startup;
@@ -66,6 +67,8 @@ pub(super) struct DispatcherInner {
     pub(super) tasks: TaskTracker,
     telemetry: Telemetry,
     pub(super) startup: Startup,
+    /// A client asked to read the configuration again.
+    reload: Notify,
 }
 
 /// A run that works in this process.
@@ -74,7 +77,7 @@ struct ActiveRun {
     cancel: CancellationToken,
     /// Another process drives it now.
     taken: CancellationToken,
-    live: broadcast::Sender<Arc<Event>>,
+    live: broadcast::Sender<LiveEvent>,
 }
 
 /// A session with a turn that is about to begin here; dropping it releases the session.
@@ -114,6 +117,7 @@ impl Dispatcher {
                 tasks: TaskTracker::new(),
                 telemetry,
                 startup,
+                reload: Notify::new(),
             }),
         };
         // Weak: metrics must not keep what they measure.
@@ -127,6 +131,16 @@ impl Dispatcher {
 
     pub fn startup(&self) -> &Startup {
         &self.inner.startup
+    }
+
+    /// Has the configuration read again, as a person asks for it.
+    pub fn ask_reload(&self) {
+        self.inner.reload.notify_one();
+    }
+
+    /// Completes when that was asked for.
+    pub async fn reload_asked(&self) {
+        self.inner.reload.notified().await;
     }
 
     pub fn telemetry(&self) -> &Telemetry {
@@ -160,6 +174,7 @@ impl Dispatcher {
         turn: Option<(Uuid, u32)>,
         asked: Option<String>,
         request: RunRequest,
+        share: UnsentShare,
     ) -> Result<Watcher, RunRefusal> {
         self.inner.store.writable()?;
         let _turning = match turn {
@@ -192,7 +207,9 @@ impl Dispatcher {
         }
         let driver = permit.take(driver);
         let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
-        let mut watcher = self.go_on(run, permit, observer);
+        let id = run.id;
+        let live = LaterEvents::Live(self.go_on(run, permit, observer));
+        let mut watcher = Watcher::new(self.inner.clone(), id, 0, live, share);
         if watcher.has_begun().await {
             return Ok(watcher);
         }
@@ -236,16 +253,12 @@ impl Dispatcher {
         }
     }
 
-    /// Watches a run of any process from event `from` on, until the run is over or parked.
-    pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
+    /// Watches a run of any process from event `from` on, until the run is over or parked. What is read for it counts in
+    /// `share`.
+    pub fn watch(&self, run: Uuid, from: u64, share: UnsentShare) -> Watcher {
         let live = self.inner.live(run);
         let follow = live.map_or(LaterEvents::Others(None), LaterEvents::Live);
-        Watcher::new(self.inner.clone(), run, from, follow)
-    }
-
-    /// Watches the events that are recorded so far, and no later ones.
-    pub fn recorded(&self, run: Uuid) -> Watcher {
-        Watcher::new(self.inner.clone(), run, 0, LaterEvents::No)
+        Watcher::new(self.inner.clone(), run, from, follow, share)
     }
 
     /// Cancels the run if it works in this process. Returns whether it does.
@@ -343,8 +356,13 @@ impl Dispatcher {
         Ok(RunPermit::new(admitted?, admission))
     }
 
-    /// Forwards the events of a run to its watchers until the run is over.
-    pub(super) fn go_on(&self, mut run: Run, permit: RunPermit, mut observer: Observer) -> Watcher {
+    /// Forwards the events of a run to its watchers until the run is over. Returns them from the first on.
+    pub(super) fn go_on(
+        &self,
+        mut run: Run,
+        permit: RunPermit,
+        mut observer: Observer,
+    ) -> broadcast::Receiver<LiveEvent> {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
         let active = ActiveRun {
@@ -354,7 +372,6 @@ impl Dispatcher {
         };
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
-        let watcher = Watcher::new(inner.clone(), id, 0, LaterEvents::Live(receiver));
         self.inner.tasks.spawn(async move {
             // Covers a run that ended at once.
             let _seat = permit;
@@ -363,8 +380,10 @@ impl Dispatcher {
                     event = run.events.recv() => match event {
                         Some(event) => {
                             observer.take(&event);
-                            // Sending fails if there are no watchers.
-                            drop(live.send(Arc::new(event)));
+                            if live.receiver_count() > 0 {
+                                // Fails if the last watcher went away meanwhile.
+                                drop(live.send(LiveEvent::of(event)));
+                            }
                         }
                         None => break,
                     },
@@ -385,13 +404,13 @@ impl Dispatcher {
             }
             inner.forget(id, &live);
         });
-        watcher
+        receiver
     }
 }
 
 impl DispatcherInner {
     /// Subscribes to the later events of a run, if it works in this process.
-    pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<Arc<Event>>> {
+    pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<LiveEvent>> {
         self.lock().get(&run).map(|it| it.live.subscribe())
     }
 
@@ -401,7 +420,7 @@ impl DispatcherInner {
     }
 
     /// Removes a run that has ended, unless it was already resumed here.
-    fn forget(&self, run: Uuid, live: &broadcast::Sender<Arc<Event>>) {
+    fn forget(&self, run: Uuid, live: &broadcast::Sender<LiveEvent>) {
         let mut active = self.lock();
         if active
             .get(&run)

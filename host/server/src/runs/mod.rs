@@ -1,8 +1,9 @@
 //! The runs of a server: admitted and cancelled ([`dispatcher`]), permitted to work while they do
 //! (`run_permit`, `parked_runs`), resumed (`resumption`), taken over from servers that are gone
-//! ([`takeover`]), watched (`watcher`), and refused (`refused`).
+//! ([`takeover`]), watched (`watcher`, `live`), and refused (`refused`).
 
 pub mod dispatcher;
+mod live;
 mod parked_runs;
 mod refused;
 mod resumption;
@@ -13,4 +14,4 @@ mod watcher;
 pub use dispatcher::{Dispatcher, Limits};
 pub use refused::RunRefusal;
 pub use resumption::cancel_orphan;
-pub use watcher::Watcher;
+pub use watcher::{Watcher, weight};

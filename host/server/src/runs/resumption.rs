@@ -2,7 +2,6 @@
 
 use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
 use crate::runs::refused::RunRefusal;
-use crate::runs::watcher::Watcher;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
@@ -21,12 +20,12 @@ const MODULES_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Dispatcher {
     /// Resumes a run whose process has ended. Completes even if the caller goes away.
-    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, RunRefusal> {
+    pub async fn resume(&self, row: &RunRow) -> Result<(), RunRefusal> {
         let (this, row) = (self.clone(), row.clone());
         to_its_end(&self.inner.tasks, async move { this.resumed(&row).await }).await
     }
 
-    async fn resumed(&self, row: &RunRow) -> Result<Watcher, RunRefusal> {
+    async fn resumed(&self, row: &RunRow) -> Result<(), RunRefusal> {
         self.inner.store.writable()?;
         let agent = self.agent(&row.agent)?;
         self.waits_for_modules(row.id).await?;
@@ -57,7 +56,9 @@ impl Dispatcher {
             parent: telemetry::recorded_trace(&self.inner.store, row.id).await,
         });
         let run = permit.take(driver).resume(replayed, Box::new(journal));
-        Ok(self.go_on(run, permit, observer))
+        // Watchers subscribe by themselves.
+        drop(self.go_on(run, permit, observer));
+        Ok(())
     }
 
     /// # Errors
@@ -134,7 +135,7 @@ impl Dispatcher {
             let mut is_told = false;
             loop {
                 match this.resume(&row).await {
-                    Ok(_) => tracing::info!(run = %row.id, "goes on"),
+                    Ok(()) => tracing::info!(run = %row.id, "goes on"),
                     Err(refused) if refused.may_pass() => {
                         if matches!(refused, RunRefusal::NoAgent { .. }) {
                             if !this.is_left(row.id).await {

@@ -1,16 +1,22 @@
 //! Follows a run.
 
 use crate::runs::dispatcher::DispatcherInner;
+use crate::runs::live::LiveEvent;
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
+use toolhold_connections::{UnsentBytes, UnsentShare};
+use toolhold_json::bounded;
 use toolhold_protocol::event::{Event, EventKind};
-use toolhold_storage::{LeaseState, RecordError};
+use toolhold_storage::{LeaseState, PageBounds, RecordError, RecordLine, RecordPage};
 use uuid::Uuid;
 
 /// Reads a run's events in order, each once: earlier ones from the database, later ones as they happen. A
 /// watcher that falls behind, or whose run works in another process, reads from the database.
+///
+/// What it reads from there counts as unsent answers of its client, until the client asks for what comes behind it: so
+/// long the reader's texts are on their way, too. Events as they happen are small ([`LiveEvent`]).
 #[derive(Debug)]
 pub struct Watcher {
     inner: Arc<DispatcherInner>,
@@ -18,6 +24,10 @@ pub struct Watcher {
     next: u64,
     /// Events read from the database and not returned yet, last first.
     read: Vec<Arc<Event>>,
+    /// The memory of the events that were read last.
+    unsent: Option<UnsentBytes>,
+    /// What the client may keep.
+    share: UnsentShare,
     /// Whether the database may have more.
     reads: bool,
     follow: LaterEvents,
@@ -29,11 +39,22 @@ pub struct Watcher {
 pub(super) enum LaterEvents {
     /// None: only the recorded events are wanted.
     No,
-    Live(broadcast::Receiver<Arc<Event>>),
+    Live(broadcast::Receiver<LiveEvent>),
     /// Events that another process writes; or this process, if it resumes the run. Until then no process here
     /// drives the run.
     Others(Option<Instant>),
 }
+
+/// Events that a watcher reads at a time. It waits for its client to read them before it reads more.
+const PAGE: PageBounds = PageBounds {
+    events: 512,
+    bytes: 256 << 10,
+    longest: PAGE_MEMORY / TEXTS,
+};
+/// What is reserved before a page is read. A page that needs more is read again.
+const PAGE_MEMORY: u64 = 1 << 20;
+/// Texts of an event beside its value: as it is recorded, and as it is sent.
+const TEXTS: u64 = 2;
 
 /// Poll interval for events of a run that another process drives.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -48,12 +69,15 @@ impl Watcher {
         run: Uuid,
         from: u64,
         follow: LaterEvents,
+        share: UnsentShare,
     ) -> Self {
         Self {
             inner,
             run,
             next: from,
             read: Vec::new(),
+            unsent: None,
+            share,
             reads: true,
             follow,
             is_over: false,
@@ -67,13 +91,13 @@ impl Watcher {
             return false;
         };
         match live.recv().await {
-            Ok(first) => {
+            Ok(LiveEvent::Small(first)) => {
                 // The first event has no predecessor.
                 self.reads = false;
                 self.read.push(first);
                 true
             }
-            Err(broadcast::error::RecvError::Lagged(_)) => true,
+            Ok(LiveEvent::Recorded(_)) | Err(broadcast::error::RecvError::Lagged(_)) => true,
             Err(broadcast::error::RecvError::Closed) => false,
         }
     }
@@ -82,23 +106,30 @@ impl Watcher {
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
         loop {
             if self.is_over {
+                self.unsent = None;
                 return Ok(None);
             }
             if let Some(event) = self.read.pop() {
                 return Ok(Some(self.hand_out(event)));
             }
+            self.unsent = None;
             if self.reads {
-                let page = self.page().await?;
+                let Some((page, unsent)) = self.page().await? else {
+                    return Ok(None);
+                };
                 self.reads = !page.is_empty();
                 self.read = page.into_iter().rev().map(Arc::new).collect();
+                self.unsent = Some(unsent);
                 continue;
             }
             match &mut self.follow {
                 LaterEvents::No => return Ok(None),
                 LaterEvents::Live(live) => match live.recv().await {
-                    Ok(event) if event.seq < self.next => {}
-                    Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
-                    // The channel dropped events while the database was read.
+                    Ok(event) if event.seq() < self.next => {}
+                    Ok(LiveEvent::Small(event)) if event.seq == self.next => {
+                        return Ok(Some(self.hand_out(event)));
+                    }
+                    // It is a large one, or the channel dropped events while the database was read.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
                         // The last events may have been written after the previous query.
@@ -136,19 +167,57 @@ impl Watcher {
         }
     }
 
-    /// Reads recorded events as soon as the database can be read.
-    async fn page(&self) -> Result<Vec<Event>, RecordError> {
+    /// Waits for memory of what is made of the events for the client.
+    pub async fn room(&self, bytes: u64) -> UnsentBytes {
+        self.share.wait(bytes).await
+    }
+
+    /// Waits until the run is over, or no process drives it. Returns whether it is over.
+    pub async fn ended(mut self) -> Result<bool, RecordError> {
+        while self.next().await?.is_some() {}
+        Ok(self.is_over)
+    }
+
+    /// Reads recorded events as soon as there is memory for them and the database can be read. `None` if the server
+    /// stops before.
+    async fn page(&self) -> Result<Option<(Vec<Event>, UnsentBytes)>, RecordError> {
+        let mut memory = PAGE_MEMORY;
         loop {
-            match self.inner.store.events(self.run, self.next).await {
-                Err(RecordError::Store(error))
+            // A client that takes nothing for long loses its connection, and this ends with it.
+            let mut unsent = tokio::select! {
+                unsent = self.share.wait(memory) => unsent,
+                () = self.inner.closing.cancelled() => return Ok(None),
+            };
+            let bounds = PageBounds {
+                longest: memory / TEXTS,
+                ..PAGE
+            };
+            let lines = match self.inner.store.page(self.run, self.next, bounds).await {
+                Ok(RecordPage::Lines(lines)) => lines,
+                Ok(RecordPage::TooLong(bytes)) => {
+                    memory = bytes.saturating_mul(TEXTS);
+                    continue;
+                }
+                Err(error)
                     if error.outage().is_some()
                         && !matches!(self.follow, LaterEvents::No)
                         && !self.inner.closing.is_cancelled() =>
                 {
+                    drop(unsent);
                     tokio::time::sleep(POLL_INTERVAL).await;
+                    continue;
                 }
-                read => return read,
+                Err(error) => return Err(error.into()),
+            };
+            let needed = lines.iter().map(|line| weight(line.text())).sum();
+            if needed > unsent.bytes() && unsent.grow_to(needed).is_err() {
+                // It is read again, with all its memory: who waits for more keeps nothing meanwhile.
+                memory = needed;
+                continue;
             }
+            unsent.shrink_to(needed);
+            let events: Result<Vec<Event>, _> = lines.iter().map(RecordLine::event).collect();
+            return Ok(Some((events?, unsent)));
         }
     }
 
@@ -160,4 +229,11 @@ impl Watcher {
         self.is_over = matches!(event.kind, EventKind::Done { .. });
         event
     }
+}
+
+/// Bytes that a text of JSON takes that is read and sent: its value, and its texts.
+pub fn weight(text: &str) -> u64 {
+    let texts = TEXTS * text.len() as u64;
+    let value = bounded::weigh(text.as_bytes()).unwrap_or(bounded::MAX_MEMORY);
+    texts.saturating_add(value)
 }

@@ -30,10 +30,51 @@ pub struct Record {
     pub changed: Option<usize>,
 }
 
-/// Events of one query.
-const PAGE_EVENTS: i64 = 512;
-/// Bytes of one query's events. A longer event is read alone.
-const PAGE_BYTES: i64 = 4 << 20;
+/// Bounds of one query's events.
+#[derive(Debug, Clone, Copy)]
+pub struct PageBounds {
+    pub events: u64,
+    /// All together. A longer event is read alone.
+    pub bytes: u64,
+    /// The longest that is read.
+    pub longest: u64,
+}
+
+/// A page of a record whose lines are read by someone that needs them soon.
+const PAGE: PageBounds = PageBounds {
+    events: 512,
+    bytes: 4 << 20,
+    longest: u64::MAX,
+};
+
+/// Events that were read in one query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordPage {
+    /// In order; none: there are no more.
+    Lines(Vec<RecordLine>),
+    /// The next event has so many bytes, which is more than may be read.
+    TooLong(u64),
+}
+
+/// An event as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordLine {
+    run: Uuid,
+    seq: i64,
+    text: String,
+}
+
+impl RecordLine {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// # Errors
+    /// It cannot be read.
+    pub fn event(&self) -> Result<Event, RecordError> {
+        event(self.run, (self.seq, &self.text))
+    }
+}
 
 impl Store {
     /// The events of a record.
@@ -81,9 +122,32 @@ impl Store {
 
     /// A page of a run's events, from number `from` on; empty if there are no more.
     pub async fn events(&self, run: Uuid, from: u64) -> Result<Vec<Event>, RecordError> {
-        let from = i64::try_from(from).unwrap_or(i64::MAX);
-        let page = self.lines(run, from).await?;
-        page.iter().map(|line| event(run, line)).collect()
+        let page = self.lines(run, signed(from)).await?;
+        let read = |(seq, line): &(i64, String)| event(run, (*seq, line));
+        page.iter().map(read).collect()
+    }
+
+    /// A page of a run's events within `bounds`, from number `from` on.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn page(
+        &self,
+        run: Uuid,
+        from: u64,
+        bounds: PageBounds,
+    ) -> Result<RecordPage, StoreError> {
+        let rows = self.sized_lines(run, signed(from), bounds).await?;
+        if let [(_, None, bytes), ..] = rows.as_slice() {
+            return Ok(RecordPage::TooLong(
+                u64::try_from(*bytes).unwrap_or_default(),
+            ));
+        }
+        let lines = rows.into_iter().map_while(|(seq, text, _)| {
+            let text = text?;
+            Some(RecordLine { run, seq, text })
+        });
+        Ok(RecordPage::Lines(lines.collect()))
     }
 
     /// A page of a run's events as JSON lines with their numbers, from `from` on; empty if there are no more.
@@ -110,7 +174,10 @@ impl Store {
                 name: run.to_string(),
             });
         };
-        let mut ends = [event(run, first)?, event(run, last)?];
+        let mut ends = [
+            event(run, (first.0, &first.1))?,
+            event(run, (last.0, &last.1))?,
+        ];
         images::restore(&self.pool, &self.database, run, &mut ends).await?;
         let [first, last] = ends;
         Ok((first, last))
@@ -129,28 +196,43 @@ impl Store {
     }
 
     async fn lines(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        let rows = self.sized_lines(run, from, PAGE).await?;
+        let lines = rows.into_iter().map(|(seq, line, _)| Some((seq, line?)));
+        Ok(lines.flatten().collect())
+    }
+
+    /// Numbers, texts unless they are too long, and lengths in bytes.
+    async fn sized_lines(
+        &self,
+        run: Uuid,
+        from: i64,
+        bounds: PageBounds,
+    ) -> Result<Vec<(i64, Option<String>, i64)>, sqlx::Error> {
         sqlx::query_as(LINES)
             .bind(run.to_string())
             .bind(from)
-            .bind(PAGE_EVENTS)
-            .bind(PAGE_BYTES)
+            .bind(signed(bounds.events))
+            .bind(signed(bounds.bytes))
+            .bind(signed(bounds.longest))
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await
     }
 }
 
-/// At most $3 lines of the run $1 from $2 on, and none after $4 bytes of them. The inner query reads only lengths,
-/// which the databases know without reading the lines.
-const LINES: &str = "SELECT seq, line FROM events WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
-     (SELECT seq, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
+/// At most $3 lines of the run $1 from $2 on, of at most $4 bytes together, or one; of lines with more than $5 bytes the
+/// length alone. The inner query reads only lengths, which the databases know without reading the lines.
+const LINES: &str = "SELECT seq, CASE WHEN OCTET_LENGTH(line) <= $5 THEN line END AS line, \
+     CAST(OCTET_LENGTH(line) AS BIGINT) AS bytes FROM events \
+     WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
+     (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
      (SELECT seq, OCTET_LENGTH(line) AS bytes FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3) AS sized) \
-     AS summed WHERE sooner < $4) ORDER BY seq";
+     AS summed WHERE sooner = 0 OR sooner + bytes <= $4) ORDER BY seq";
 
-fn event(run: Uuid, (seq, line): &(i64, String)) -> Result<Event, RecordError> {
+fn event(run: Uuid, (seq, line): (i64, &str)) -> Result<Event, RecordError> {
     serde_json::from_str(line).map_err(|source| RecordError::Line {
         what: Source::Run(run).to_string(),
-        line: *seq as usize + 1,
+        line: seq as usize + 1,
         source,
     })
 }

@@ -71,7 +71,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let recorder = host::recorder(config, settings.audit).await.context(
         "calls would not be in the audit log; mcp_server.audit = \"off\" serves without one",
     )?;
-    recorder.watch_cache(&registry);
+    recorder.watch(&registry);
     let making = RulesSource {
         registry: registry.clone(),
         tools: args.tools.clone(),

@@ -123,6 +123,7 @@ impl RequestWork {
         let state = EventQueue {
             work: Some(self),
             queue,
+            sending: None,
         };
         Body::from_stream(stream::unfold(state, EventQueue::next))
     }
@@ -132,18 +133,18 @@ impl RequestWork {
 struct EventQueue {
     work: Option<RequestWork>,
     queue: VecDeque<Outgoing>,
+    /// The event that the connection was given last. It counts as unread until the connection asks for the next.
+    sending: Option<Outgoing>,
 }
 
 impl EventQueue {
-    /// The next piece. An event counts as unread until the connection asks for what comes after it.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        self.sending = None;
         loop {
-            if let Some(event) = self.queue.front_mut() {
-                if let Some(piece) = event.piece() {
-                    return Some((Ok(piece), self));
-                }
-                self.queue.pop_front();
-                continue;
+            if let Some(event) = self.queue.pop_front() {
+                let bytes = event.bytes();
+                self.sending = Some(event);
+                return Some((Ok(bytes), self));
             }
             let work = self.work.as_mut()?;
             tokio::select! {

@@ -249,14 +249,21 @@ impl Export {
 pub(crate) struct CallFunction<'a> {
     pub pre: &'a InstancePre<CallState>,
     pub function: &'a TypedFunction,
-    pub arguments: Vec<Val>,
+    pub arguments: &'a Value,
 }
 
 impl GuestCall for CallFunction<'_> {
-    /// Absent: the function has no result.
-    type Return = Option<Val>;
+    /// Absent: the function has no result. An error: the arguments are not of its parameters' types.
+    type Return = Result<Option<Val>, String>;
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
+        // Reserved first: values take many times the bytes of their text, and wasmtime wants them as long as the guest runs.
+        let weight = value::weight(self.arguments, &self.function.params);
+        let _kept = store.data().gauge.keep_arguments(weight)?;
+        let arguments = match value::arguments(self.arguments, &self.function.params) {
+            Ok(arguments) => arguments,
+            Err(reason) => return Ok(Err(reason)),
+        };
         // So that a result of any type takes the same memory at most.
         if let Some(shape) = &self.function.result {
             let fuel = store.hostcall_fuel() as u64 * BYTES_PER_FUEL / bytes_per_fuel(shape);
@@ -267,18 +274,19 @@ impl GuestCall for CallFunction<'_> {
             .get_func(&mut *store, self.function.index)
             .ok_or_else(|| wasmtime::format_err!("the export is no function"))?;
         let mut results = vec![Val::Bool(false); usize::from(self.function.result.is_some())];
-        func.call_async(&mut *store, &self.arguments, &mut results)
+        func.call_async(&mut *store, &arguments, &mut results)
             .await?;
-        Ok(results.pop())
+        Ok(Ok(results.pop()))
     }
 }
 
 /// The result of a call, within its limits. A function's own `result` error is the tool's.
 pub(crate) fn output(
-    returned: Option<Val>,
+    returned: Result<Option<Val>, String>,
     function: &TypedFunction,
     limits: &Limits,
 ) -> Result<Output, CallError> {
+    let returned = returned.map_err(|reason| CallError::Arguments { reason })?;
     let json = |value, shape: &Shape| {
         value::to_json(value, shape, limits.output_bytes).map_err(|error| match error {
             LiftError::TooLarge => CallError::Output {

@@ -17,6 +17,9 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(export))
 }
 
+/// Of a page of lines at most: 200 passages, as values and as text.
+const PAGE_BYTES: u64 = 12 << 20;
+
 /// Returns all that a collection holds as lines of JSON: of each document what describes it, and its passages.
 ///
 /// `toolhold knowledge import` reads them into a collection. If the database fails, the connection breaks off.
@@ -37,10 +40,16 @@ async fn export(
     let collection = app.collection(&client, &named, Access::Read).await?;
     let knowledge = &app.knowledge.configured.knowledge;
     let reader = knowledge.export(&client.name, &collection);
-    // Read as the client takes it: one page is in memory.
-    let lines = stream::try_unfold(reader, async |mut reader| {
+    // Read as the client takes it: one page is in memory, and counts until the next is asked for.
+    let state = (reader, client.unsent, None);
+    let lines = stream::try_unfold(state, async |(mut reader, share, sent)| {
+        drop(sent);
+        let mut unsent = share.wait(PAGE_BYTES).await;
         let lines = reader.next().await?;
-        Ok::<_, toolhold_storage::StoreError>(lines.map(|lines| (lines, reader)))
+        Ok::<_, toolhold_storage::StoreError>(lines.map(|lines| {
+            unsent.shrink_to(lines.len() as u64);
+            (lines, (reader, share, Some(unsent)))
+        }))
     });
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
     Ok((kind, Body::from_stream(lines)).into_response())

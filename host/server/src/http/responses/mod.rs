@@ -14,7 +14,8 @@ use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
-use crate::runs::Watcher;
+use crate::http::unsent::{Counted, FromRecord, Gathering};
+use crate::runs::weight;
 use crate::sessions::answer_message;
 use axum::Json;
 use axum::extract::State;
@@ -28,13 +29,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 use stream::Events;
+use toolhold_json::bounded;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::turn::Role;
-use toolhold_storage::{RunRow, Scope};
+use toolhold_storage::{RunRow, Scope, Store};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -67,13 +70,14 @@ async fn create(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
-    let before = match &asked.previous_response_id {
+    let mut before = match &asked.previous_response_id {
         Some(id) => app.before(&client, id).await?,
         None => PreviousResponse::default(),
     };
     let mut prepared = app.prepared(&client, &asked.model)?;
     prepared.after = before.run;
     let defined = DefinedTools::of(asked.tools(), &prepared).await?;
+    let _before = before.unsent.take();
     let mut kept = asked.put(before, &mut prepared.request)?;
     defined.offer(&mut prepared, asked.may_call()?)?;
     let is_streamed = asked.stream == Some(true);
@@ -84,22 +88,27 @@ async fn create(
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
     prepared.asked = Some(text);
 
-    let watcher = app.begin(&headers, &raw, prepared).await?;
-    let run = watcher.run;
-    let mut live = LiveTurn::new(watcher);
-    let mut output = Output::new(run, answer_stream);
     if is_streamed {
-        return Ok(Events::new(live, output, kept, asked.model).respond());
+        // The stream repeats the request, but for its input.
+        kept.input.clear();
+        let memory = client.room(bounded::text_bytes(&raw)).await?;
+        let watcher = app.begin(&client, &headers, &raw, prepared).await?;
+        let output = Output::new(watcher.run, answer_stream);
+        let live = LiveTurn::new(watcher);
+        return Ok(Events::new(live, output, kept, asked.model, memory).respond());
     }
-    while let Some(event) = live.next().await? {
-        output.take(&event.kind);
-    }
-    let turn = &live.turn;
-    if let Some(fault) = turn.fault().filter(|_| turn.end() != TurnEnd::Cancelled) {
-        return Err(fault);
-    }
-    output.end(turn);
-    Ok(Json(ResponseObject::new(&asked.model, &kept, turn, &output)).into_response())
+    let watcher = app.begin(&client, &headers, &raw, prepared).await?;
+    let run = watcher.run;
+    watcher.ended().await?;
+    let outcome = app.recorded(&client, run, Gathering::Outcome).await?;
+    let object = outcome.try_map(|recorded| {
+        let turn = &recorded.turn;
+        match turn.fault().filter(|_| turn.end() != TurnEnd::Cancelled) {
+            Some(fault) => Err(fault),
+            None => Ok(recorded.object(&asked.model)),
+        }
+    })?;
+    Ok(object.into_response())
 }
 
 /// Options that a client may ask for with a response.
@@ -122,7 +131,7 @@ async fn show(
     client: Client,
     PathParam(id): PathParam<String>,
     QueryParams(beside): QueryParams<ResponseOptions>,
-) -> Result<Json<ResponseObject>, ApiError> {
+) -> Result<Counted<ResponseObject>, ApiError> {
     let row = app.response(&client, &id).await?;
     if beside.stream {
         return Err(ApiError::invalid(format!(
@@ -130,8 +139,8 @@ async fn show(
             row.id
         )));
     }
-    let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
-    Ok(Json(recorded.object(&row)))
+    let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
+    Ok(recorded.map(|recorded| recorded.object(&row.agent)))
 }
 
 /// Lists the input items of a response, after those of the previous responses.
@@ -145,10 +154,10 @@ async fn input_items(
     client: Client,
     PathParam(id): PathParam<String>,
     QueryParams(page): QueryParams<Page>,
-) -> Result<Json<InputItems>, ApiError> {
+) -> Result<Counted<InputItems>, ApiError> {
     let row = app.response(&client, &id).await?;
-    let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
-    Ok(Json(page.of(recorded.input())?))
+    let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
+    recorded.try_map(|recorded| page.of(recorded.input()))
 }
 
 /// Grace period for a cancelled run to end before the reply.
@@ -164,16 +173,16 @@ async fn cancel(
     State(app): State<App>,
     client: Client,
     PathParam(id): PathParam<String>,
-) -> Result<Json<ResponseObject>, ApiError> {
+) -> Result<Counted<ResponseObject>, ApiError> {
     client.may(Scope::Run)?;
     let row = app.response(&client, &id).await?;
     app.stop(&row).await?;
-    let to_its_end = app.recorded(app.dispatcher.watch(row.id, 0));
-    let recorded = match tokio::time::timeout(CANCEL_GRACE, to_its_end).await {
-        Ok(recorded) => recorded?,
-        Err(_) => app.recorded(app.dispatcher.recorded(row.id)).await?,
-    };
-    Ok(Json(recorded.object(&row)))
+    let watcher = app.dispatcher.watch(row.id, 0, client.unsent.clone());
+    if let Ok(ended) = tokio::time::timeout(CANCEL_GRACE, watcher.ended()).await {
+        ended?;
+    }
+    let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
+    Ok(recorded.map(|recorded| recorded.object(&row.agent)))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -231,8 +240,9 @@ struct RecordedResponse {
 }
 
 impl RecordedResponse {
-    fn object(&self, row: &RunRow) -> ResponseObject {
-        ResponseObject::new(&row.agent, &self.kept, &self.turn, &self.output)
+    /// As the response of this agent.
+    fn object(&self, agent: &str) -> ResponseObject {
+        ResponseObject::new(agent, &self.kept, &self.turn, &self.output)
     }
 
     fn input(&self) -> Vec<Value> {
@@ -240,6 +250,35 @@ impl RecordedResponse {
             [] => input::of_context(self.turn.answer.id, &self.context),
             items => items.to_vec(),
         }
+    }
+}
+
+impl FromRecord for RecordedResponse {
+    async fn begin(store: &Store, run: Uuid) -> Result<(Self, u64), ApiError> {
+        let kept = store.response(run).await?;
+        let text = kept.as_deref().unwrap_or("{}");
+        let kept = serde_json::from_str(text).map_err(|error| ApiError::internal(&error))?;
+        let empty = Self {
+            context: Vec::new(),
+            turn: Turn::new(run),
+            output: Output::new(run, None),
+            kept,
+        };
+        Ok((empty, weight(text)))
+    }
+
+    fn take(&mut self, event: &Event) {
+        if let EventKind::Run { request, .. } = &event.kind {
+            let contract = request.settings.contract;
+            let is_streamed = self.kept.is_streamed;
+            let answer_stream = is_streamed.then(|| AnswerStream::new(contract));
+            self.context.clone_from(&request.context);
+            self.output = Output::new(self.turn.answer.id, answer_stream);
+        }
+        self.turn.take(event);
+        self.output.take(&event.kind);
+        // Nobody hears of them again.
+        self.output.told();
     }
 }
 
@@ -253,41 +292,28 @@ impl App {
             .ok_or_else(unknown)
     }
 
-    /// Follows `watcher` to its end, and returns the response.
-    async fn recorded(&self, mut watcher: Watcher) -> Result<RecordedResponse, ApiError> {
-        let run = watcher.run;
-        let kept = self.dispatcher.store().response(run).await?;
-        let kept = kept.map(|text| serde_json::from_str(&text)).transpose();
-        let kept: ResponseState = kept
-            .map_err(|error| ApiError::internal(&error))?
-            .unwrap_or_default();
-        let mut recorded = RecordedResponse {
-            context: Vec::new(),
-            turn: Turn::new(run),
-            output: Output::new(run, None),
-            kept,
-        };
-        while let Some(event) = watcher.next().await? {
-            if let EventKind::Run { request, .. } = &event.kind {
-                let contract = request.settings.contract;
-                let is_streamed = recorded.kept.is_streamed;
-                let answer_stream = is_streamed.then(|| AnswerStream::new(contract));
-                recorded.context.clone_from(&request.context);
-                recorded.output = Output::new(run, answer_stream);
+    /// The response as far as it is recorded.
+    async fn recorded(
+        &self,
+        client: &Client,
+        run: Uuid,
+        what: Gathering,
+    ) -> Result<Counted<RecordedResponse>, ApiError> {
+        let recorded = self.gather::<RecordedResponse>(client, run, what).await?;
+        Ok(recorded.map(|mut recorded| {
+            if recorded.turn.end() != TurnEnd::Open {
+                recorded.output.end(&recorded.turn);
+                recorded.output.told();
             }
-            recorded.turn.take(&event);
-            recorded.output.take(&event.kind);
-        }
-        if recorded.turn.end() != TurnEnd::Open {
-            recorded.output.end(&recorded.turn);
-        }
-        Ok(recorded)
+            recorded
+        }))
     }
 
     /// The context with which a response that continues `id` begins.
     async fn before(&self, client: &Client, id: &str) -> Result<PreviousResponse, ApiError> {
         let row = self.response(client, id).await?;
-        let recorded = self.recorded(self.dispatcher.recorded(row.id)).await?;
+        let recorded = self.recorded(client, row.id, Gathering::Record).await?;
+        let (recorded, unsent) = recorded.into_parts();
         let mut items = recorded.input();
         let said = recorded.output.items.iter().map(serde_json::to_value);
         items.extend(said.filter_map(Result::ok));
@@ -321,6 +347,7 @@ impl App {
             language: turn.answer.language,
             // A session's turns share scratch files, which its next turn may be using.
             run: (row.turn.is_none() && row.owner == client.name).then_some(row.id),
+            unsent: Some(unsent),
         })
     }
 }

@@ -267,6 +267,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::unsent::FromRecord as _;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::event::{Event, StopReason};
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_agent::language;
+use toolhold_connections::UnsentBytes;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
@@ -84,6 +85,8 @@ pub struct PreviousResponse {
     /// The run whose scratch files are copied.
     pub run: Option<Uuid>,
     pub language: Option<String>,
+    /// The memory of what was read of it.
+    pub unsent: Option<UnsentBytes>,
 }
 
 /// Bounds of `metadata`.

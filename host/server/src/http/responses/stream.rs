@@ -9,6 +9,7 @@ use axum::response::{Response, sse};
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
+use toolhold_connections::UnsentBytes;
 
 #[derive(Debug)]
 pub struct Events {
@@ -19,12 +20,40 @@ pub struct Events {
     model: String,
     /// Sequence number of the next event.
     number: u64,
-    ready: VecDeque<(&'static str, Value)>,
+    ready: VecDeque<QueuedEvent>,
     is_over: bool,
+    /// The memory of what the stream repeats of its request.
+    _request: UnsentBytes,
+    /// That of the texts of its end.
+    end: Option<UnsentBytes>,
 }
 
+/// An event whose turn has not come.
+#[derive(Debug)]
+struct QueuedEvent {
+    number: u64,
+    event: &'static str,
+    members: Members,
+}
+
+#[derive(Debug)]
+enum Members {
+    These(Value),
+    /// The response in its state when the event's turn comes.
+    Response,
+}
+
+/// How often the answer is in the events of the end, and in what they are made of.
+const ANSWERS: u64 = 8;
+
 impl Events {
-    pub fn new(live: LiveTurn, output: Output, kept: ResponseState, model: String) -> Self {
+    pub fn new(
+        live: LiveTurn,
+        output: Output,
+        kept: ResponseState,
+        model: String,
+        request: UnsentBytes,
+    ) -> Self {
         let mut events = Self {
             live,
             output,
@@ -33,6 +62,8 @@ impl Events {
             number: 0,
             ready: VecDeque::new(),
             is_over: false,
+            _request: request,
+            end: None,
         };
         events.tell_all("response.created");
         events.tell_all("response.in_progress");
@@ -50,8 +81,8 @@ impl Events {
 
     async fn next(&mut self) -> Option<(&'static str, Value)> {
         loop {
-            if let Some(told) = self.ready.pop_front() {
-                return Some(told);
+            if let Some(next) = self.ready.pop_front() {
+                return Some(self.data(next));
             }
             if self.is_over {
                 return None;
@@ -61,13 +92,13 @@ impl Events {
                     self.output.take(&event.kind);
                     self.pass_on();
                 }
-                Ok(None) => self.end(),
+                Ok(None) => self.end().await,
                 Err(error) => self.fail(&error),
             }
         }
     }
 
-    fn end(&mut self) {
+    async fn end(&mut self) {
         let last = match self.live.turn.end() {
             TurnEnd::Answered | TurnEnd::Called => "response.completed",
             TurnEnd::OutOfTokens | TurnEnd::Blocked | TurnEnd::Cancelled => "response.incomplete",
@@ -80,6 +111,8 @@ impl Events {
             }
         };
         self.is_over = true;
+        let answer = self.live.turn.content().len() as u64;
+        self.end = Some(self.live.room(ANSWERS * answer).await);
         self.output.end(&self.live.turn);
         self.pass_on();
         self.tell_all(last);
@@ -89,32 +122,49 @@ impl Events {
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
         let error = error.body().error;
-        self.tell(
-            "error",
-            json!({"code": error.kind, "message": error.message, "param": error.param}),
-        );
+        let members = json!({"code": error.kind, "message": error.message, "param": error.param});
+        self.tell("error", Members::These(members));
     }
 
     fn pass_on(&mut self) {
         for (event, members) in self.output.told() {
-            self.tell(event, members);
+            self.tell(event, Members::These(members));
         }
     }
 
-    /// The response in its present state.
+    /// The response in its state of then.
     fn tell_all(&mut self, event: &'static str) {
-        let response = ResponseObject::new(&self.model, &self.kept, &self.live.turn, &self.output);
-        self.tell(event, json!({"response": response}));
+        self.tell(event, Members::Response);
     }
 
-    fn tell(&mut self, event: &'static str, members: Value) {
+    fn tell(&mut self, event: &'static str, members: Members) {
+        let number = self.number;
+        self.number += 1;
+        self.ready.push_back(QueuedEvent {
+            number,
+            event,
+            members,
+        });
+    }
+
+    fn data(&self, queued: QueuedEvent) -> (&'static str, Value) {
+        let QueuedEvent {
+            number,
+            event,
+            members,
+        } = queued;
         let mut data = Map::new();
         data.insert("type".into(), event.into());
-        data.insert("sequence_number".into(), self.number.into());
-        self.number += 1;
-        if let Value::Object(members) = members {
-            data.extend(members);
+        data.insert("sequence_number".into(), number.into());
+        match members {
+            Members::These(Value::Object(members)) => data.extend(members),
+            Members::These(_) => {}
+            Members::Response => {
+                let (turn, output) = (&self.live.turn, &self.output);
+                let response = ResponseObject::new(&self.model, &self.kept, turn, output);
+                data.insert("response".into(), json!(response));
+            }
         }
-        self.ready.push_back((event, data.into()));
+        (event, data.into())
     }
 }

@@ -1,0 +1,86 @@
+//! Events of a run as its watchers in this process hear of them.
+
+use std::io;
+use std::sync::Arc;
+use toolhold_json::bounded;
+use toolhold_protocol::event::Event;
+
+/// An event that has just been recorded. A channel keeps some of them for watchers that are behind, so larger ones are
+/// left in the database, from which each watcher reads them when its client has room.
+#[derive(Debug, Clone)]
+pub enum LiveEvent {
+    Small(Arc<Event>),
+    /// The event of this number.
+    Recorded(u64),
+}
+
+/// Most bytes of an event that is kept for watchers, as text and as a value. What the first event of a run has of images
+/// is not counted; it is the only one that has any.
+const SMALL_BYTES: u64 = 16 << 10;
+
+impl LiveEvent {
+    pub fn of(event: Event) -> Self {
+        let mut text = SmallText(Vec::new());
+        let is_small = serde_json::to_writer(&mut text, &event).is_ok()
+            && bounded::weigh(&text.0).is_ok_and(|weight| weight <= SMALL_BYTES);
+        if is_small {
+            Self::Small(Arc::new(event))
+        } else {
+            Self::Recorded(event.seq)
+        }
+    }
+
+    /// The number of the event.
+    pub fn seq(&self) -> u64 {
+        match self {
+            Self::Small(event) => event.seq,
+            Self::Recorded(seq) => *seq,
+        }
+    }
+}
+
+/// A text that takes no more than [`SMALL_BYTES`].
+struct SmallText(Vec<u8>);
+
+impl io::Write for SmallText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > SMALL_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use toolhold_protocol::event::Seal;
+    use uuid::Uuid;
+
+    fn is_small(output: Value) -> bool {
+        let kind = json!({"event": "tool_result", "step": 1, "id": "c", "tool": "m.t", "output": output, "usage": {}});
+        let event = Event {
+            run: Uuid::nil(),
+            seq: 3,
+            at_ms: 0,
+            kind: serde_json::from_value(kind).unwrap(),
+            seal: Seal::default(),
+        };
+        matches!(LiveEvent::of(event), LiveEvent::Small(_))
+    }
+
+    #[test]
+    fn large_events_are_left_in_the_database() {
+        assert!(is_small(json!("x".repeat(5_000))));
+        assert!(!is_small(json!("x".repeat(17_000))));
+        // Its text is small, and its value is not.
+        assert!(!is_small(json!(vec![1; 100])));
+        assert!(is_small(json!([1, 2, 3])));
+    }
+}
