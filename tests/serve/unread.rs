@@ -38,11 +38,17 @@ fn long_run(server: &Server, letter: &str, characters: usize) -> String {
     format!("/v1/runs/{}", called["run"].as_str().unwrap())
 }
 
-/// A connection whose client asks for this path and reads nothing yet.
+/// A connection whose client asks for this path and reads nothing yet; it has little room.
 fn silent(server: &Server, key: &str, path: &str, more: &str) -> TcpStream {
+    let stream = asked(server, key, path, more);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4 << 10).unwrap();
+    stream
+}
+
+/// A connection whose client asks for this path.
+fn asked(server: &Server, key: &str, path: &str, more: &str) -> TcpStream {
     let address = server.address().trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4 << 10).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
@@ -133,7 +139,7 @@ fn messages(bytes: &[u8]) -> Vec<String> {
 #[test]
 fn long_events_come_whole_and_in_order_on_every_way() {
     let host = host("");
-    let text = "long ".repeat(25_000);
+    let text = "long ".repeat(70_000);
     let small = "short ".repeat(9);
     let endpoint = scripted([
         reversed(&small),
@@ -150,7 +156,7 @@ fn long_events_come_whole_and_in_order_on_every_way() {
         .events();
     let run = live[0].json()["run"].as_str().unwrap().to_owned();
     let record = Records::of(&host).lines(&run);
-    assert!(record.iter().any(|line| line.len() > 100_000));
+    assert!(record.iter().any(|line| line.len() > 300_000));
     assert!(live.iter().map(|sent| &sent.data).eq(&record));
     // From the record.
     let path = format!("/v1/runs/{run}/events");
@@ -158,7 +164,7 @@ fn long_events_come_whole_and_in_order_on_every_way() {
     assert!(later.iter().map(|sent| &sent.data).eq(&record));
     let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let mut socket = silent(&server, "", &format!("/v1/runs/{run}/socket"), upgrade);
+    let mut socket = asked(&server, "", &format!("/v1/runs/{run}/socket"), upgrade);
     let mut told = Vec::new();
     socket.read_to_end(&mut told).unwrap();
     let head = told

@@ -107,7 +107,7 @@ impl MemoryCeiling {
         self.0.ceiling
     }
 
-    /// What one key may have if nothing else is kept.
+    /// The most bytes that one key may have, if nothing else is kept.
     pub fn most_of_one(&self) -> u64 {
         most_of_one(self.0.ceiling)
     }

@@ -6,13 +6,13 @@ use hyper::body::{Body as HttpBody, Buf as _, Bytes, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What the connection is given at a time. It asks for more when it has room, so what it keeps is bounded, and what
-/// the inner body keeps counts as unsent until then.
+/// Bytes that the connection is given at a time. It asks for more when it has room, so its own memory is bounded, and
+/// the memory of the inner body counts as unsent until then.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub struct BusyBody {
     body: Body,
-    /// What the connection has not taken of the last frame.
+    /// The part of the last frame that the connection has not taken.
     rest: Bytes,
     _busy: Busy,
 }

@@ -46,9 +46,9 @@ pub struct UnsentShare {
 #[derive(Debug)]
 pub struct UnsentBytes {
     own: MemoryReservation,
-    /// That they may be more than is counted.
+    /// The permit to have more bytes than are counted.
     huge: Option<Permit<Arc<str>>>,
-    /// Of what else they count in.
+    /// The reservation of another ceiling in which they count, too.
     besides: Option<MemoryReservation>,
     /// The last of the fields, so that those who are woken find the bytes free.
     sent: SentSignal,
@@ -65,7 +65,7 @@ struct UnsentBody {
 }
 
 impl UnsentAnswers {
-    /// At most so many bytes for all clients, of which one client gets seven eighths at most.
+    /// The answers of a server that keeps at most `most` bytes for all clients, of which one client gets seven eighths.
     pub fn new(most: u64) -> Self {
         Self {
             ceiling: MemoryCeiling::new(most),
@@ -136,7 +136,7 @@ impl UnsentShare {
         }
     }
 
-    /// As [`wait_at_most`](Self::wait_at_most), without an end.
+    /// The same as [`wait_at_most`](Self::wait_at_most), without an end.
     pub async fn wait(&self, bytes: u64) -> UnsentBytes {
         if bytes > self.bytes.ceiling().most_of_one() {
             return self.wait_for_huge().await;
@@ -173,7 +173,7 @@ impl UnsentShare {
 }
 
 impl UnsentBytes {
-    /// The same bytes, which count in `other`, too.
+    /// These bytes, which count in `other`, too.
     #[must_use]
     pub fn besides(self, other: MemoryReservation) -> Self {
         Self {
@@ -226,7 +226,7 @@ impl UnsentBytes {
         self.around(bytes.into())
     }
 
-    /// The same body, which counts until it ends.
+    /// A body like this one that counts until it ends.
     pub fn around(self, body: Body) -> Body {
         Body::new(UnsentBody {
             body,

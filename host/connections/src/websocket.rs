@@ -46,7 +46,7 @@ struct KeepAlive {
 /// A request to go on as a WebSocket.
 #[derive(Debug)]
 pub struct WebSocketUpgrade {
-    /// That it goes on so.
+    /// The response that agrees.
     agreed: Response,
     on_upgrade: OnUpgrade,
 }

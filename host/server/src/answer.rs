@@ -55,7 +55,7 @@ pub struct Answer {
     pub own_calls: String,
     #[serde(skip)]
     secrets: SecretMask,
-    /// It keeps no steps and no input: for streams, which tell them as they happen and may be many.
+    /// Whether steps and input are left out: streams tell them as they happen, and may be many.
     #[serde(skip)]
     is_brief: bool,
 }
@@ -226,7 +226,7 @@ impl Answer {
         }
     }
 
-    /// One that keeps no steps and no input.
+    /// An answer without steps and input.
     pub fn brief(run: Uuid) -> Self {
         Self {
             is_brief: true,

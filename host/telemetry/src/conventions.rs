@@ -63,7 +63,7 @@ pub const REPLY_FAULT: &str = "toolhold.reply.fault";
 pub const CACHE_RESULT: &str = "toolhold.module.cache.result";
 /// `running` or `waiting`.
 pub const CALL_STATE: &str = "toolhold.sandbox.call.state";
-/// What a slot of the pool holds: `core_instances`, `component_instances`, `memories`, `tables` or `stacks`.
+/// Kind of the slots of the pool: `core_instances`, `component_instances`, `memories`, `tables` or `stacks`.
 pub const POOL_RESOURCE: &str = "toolhold.sandbox.pool.resource";
 pub const WAIT_MS: &str = "toolhold.wait_ms";
 

@@ -16,7 +16,7 @@ pub struct CacheLookups {
     pub misses: u64,
 }
 
-/// What calls of the sandbox take at a moment.
+/// Calls of the sandbox at a moment, and the memory and slots that they take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxLoad {
     /// Calls that have a place, and calls that wait for one.
@@ -25,7 +25,7 @@ pub struct SandboxLoad {
     /// Bytes that the host keeps for calls and requests, and the most that it may keep.
     pub kept_bytes: u64,
     pub kept_ceiling: u64,
-    /// Of each kind of slot in the pool of instances: its name, how many are taken, and how many there are.
+    /// Kinds of slots in the pool of instances: name, number of taken ones, number of all.
     pub pool: Vec<(&'static str, u64, u64)>,
 }
 

@@ -39,7 +39,7 @@ pub struct ServeArgs {
     endpoint: super::endpoint::EndpointArgs,
 }
 
-/// Where each server has a file with its process id as long as it lives.
+/// The folder in which each server has a file, named by its process id, as long as it lives.
 fn servers(config: &Configuration) -> PathBuf {
     config.state_folder().join("servers")
 }

@@ -1,9 +1,9 @@
-//! What calls take of an engine at a moment, for whoever watches the process.
+//! The load of an engine at a moment: calls, memory and slots of the pool, for those who watch the process.
 
 use super::{Engine, EngineShared, pool_totals};
 use std::sync::{Arc, Weak};
 
-/// What calls take at this moment.
+/// Calls, and the memory and slots that they take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineLoad {
     /// Calls that have a place.
@@ -24,12 +24,12 @@ pub struct PoolUse {
     pub resource: &'static str,
     /// Taken in all engines of the family.
     pub used: u64,
-    /// That each engine of the family has.
+    /// Slots of each engine of the family.
     pub total: u64,
 }
 
 impl Engine {
-    /// What calls take of this engine and of its siblings at this moment.
+    /// The load of this engine and of its siblings.
     pub fn load(&self) -> EngineLoad {
         let family = &self.inner.family;
         let kept = &family.kept;

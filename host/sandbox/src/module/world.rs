@@ -119,12 +119,12 @@ pub(super) struct CallTool<'a> {
 }
 
 impl CallTool<'_> {
-    /// Bytes of what the guest is given.
+    /// Bytes of the texts that the guest gets.
     fn weight(&self) -> u64 {
         self.text.bytes() + scoped_bytes(self.invocation.context)
     }
 
-    /// What the guest is given.
+    /// The invocation in the guest's types.
     fn guest(self) -> types::Invocation {
         let Invocation {
             id,
@@ -156,7 +156,7 @@ impl GuestCall for CallTool<'_> {
     }
 }
 
-/// What a guest is shown of a context: each path with its value as JSON.
+/// The part of a context that a guest is shown: each path with its value as JSON.
 pub(super) fn scoped(context: &[(String, Value)]) -> Vec<types::ScopedValue> {
     let scoped = context.iter().map(|(path, value)| types::ScopedValue {
         path: path.clone(),

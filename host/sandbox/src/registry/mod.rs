@@ -272,7 +272,7 @@ impl Registry {
         cache.map(Cache::lookups).unwrap_or_default()
     }
 
-    /// What calls take of the engine at this moment.
+    /// The load of the engine at this moment.
     pub fn engine_load(&self) -> EngineLoad {
         self.shared.engine.load()
     }

@@ -100,7 +100,7 @@ fn text(value: &Value) -> u64 {
     value.as_str().map_or(0, |text| text.len() as u64)
 }
 
-/// Of a case's name, which is copied.
+/// Bytes of a case's name, which is copied.
 fn name(value: &Value) -> u64 {
     let of_object = value.as_object().and_then(|object| object.keys().next());
     text(value) + of_object.map_or(0, |name| name.len() as u64)

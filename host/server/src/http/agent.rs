@@ -273,7 +273,7 @@ impl App {
         Ok(outcome.map(AgentAnswer::from).into_response())
     }
 
-    /// What is recorded of a run.
+    /// The outcome of a run, as far as it is recorded.
     pub async fn turn(
         &self,
         client: &Client,

@@ -22,11 +22,11 @@ pub struct Client {
     permits: Permits,
     /// The client's trace context, if it sent one.
     pub trace: opentelemetry::Context,
-    /// What it may leave unread.
+    /// The memory of answers that it has not read.
     pub unsent: UnsentShare,
 }
 
-/// A key, as far as a request needs it.
+/// The name of a key and its permits.
 struct KnownKey {
     name: String,
     permits: Permits,

@@ -1,5 +1,5 @@
-//! Who sent a request, where what is kept for clients is shared between them: its key, or its address where there is
-//! no key.
+//! The party of a request, which has a share of the memory that is kept for clients: its key, or its address where
+//! there is no key.
 
 use axum::http::Extensions;
 use std::sync::{Arc, OnceLock};

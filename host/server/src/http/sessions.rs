@@ -240,7 +240,7 @@ async fn turn(
     app.respond(watcher, &client, task.stream).await
 }
 
-/// What a turn left to the next.
+/// The state that a turn left to the next.
 #[derive(Debug, Default)]
 struct TurnBefore {
     left: LeftByTurn,

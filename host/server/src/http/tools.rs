@@ -159,7 +159,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 }
 
 impl CallResult {
-    /// Of the run that made the call.
+    /// The result of a call, from the run that made it.
     fn of(run: Uuid, answer: Answer) -> Self {
         let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
         match made {

@@ -78,7 +78,7 @@ impl Turn {
         Self::with(Answer::of(run))
     }
 
-    /// One that keeps no steps and no input.
+    /// A turn without steps and input.
     fn brief(run: Uuid) -> Self {
         Self::with(Answer::brief(run))
     }

@@ -29,7 +29,7 @@ use uuid::Uuid;
 const ROOM_TIME: Duration = Duration::from_secs(20);
 /// Smaller answers are always given, among them errors. Their number is bounded by connections.
 const SMALL_BYTES: u64 = 16 << 10;
-/// What is reserved before the size of an answer is known.
+/// Bytes that are reserved before the size of an answer is known.
 const FIRST_BYTES: u64 = 256 << 10;
 /// Events and bytes of a record that are read at a time.
 const PAGE_EVENTS: u64 = 512;
@@ -115,7 +115,7 @@ pub trait FromRecord: Sized + Send {
     fn take(&mut self, event: &Event);
 }
 
-/// What an answer is of, where there is no room for it.
+/// The subject of an answer, which the error names where there is no room for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gathering {
     /// The outcome of a run that this request began: it is not to be sent again.
@@ -125,7 +125,7 @@ pub enum Gathering {
 }
 
 impl App {
-    /// What is recorded of a run.
+    /// A value made of the recorded events of a run.
     ///
     /// # Errors
     /// The record cannot be read, or the client does not read the answers that it has.
@@ -168,7 +168,7 @@ struct RecordReader<'a> {
 }
 
 impl RecordReader<'_> {
-    /// What is made of all events. `None` if there is no room for so much now.
+    /// The value after all events. `None` if there is no room for so much now.
     async fn read<T: FromRecord>(&mut self) -> Result<Option<T>, ApiError> {
         let (mut value, bytes) = T::begin(self.store, self.run).await?;
         if !self.keeps(bytes) {

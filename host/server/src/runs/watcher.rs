@@ -26,7 +26,7 @@ pub struct Watcher {
     read: Vec<Arc<Event>>,
     /// The memory of the events that were read last.
     unsent: Option<UnsentBytes>,
-    /// What the client may keep.
+    /// The client's share of memory for unsent answers.
     share: UnsentShare,
     /// Whether the database may have more.
     reads: bool,
@@ -51,7 +51,7 @@ const PAGE: PageBounds = PageBounds {
     bytes: 256 << 10,
     longest: PAGE_MEMORY / TEXTS,
 };
-/// What is reserved before a page is read. A page that needs more is read again.
+/// Bytes that are reserved before a page is read. A page that needs more is read again.
 const PAGE_MEMORY: u64 = 1 << 20;
 /// Texts of an event beside its value: as it is recorded, and as it is sent.
 const TEXTS: u64 = 2;

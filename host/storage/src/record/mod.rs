@@ -52,7 +52,7 @@ const PAGE: PageBounds = PageBounds {
 pub enum RecordPage {
     /// In order; none: there are no more.
     Lines(Vec<RecordLine>),
-    /// The next event has so many bytes, which is more than may be read.
+    /// The length in bytes of the next event, which is more than may be read.
     TooLong(u64),
 }
 

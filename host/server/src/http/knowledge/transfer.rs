@@ -17,7 +17,7 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(export))
 }
 
-/// Of a page of lines at most: 200 passages, as values and as text.
+/// The most bytes of a page of lines: 200 passages, as values and as text.
 const PAGE_BYTES: u64 = 12 << 20;
 
 /// Returns all that a collection holds as lines of JSON: of each document what describes it, and its passages.

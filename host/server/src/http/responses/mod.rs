@@ -240,7 +240,7 @@ struct RecordedResponse {
 }
 
 impl RecordedResponse {
-    /// As the response of this agent.
+    /// The response, as one of this agent.
     fn object(&self, agent: &str) -> ResponseObject {
         ResponseObject::new(agent, &self.kept, &self.turn, &self.output)
     }
@@ -292,7 +292,7 @@ impl App {
             .ok_or_else(unknown)
     }
 
-    /// The response as far as it is recorded.
+    /// The recorded part of a response.
     async fn recorded(
         &self,
         client: &Client,

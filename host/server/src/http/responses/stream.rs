@@ -24,7 +24,7 @@ pub struct Events {
     is_over: bool,
     /// The memory of what the stream repeats of its request.
     _request: UnsentBytes,
-    /// That of the texts of its end.
+    /// The memory of the texts of its end.
     end: Option<UnsentBytes>,
 }
 
