@@ -8,7 +8,8 @@ use support::nested::UncheckedCalls;
 use support::sandbox::{call, call_as, kind, registry, repository};
 use toolhold_policy::{
     Access, Caller, Clocks, DirectoryGrant, Grant, GrantRestrictions, Invocation, Keep,
-    KeyValueGrant, LimitsRequest, LogLevel, Output, Randomness, Restriction, ScratchGrant,
+    KeyValueGrant, LimitsRequest, LogLevel, MAX_CALL_DEPTH, Output, Randomness, Restriction,
+    ScratchGrant,
 };
 use toolhold_sandbox::{ApprovalFolder, ModulePolicy, Policy, Registry, Storage, Trust};
 
@@ -506,6 +507,35 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     assert!(denied.contains("tools not granted to this key"), "{denied}");
     // Other callers are not restricted.
     ok(&registry, "probe.remember", entry, "").await;
+}
+
+/// Calls that hold all places while they wait for the calls that their modules make: those have places of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_hold_all_places_go_on() {
+    let state = tempfile::tempdir().unwrap();
+    let grant = Grant {
+        tools: vec!["probe".into()],
+        ..Grant::default()
+    };
+    let registry = probe(state.path(), grant).await;
+    // As deep as calls may be nested.
+    let mut arguments = json!({"tool": "probe.draw", "arguments": {}});
+    for _ in 1..MAX_CALL_DEPTH {
+        arguments = json!({"tool": "probe.ask", "arguments": arguments});
+    }
+    let nested = UncheckedCalls::of(&registry);
+    // More than the places of the registry of tests, all at once.
+    let calls = (0..24).map(|_| {
+        let invocation = Invocation {
+            nested: Some(nested.clone()),
+            ..Invocation::new("c", "probe.ask", &arguments)
+        };
+        let registry = &registry;
+        async move { registry.call(&invocation).await.result }
+    });
+    for result in futures_util::future::join_all(calls).await {
+        result.unwrap();
+    }
 }
 
 /// A granted directory is the one that was found when the grant took effect, whatever its path means later; and

@@ -323,7 +323,7 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
         (
             "toolhold_sandbox_pool_limit",
             "toolhold_sandbox_pool_resource=\"stacks\"",
-            72.0,
+            88.0,
         ),
     ] {
         let found = sum(&metrics, name, label);

@@ -13,7 +13,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum depth of calls within calls. Each level holds a permit of the engine while the next one runs.
+/// Maximum depth of calls within calls. Each level holds a permit of the engine while the next one runs, so the engine has
+/// some for each level.
 pub const MAX_CALL_DEPTH: u8 = 4;
 
 /// What comes of a nested call; the calling module gets the output as JSON, or the error as a `tool-error`.

@@ -159,6 +159,8 @@ pub(crate) struct CallContext<'a> {
     pub descriptors: Arc<DescriptorShare>,
     /// Whether it needs no permit for calls: it has one to list its tools.
     pub is_listing: bool,
+    /// How many calls it is nested in.
+    pub depth: u8,
     /// What an extractor reads; empty for other calls.
     pub document: Bytes,
     /// Ends the call when what it may use is taken back.
@@ -204,6 +206,8 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         match queue.try_enter(lane.clone(), most) {
             Some(permit) => (Ok(Some(permit)), Duration::ZERO),
             None => {
+                // Who waits for a nested call holds a place: a queue behind those who do would not move.
+                let queue = engine.nested(context.depth).unwrap_or(queue);
                 let permit = queue.enter(lane, most, clock.deadline().into()).await;
                 (permit.map(Some), clock.elapsed())
             }

@@ -24,6 +24,7 @@ use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolhold_admission::{FairQueue, FairRate, MemoryCeiling};
+use toolhold_policy::MAX_CALL_DEPTH;
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -50,6 +51,8 @@ pub(crate) type Pauses = FairQueue<Arc<str>>;
 struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
+    /// Permits of calls that modules make, by their depth.
+    nested: Vec<Arc<CallQueue>>,
     /// Of calls, which tenants share.
     rate: FairRate<String>,
     /// What the host keeps for running calls.
@@ -85,8 +88,16 @@ impl Engine {
             config.concurrent_calls as usize,
             config.waiting_calls as usize,
         );
+        let level = || {
+            CallQueue::of_members(
+                nested_places(&config) as usize,
+                config.waiting_calls as usize,
+            )
+        };
+        let nested = (0..MAX_CALL_DEPTH).map(|_| level()).collect();
         let family = Arc::new(Family {
             admission,
+            nested,
             rate: FairRate::per_minute(config.calls_per_minute.into()),
             kept: MemoryCeiling::new(config.kept_bytes),
             listing: Semaphore::new(LISTING_PLACES as usize),
@@ -163,6 +174,14 @@ impl Engine {
         &self.inner.family.admission
     }
 
+    /// Permits for calls that are nested in `depth` others, where all of [`admission`](Self::admission) are held. The
+    /// callers hold theirs until these calls are over, so each depth has some of its own: the deepest calls wait for
+    /// nothing, and end.
+    pub(crate) fn nested(&self, depth: u8) -> Option<&Arc<CallQueue>> {
+        let level = usize::from(depth).checked_sub(1)?;
+        self.inner.family.nested.get(level)
+    }
+
     /// Permits for calls whose clock stands still.
     pub(crate) fn pauses(&self) -> &Arc<Pauses> {
         &self.inner.family.pauses
@@ -204,14 +223,23 @@ impl Engine {
 /// calls that hold all of theirs keep no module from being loaded, and the other way round.
 const LISTING_PLACES: u32 = 4;
 
+/// Calls of each depth that have a place although all places are held by calls that wait for them.
+fn nested_places(config: &EngineConfig) -> u32 {
+    (config.concurrent_calls / NESTED_PART).max(1)
+}
+
 fn most(limit: u64) -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
+/// One of so many places is there again for each depth of nested calls.
+const NESTED_PART: u32 = 16;
+
 /// Slots of the pool: core instances, component instances, memories, tables and stacks.
 fn pool_totals(config: &EngineConfig) -> [u32; 5] {
     // A module that is asked has two instances.
-    let n = config.concurrent_calls + 2 * LISTING_PLACES;
+    let nested = nested_places(config) * u32::from(MAX_CALL_DEPTH);
+    let n = config.concurrent_calls + nested + 2 * LISTING_PLACES;
     [
         n.saturating_mul(most(MAX_INSTANCES)),
         n,

@@ -213,6 +213,7 @@ impl Module {
             descriptors: self.descriptors.clone(),
             module: (self.number, &self.name),
             is_listing: false,
+            depth: invocation.depth,
             document: Bytes::new(),
             revocation,
             caller: invocation.caller,
