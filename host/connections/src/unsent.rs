@@ -136,7 +136,7 @@ impl UnsentShare {
         }
     }
 
-    /// The same as [`wait_at_most`](Self::wait_at_most), without an end.
+    /// Waits as [`wait_at_most`](Self::wait_at_most) does, without an end.
     pub async fn wait(&self, bytes: u64) -> UnsentBytes {
         if bytes > self.bytes.ceiling().most_of_one() {
             return self.wait_for_huge().await;

@@ -273,7 +273,7 @@ impl App {
         Ok(outcome.map(AgentAnswer::from).into_response())
     }
 
-    /// The outcome of a run, as far as it is recorded.
+    /// The recorded part of a run's outcome.
     pub async fn turn(
         &self,
         client: &Client,

@@ -15,8 +15,8 @@ use uuid::Uuid;
 /// Reads a run's events in order, each once: earlier ones from the database, later ones as they happen. A
 /// watcher that falls behind, or whose run works in another process, reads from the database.
 ///
-/// What it reads from there counts as unsent answers of its client, until the client asks for what comes behind it: so
-/// long the reader's texts are on their way, too. Events as they happen are small ([`LiveEvent`]).
+/// The events of a page from there count as unsent answers of the client until the page is used up, and so do their texts,
+/// which are sent meanwhile. Events that come as they happen are small.
 #[derive(Debug)]
 pub struct Watcher {
     inner: Arc<DispatcherInner>,
