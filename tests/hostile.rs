@@ -147,6 +147,7 @@ attacks! {
         row_35_listings_in_a_loop
         row_35_results_of_many_values
         row_35_weight_of_all_places
+        row_35_arguments_in_all_places
         row_36_descriptors_hoarded_by_two
         row_36_fifo_by_a_race
         row_36_module_becomes_a_fifo

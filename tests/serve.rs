@@ -15,6 +15,7 @@ mod retention;
 mod shielded_session;
 mod takeover;
 mod unread;
+mod unread_crowd;
 mod upload;
 
 use reqwest::Method;

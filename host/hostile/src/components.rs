@@ -201,6 +201,45 @@ pub fn wide_text(encoding: &str) -> String {
     )
 }
 
+/// Row 35: takes bytes, or records of so many optional fields (26 at most), sleeps for 400 ms and returns how many it
+/// was given.
+pub fn taking(fields: u8) -> String {
+    let mut members = String::new();
+    for name in (b'a'..=b'z').take(usize::from(fields)) {
+        let name = char::from(name);
+        let _ = write!(members, " (field \"{name}\" (option u32))");
+    }
+    format!(
+        r#"(component
+  (import "wasi:io/poll@0.2.0" (instance $poll
+    (export "pollable" (type $pollable (sub resource)))
+    (export "[method]pollable.block" (func (param "self" (borrow $pollable))))))
+  (alias export $poll "pollable" (type $pollable))
+  (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+    (alias outer 1 $pollable (type $outer))
+    (export "pollable" (type $p (eq $outer)))
+    (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))
+  (core func $block (canon lower (func $poll "[method]pollable.block")))
+  (core func $subscribe (canon lower (func $clock "subscribe-duration")))
+  (core module $m
+    (import "h" "block" (func $block (param i32)))
+    (import "h" "subscribe" (func $subscribe (param i64) (result i32)))
+    (memory (export "memory") 128)
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 16))
+    (func (export "take") (param $at i32) (param $count i32) (result i32)
+      (call $block (call $subscribe (i64.const 400000000)))
+      (local.get $count)))
+  (core instance $i (instantiate $m (with "h" (instance
+    (export "block" (func $block)) (export "subscribe" (func $subscribe))))))
+  (type $row' (record{members}))
+  (export $row "row" (type $row'))
+  (func (export "bytes") (param "bytes" (list u8)) (result u32)
+    (canon lift (core func $i "take") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func (export "rows") (param "rows" (list $row)) (result u32)
+    (canon lift (core func $i "take") (memory $i "memory") (realloc (func $i "realloc")))))"#
+    )
+}
+
 /// Row 18: a component that returns `number`.
 pub fn which(number: u32) -> String {
     format!(

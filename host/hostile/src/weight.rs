@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use toolhold_policy::{Access, Grant, Limits};
+use toolhold_policy::{Access, Caller, Grant, Invocation, Limits, Output};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -44,6 +44,14 @@ pub const ATTACKS: &[Attack] = &[
         must: "memory bounded for all calls together, and given back",
         company: Company::Others,
         tries: |lab| Box::pin(weight_of_all_places(lab)),
+    },
+    Attack {
+        row: 35,
+        name: "arguments_in_all_places",
+        attack: "bytes, and records of absent fields, as arguments of many callers while places are few",
+        must: "a result, or host_full; memory bounded for all calls together, and given back",
+        company: Company::Others,
+        tries: |lab| Box::pin(arguments_in_all_places(lab)),
     },
 ];
 
@@ -198,4 +206,84 @@ async fn weight_of_all_places(lab: &Lab) -> Result<String, AttackFailure> {
     )?;
     arena.unharmed().await?;
     Ok(format!("at most {} MiB in all", most >> 20))
+}
+
+async fn arguments_in_all_places(lab: &Lab) -> Result<String, AttackFailure> {
+    /// What the host may keep for all calls.
+    const CEILING: u64 = 128 << 20;
+    /// A guest's own memory, which has room for the arguments.
+    const TAKEN: u64 = 8 << 20;
+    const CROWD: usize = 4 * PLACES as usize;
+    /// As values, what one call takes is nearly half of the ceiling: half a gigabyte in all places, four times that with
+    /// those that wait.
+    const BYTES: usize = 1_350_000;
+    const ROWS: usize = 50_000;
+    let mut arena = lab.arena_keeping(PLACES, CEILING, |policy| {
+        policy.limits.memory_bytes = TAKEN;
+        policy.limits.timeout_ms = 20_000;
+    })?;
+    arena.benign().await?;
+    let taking = components::parse(&components::taking(16))?;
+    arena.load("bad", taking).await?;
+    let tenants = (0..CROWD).map(|number| format!("t{}", number % 5));
+    let tenants: Vec<String> = tenants.collect();
+    let (mut ended, mut broke) = (Vec::new(), Vec::new());
+    for (tool, arguments, count) in [
+        (
+            "bad.bytes",
+            json!({"bytes": "AAAA".repeat(BYTES / 3)}),
+            BYTES,
+        ),
+        ("bad.rows", json!({"rows": vec![json!({}); ROWS]}), ROWS),
+    ] {
+        // The callers share their arguments as JSON: what grows is the host's.
+        let baseline = Baseline::now()?;
+        let invocations: Vec<_> = tenants
+            .iter()
+            .map(|tenant| Invocation {
+                caller: Caller {
+                    tenant,
+                    session: "",
+                },
+                ..Invocation::new("attack", tool, &arguments)
+            })
+            .collect();
+        let reports = join_all(invocations.iter().map(|it| arena.registry.call(it))).await;
+        let mut ends = BTreeMap::new();
+        for report in &reports {
+            let end = kind(report);
+            ensure(
+                ["ok", "host_full", "busy", "deadline"].contains(&end),
+                || format!("{tool} ({end}): {:?}", report.result),
+            )?;
+            if let Ok(Output::Value(taken) | Output::Message(taken)) = &report.result {
+                ensure(*taken == json!(count), || {
+                    format!("{tool}: {taken} were taken, of {count}")
+                })?;
+            }
+            *ends.entry(end).or_insert(0_usize) += 1;
+        }
+        drop(reports);
+        // Otherwise nothing is proved: one fits, and all of them do not.
+        for needed in ["ok", "host_full"] {
+            ensure(ends.contains_key(needed), || {
+                format!("{tool}: no call ended so ({needed}): {ends:?}")
+            })?;
+        }
+        let left = arena.registry.kept().taken();
+        ensure(left == 0, || {
+            format!("{tool}: {left} bytes are still counted")
+        })?;
+        let guests = u64::from(PLACES) * TAKEN;
+        match baseline.ensure_peak(CEILING + guests + KEPT, tool) {
+            Ok(more) => ended.push(format!("{tool} {ends:?}, {} MiB", more >> 20)),
+            Err(fault) => broke.push(fault.to_string()),
+        }
+        if let Err(fault) = baseline.ensure_given_back(KEPT + guests, tool) {
+            broke.push(fault.to_string());
+        }
+        arena.unharmed().await?;
+    }
+    ensure(broke.is_empty(), || broke.join("; "))?;
+    Ok(ended.join("; "))
 }
