@@ -47,7 +47,7 @@ fn is_served(server: &mut Server, key: &str) {
     let asked = Instant::now();
     server.get("/v1/runs").good();
     assert!(
-        asked.elapsed() < Duration::from_secs(2),
+        asked.elapsed() < Duration::from_secs(5),
         "another key waits"
     );
 }

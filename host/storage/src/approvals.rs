@@ -40,6 +40,20 @@ impl Store {
         }
     }
 
+    /// Bytes of the waiting calls of all runs, or of one owner's, as text.
+    pub async fn waiting_bytes(&self, owner: Option<&str>) -> Result<u64, StoreError> {
+        let bytes: i64 = sqlx::query_scalar(
+            "SELECT CAST(COALESCE(SUM(OCTET_LENGTH(pending)), 0) AS BIGINT) FROM approvals CROSS JOIN runs \
+             WHERE runs.id = approvals.run AND ($1 = 0 OR runs.owner = $2)",
+        )
+        .bind(i64::from(owner.is_some()))
+        .bind(owner.unwrap_or_default().to_owned())
+        .fetch_one(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(u64::try_from(bytes).unwrap_or_default())
+    }
+
     /// The waiting calls with the id `call`: of a run and its sub-agents, or of all runs.
     pub async fn waiting_as(
         &self,

@@ -1,9 +1,11 @@
 //! Information about the current call that a guest can ask for, besides its arguments (`docs/protocol.md`,
 //! 6).
 
+use super::meter::{Gauge, KeptTooMuch};
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_admission::MemoryReservation;
 use toolhold_policy::{Invocation, ToolSpec};
 
 /// A module's descriptions of its own tools, by their names in the module.
@@ -20,7 +22,12 @@ pub(crate) struct CurrentCall(Option<CurrentTool>);
 struct CurrentTool {
     /// As it was called.
     name: String,
-    reserved: Map<String, Value>,
+    /// The reserved properties as JSON text, as far as they were told; empty: there are none.
+    reserved: String,
+    /// Whether they name the tool.
+    names_tool: bool,
+    /// The memory of that text.
+    kept: Option<MemoryReservation>,
     schema: Schema,
 }
 
@@ -37,7 +44,9 @@ impl CurrentCall {
     pub fn new(module: Arc<dyn DescribeTools>, invocation: &Invocation<'_>) -> Self {
         Self(Some(CurrentTool {
             name: invocation.tool.to_owned(),
-            reserved: invocation.reserved.cloned().unwrap_or_default(),
+            reserved: String::new(),
+            names_tool: false,
+            kept: None,
             schema: match &invocation.tool_schema {
                 Some(schema) => Schema::CallPolicy(schema.clone()),
                 None => Schema::Own(module),
@@ -45,15 +54,35 @@ impl CurrentCall {
         }))
     }
 
+    /// Keeps the call's reserved properties, now that the call has its place.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn keep_reserved(
+        &mut self,
+        reserved: &Map<String, Value>,
+        gauge: &Gauge,
+    ) -> Result<(), KeptTooMuch> {
+        if let Some(told) = &mut self.0 {
+            let text = serde_json::to_string(reserved).unwrap_or_default();
+            told.kept = gauge.keep_arguments(text.len() as u64)?;
+            told.reserved = text;
+            told.names_tool = reserved.contains_key("_tool");
+        }
+        Ok(())
+    }
+
     /// The reserved properties as JSON text.
     pub fn reserved_properties(&self) -> String {
         let Some(told) = &self.0 else {
             return "{}".into();
         };
-        let mut properties = told.reserved.clone();
-        let name = || told.name.as_str().into();
-        properties.entry("_tool").or_insert_with(name);
-        Value::from(properties).to_string()
+        let name = Value::from(told.name.as_str());
+        match told.reserved.strip_suffix('}') {
+            None | Some("{") => format!("{{\"_tool\":{name}}}"),
+            Some(_) if told.names_tool => told.reserved.clone(),
+            Some(open) => format!("{open},\"_tool\":{name}}}"),
+        }
     }
 
     /// The tool's schema as JSON text.

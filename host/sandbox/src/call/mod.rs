@@ -43,6 +43,7 @@ use bytes::Bytes;
 use capture::PrintStream;
 use crash::Crash;
 use meter::RefusedResource;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_admission::{Lane, QueueRefusal};
@@ -169,6 +170,8 @@ pub(crate) struct CallContext<'a> {
     pub other_tools: OtherTools,
     pub knowledge: GrantedKnowledge,
     pub current: CurrentCall,
+    /// The properties of the call that are no arguments, which the guest may ask for.
+    pub reserved: Option<&'a Map<String, Value>>,
     pub log_sink: GuestLogSink,
     /// Samples the guest while it runs. Absent: nothing does.
     pub profiler: Option<Box<Profiler>>,
@@ -251,10 +254,17 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     } else {
         Instant::now()
     };
+    let reserved = context.reserved;
     let mut store = match fresh_store(context, clock.clone(), started) {
         Ok(store) => store,
         Err(error) => return CallOutcome::without_store(error, waited()),
     };
+    let state = store.data_mut();
+    if let Some(reserved) = reserved
+        && let Err(full) = state.current.keep_reserved(reserved, &state.gauge)
+    {
+        return CallOutcome::without_store(full.into(), waited());
+    }
     let _running = engine.running();
     let outcome = tokio::select! {
         biased;

@@ -232,7 +232,7 @@ fn most(limit: u64) -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
-/// One of so many places is there again for each depth of nested calls.
+/// The number of places to which one place of each depth is added.
 const NESTED_PART: u32 = 16;
 
 /// Slots of the pool: core instances, component instances, memories, tables and stacks.

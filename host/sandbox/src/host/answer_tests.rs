@@ -84,6 +84,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         other_tools: OtherTools::default(),
         knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
+        reserved: None,
         log_sink: GuestLogSink::default(),
         profiler: None,
         debug: None,

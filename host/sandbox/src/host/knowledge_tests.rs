@@ -159,6 +159,7 @@ fn call(
         other_tools: OtherTools::default(),
         knowledge: GrantedKnowledge::new(grant, Some(&access), &invocation),
         current: CurrentCall::default(),
+        reserved: None,
         log_sink: GuestLogSink::default(),
         profiler: None,
         debug: None,

@@ -364,6 +364,7 @@ async fn ends(
         other_tools: OtherTools::default(),
         knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
+        reserved: None,
         log_sink: GuestLogSink::default(),
         profiler: None,
         debug: None,

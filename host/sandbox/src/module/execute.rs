@@ -220,6 +220,7 @@ impl Module {
             other_tools: reached.other_tools,
             knowledge: reached.knowledge,
             current: CurrentCall::new(self.clone(), invocation),
+            reserved: invocation.reserved,
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),

@@ -105,6 +105,7 @@ pub(super) async fn formats(
         other_tools: OtherTools::default(),
         knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
+        reserved: None,
         log_sink: GuestLogSink::default(),
         profiler: None,
         debug,

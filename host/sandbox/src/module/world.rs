@@ -53,6 +53,7 @@ pub(super) async fn list_tools(
         other_tools: OtherTools::default(),
         knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
+        reserved: None,
         log_sink: GuestLogSink::default(),
         profiler: None,
         debug,

@@ -282,7 +282,8 @@ impl Chunks {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
         let content = content(&self.live.turn);
-        self.unsent = Some(self.live.room(ANSWERS * content.len() as u64).await);
+        let bytes = ANSWERS * self.live.turn.end_bytes();
+        self.unsent = Some(self.live.room(bytes).await);
         let streamed = self.answer_stream.as_ref();
         let said = match streamed.map(|streamed| streamed.rest(&content)) {
             None => content,

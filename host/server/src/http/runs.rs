@@ -352,8 +352,14 @@ struct WaitingCalls {
     get, path = "/v1/approvals", tag = "approvals", security(("key" = [])),
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
 )]
-async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
+async fn waiting(
+    State(app): State<App>,
+    client: Client,
+) -> Result<Counted<WaitingCalls>, ApiError> {
     let store = app.dispatcher.store();
+    let memory = client
+        .room(store.waiting_bytes(client.owner()).await?)
+        .await?;
     let (mut calls, mut masks) = (Vec::new(), BTreeMap::new());
     for it in store.waiting(client.owner()).await? {
         let arguments = if client.is_admin() {
@@ -379,7 +385,7 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
             is_decided: it.is_decided,
         });
     }
-    Ok(Json(WaitingCalls { calls }))
+    Ok(Counted::new(WaitingCalls { calls }, memory))
 }
 
 /// The mask for secrets that the run hides from its model.

@@ -6,11 +6,12 @@
 use crate::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
-use crate::http::unsent::FromRecord;
+use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use tokio::time::timeout;
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
@@ -127,6 +128,13 @@ impl Turn {
         }
     }
 
+    /// Bytes of the texts that the turn ends with: its answer, and the calls of the client's tools.
+    pub fn end_bytes(&self) -> u64 {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| call.function.name.len() + call.function.arguments.len());
+        (self.content().len() + calls.sum::<usize>()) as u64
+    }
+
     /// Why there is no answer.
     pub fn failure(&self) -> String {
         let why = self.answer.error.as_deref().unwrap_or("it gave no reason");
@@ -241,7 +249,26 @@ impl LiveTurn {
 
     /// Waits for memory of what is made of the turn for its client.
     pub async fn room(&self, bytes: u64) -> UnsentBytes {
-        self.watcher.room(bytes).await
+        self.watcher.share().wait(bytes).await
+    }
+
+    /// Waits until `unsent` may have so many bytes.
+    ///
+    /// # Errors
+    /// The client has not read enough for a while.
+    pub async fn grow(&self, unsent: &mut UnsentBytes, bytes: u64) -> Result<(), ApiError> {
+        let mut full = None;
+        let grown = self.watcher.share().when(|| match unsent.grow_to(bytes) {
+            Ok(()) => Some(()),
+            Err(why) => {
+                full = Some(why);
+                None
+            }
+        });
+        match timeout(ROOM_TIME, grown).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(no_room(full, None)),
+        }
     }
 
     /// The next event of the run; `None` when it is over, or when no process drives it.

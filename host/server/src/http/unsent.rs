@@ -26,7 +26,7 @@ use toolhold_storage::{PageBounds, RecordLine, RecordPage, Store};
 use uuid::Uuid;
 
 /// How long an answer waits for its client to read others.
-const ROOM_TIME: Duration = Duration::from_secs(20);
+pub const ROOM_TIME: Duration = Duration::from_secs(20);
 /// Smaller answers are always given, among them errors. Their number is bounded by connections.
 const SMALL_BYTES: u64 = 16 << 10;
 /// Bytes that are reserved before the size of an answer is known.
@@ -34,8 +34,9 @@ const FIRST_BYTES: u64 = 256 << 10;
 /// Events and bytes of a record that are read at a time.
 const PAGE_EVENTS: u64 = 512;
 const PAGE_BYTES: u64 = 256 << 10;
-/// How long an answer that is there waits for others to be read.
+/// How long an answer that is there waits for others to be read, if it is not larger than this.
 const GRACE: Duration = Duration::from_secs(5);
+const WAITING_BYTES: u64 = 256 << 10;
 
 /// A value made of a run's record, and the memory that it and its text take.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ pub struct Counted<T> {
 struct IsCounted;
 
 impl<T> Counted<T> {
+    /// A value that was made within this memory.
+    pub fn new(value: T, unsent: UnsentBytes) -> Self {
+        Self { value, unsent }
+    }
+
     /// The value, and its memory: it counts as long as the second is kept.
     pub fn into_parts(self) -> (T, UnsentBytes) {
         (self.value, self.unsent)
@@ -92,14 +98,14 @@ impl<T: Serialize> IntoResponse for Counted<T> {
 }
 
 impl Client {
-    /// Memory for what a stream keeps of its request, as long as it is sent.
+    /// Memory for what is made of a text of this size: values of it, and an answer with it.
     ///
     /// # Errors
     /// The client does not read the answers that it has.
     pub async fn room(&self, text_bytes: u64) -> Result<UnsentBytes, ApiError> {
         let bytes = 3 * text_bytes;
         let room = self.unsent.wait_at_most(ROOM_TIME, bytes).await;
-        room.map_err(|full| no_room(full, None))
+        room.map_err(|full| no_room(Some(full), None))
     }
 }
 
@@ -139,7 +145,7 @@ impl App {
         loop {
             let unsent = client.unsent.wait_at_most(ROOM_TIME, bytes).await;
             let over = (what == Gathering::Outcome).then_some(run);
-            let unsent = unsent.map_err(|full| no_room(full, over))?;
+            let unsent = unsent.map_err(|full| no_room(Some(full), over))?;
             let mut reader = RecordReader {
                 store: self.dispatcher.store(),
                 run,
@@ -232,10 +238,10 @@ fn kept_of(kind: &EventKind, line: &RecordLine) -> u64 {
 }
 
 /// `over`: the run that this request began, and that is over.
-fn no_room(full: MemoryFull, over: Option<Uuid>) -> ApiError {
+pub fn no_room(full: Option<MemoryFull>, over: Option<Uuid>) -> ApiError {
     let rule = format!(
         "all keys may leave {} bytes unread (serve.unsent_bytes), and one key seven eighths of them",
-        full.ceiling
+        full.map_or(0, |full| full.ceiling)
     );
     match over {
         None => ApiError::unavailable(format!(
@@ -268,7 +274,13 @@ pub async fn count(State(app): State<App>, mut request: Request, next: Next) -> 
         return Response::from_parts(parts, body);
     }
     let share = app.unsent.of(party(&known));
-    match share.wait_at_most(GRACE, bytes).await {
+    // Large ones do not wait: they are there already.
+    let grace = if bytes <= WAITING_BYTES {
+        GRACE
+    } else {
+        Duration::ZERO
+    };
+    match share.wait_at_most(grace, bytes).await {
         Ok(unsent) => Response::from_parts(parts, unsent.around(body)),
         Err(full) => {
             let why = format!(

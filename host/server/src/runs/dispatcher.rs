@@ -22,7 +22,7 @@ use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
 
 /// Events that a watcher may lag behind before it reads them from the database instead.
-const WATCHER_BACKLOG: usize = 256;
+const WATCHER_BACKLOG: usize = 128;
 
 /// Poll interval for cancellations that other processes requested.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -398,6 +398,10 @@ impl Dispatcher {
                         return;
                     }
                 }
+            }
+            // A watcher that is behind keeps no events of a run that is over: it reads them from the database.
+            for _ in 0..WATCHER_BACKLOG {
+                drop(live.send(LiveEvent::Recorded(0)));
             }
             if let Err(error) = run.finished().await {
                 tracing::error!(run = %id, %error, "stopped, and can be resumed");

@@ -167,9 +167,9 @@ impl Watcher {
         }
     }
 
-    /// Waits for memory of what is made of the events for the client.
-    pub async fn room(&self, bytes: u64) -> UnsentBytes {
-        self.share.wait(bytes).await
+    /// The client's share of memory for unsent answers.
+    pub fn share(&self) -> &UnsentShare {
+        &self.share
     }
 
     /// Waits until the run is over, or no process drives it. Returns whether it is over.

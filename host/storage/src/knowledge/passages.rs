@@ -98,6 +98,26 @@ impl Store {
         Ok(row.as_ref().map(documents::document).transpose()?)
     }
 
+    /// Bytes of the texts of a page of a document's passages.
+    pub async fn passages_bytes(
+        &self,
+        document: &CollectionDocument,
+        first: u64,
+        most: u32,
+    ) -> Result<u64, StoreError> {
+        let bytes: i64 = sqlx::query_scalar(
+            "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM (SELECT OCTET_LENGTH(text) + OCTET_LENGTH(heading) AS bytes \
+             FROM passages WHERE document = $1 AND number >= $2 ORDER BY number LIMIT $3) AS page",
+        )
+        .bind(document.id.to_string())
+        .bind(signed(first))
+        .bind(i64::from(most))
+        .fetch_one(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(u64::try_from(bytes).unwrap_or_default())
+    }
+
     /// Passages of a visible document that `reader` may read, from the number `first` on.
     pub async fn passages_of(
         &self,

@@ -2,6 +2,7 @@
 
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending, until};
 use crate::audit::{Filter, PageStart, statement};
+use crate::record::{PageBounds, RecordPage};
 use crate::*;
 use serde_json::json;
 use toolhold_protocol::approval::{Decision, Verdict};
@@ -240,7 +241,30 @@ async fn a_page_of_a_record_has_a_size() {
             next = last.seq + 1;
             pages.push(page.len());
         }
-        assert_eq!(pages, [5, 2, 3], "4 MiB, and the line that goes beyond");
+        assert_eq!(pages, [4, 2, 1, 3], "4 MiB at most, or one line");
+        let bounds = |longest| PageBounds {
+            events: 3,
+            bytes: 4 * MIB as u64,
+            longest,
+        };
+        let page = store.page(script.run, 6, bounds(8 * MIB as u64)).await;
+        let RecordPage::TooLong(bytes) = page.unwrap() else {
+            panic!("it has nine MiB");
+        };
+        assert!(
+            (9 * MIB as u64..10 * MIB as u64).contains(&bytes),
+            "{bytes}"
+        );
+        for (from, lines) in [(6, 1), (7, 3), (10, 0)] {
+            let page = store.page(script.run, from, bounds(bytes)).await;
+            let RecordPage::Lines(read) = page.unwrap() else {
+                panic!("it may be read");
+            };
+            assert_eq!(read.len(), lines, "from {from}");
+            for line in read {
+                assert!(line.event().is_ok());
+            }
+        }
         let read = store.read(&Source::Run(script.run)).await.unwrap();
         assert_eq!(read.len(), events.len());
         let (first, last) = store.ends(script.run).await.unwrap();

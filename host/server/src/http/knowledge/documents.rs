@@ -6,6 +6,7 @@ use crate::http::auth::Client;
 use crate::http::body::{Body as JsonBody, PathParam, QueryParams, share};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::runs::{Page, check_limit};
+use crate::http::unsent::Counted;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest as _, Request, State};
@@ -369,19 +370,22 @@ async fn show(
     client: Client,
     PathParam((named, id)): PathParam<(String, Uuid)>,
     QueryParams(page): QueryParams<PassagePage>,
-) -> Result<Json<DocumentWithPassages>, ApiError> {
+) -> Result<Counted<DocumentWithPassages>, ApiError> {
     client.may(Scope::Run)?;
     check_limit(page.limit)?;
     let collection = app.collection(&client, &named, Access::Read).await?;
     let document = found(&app, &collection, id).await?;
     let store = app.dispatcher.store();
+    let bytes = store.passages_bytes(&document, page.first.into(), page.limit);
+    let memory = client.room(bytes.await?).await?;
     let passages = store
         .passages_of(&client.name, &document, page.first.into(), page.limit)
         .await?;
-    Ok(Json(DocumentWithPassages {
+    let shown = DocumentWithPassages {
         document: document.into(),
         content: passages.into_iter().map(passage).collect(),
-    }))
+    };
+    Ok(Counted::new(shown, memory))
 }
 
 fn passage(passage: Passage) -> PassageBody {

@@ -47,7 +47,10 @@ async fn export(
         let mut unsent = share.wait(PAGE_BYTES).await;
         let lines = reader.next().await?;
         Ok::<_, toolhold_storage::StoreError>(lines.map(|lines| {
-            unsent.shrink_to(lines.len() as u64);
+            let bytes = lines.len() as u64;
+            // More than was reserved has all its characters escaped: it counts as far as there is room.
+            let _ = unsent.grow_to(bytes);
+            unsent.shrink_to(bytes);
             (lines, (reader, share, Some(unsent)))
         }))
     });

@@ -74,6 +74,7 @@ pub struct Output {
     answer_stream: Option<AnswerStream>,
     /// Text of the message that is being written, which is the last item.
     writing: Option<String>,
+    text_bytes: u64,
     told: Vec<StreamEvent>,
 }
 
@@ -84,8 +85,14 @@ impl Output {
             items: Vec::new(),
             answer_stream,
             writing: None,
+            text_bytes: 0,
             told: Vec::new(),
         }
+    }
+
+    /// Bytes of the texts that it keeps.
+    pub fn text_bytes(&self) -> u64 {
+        self.text_bytes
     }
 
     /// Takes the events since the previous call.
@@ -154,6 +161,7 @@ impl Output {
         }
         if let Some(writing) = &mut self.writing {
             writing.push_str(text);
+            self.text_bytes += text.len() as u64;
         }
         let members = json!({"delta": text, "logprobs": []});
         self.tell_of_part("response.output_text.delta", members);

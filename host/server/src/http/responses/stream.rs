@@ -22,8 +22,9 @@ pub struct Events {
     number: u64,
     ready: VecDeque<QueuedEvent>,
     is_over: bool,
-    /// The memory of what the stream repeats of its request.
-    _request: UnsentBytes,
+    /// The memory of what the stream repeats of its request, and of texts that came before the answer.
+    memory: UnsentBytes,
+    request_bytes: u64,
     /// The memory of the texts of its end.
     end: Option<UnsentBytes>,
 }
@@ -43,6 +44,8 @@ enum Members {
     Response,
 }
 
+/// How often a text before the answer is kept until the end, and in what is told then.
+const TEXTS: u64 = 4;
 /// How often the answer is in the events of the end, and in what they are made of.
 const ANSWERS: u64 = 8;
 
@@ -62,7 +65,8 @@ impl Events {
             number: 0,
             ready: VecDeque::new(),
             is_over: false,
-            _request: request,
+            request_bytes: request.bytes(),
+            memory: request,
             end: None,
         };
         events.tell_all("response.created");
@@ -91,6 +95,10 @@ impl Events {
                 Ok(Some(event)) => {
                     self.output.take(&event.kind);
                     self.pass_on();
+                    let texts = self.request_bytes + TEXTS * self.output.text_bytes();
+                    if let Err(error) = self.live.grow(&mut self.memory, texts).await {
+                        self.fail(&error);
+                    }
                 }
                 Ok(None) => self.end().await,
                 Err(error) => self.fail(&error),
@@ -111,8 +119,8 @@ impl Events {
             }
         };
         self.is_over = true;
-        let answer = self.live.turn.content().len() as u64;
-        self.end = Some(self.live.room(ANSWERS * answer).await);
+        let bytes = ANSWERS * self.live.turn.end_bytes();
+        self.end = Some(self.live.room(bytes).await);
         self.output.end(&self.live.turn);
         self.pass_on();
         self.tell_all(last);
