@@ -201,7 +201,7 @@ pub fn wide_text(encoding: &str) -> String {
     )
 }
 
-/// Row 35: takes bytes, or records of so many optional fields (26 at most), sleeps for 400 ms and returns how many it
+/// Row 35: takes bytes, or records of `fields` optional fields (26 at most), sleeps for 400 ms and returns how many it
 /// was given.
 pub fn taking(fields: u8) -> String {
     let mut members = String::new();

@@ -209,12 +209,12 @@ async fn weight_of_all_places(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn arguments_in_all_places(lab: &Lab) -> Result<String, AttackFailure> {
-    /// What the host may keep for all calls.
+    /// Bytes that the host may keep for all calls.
     const CEILING: u64 = 128 << 20;
     /// A guest's own memory, which has room for the arguments.
     const TAKEN: u64 = 8 << 20;
     const CROWD: usize = 4 * PLACES as usize;
-    /// As values, what one call takes is nearly half of the ceiling: half a gigabyte in all places, four times that with
+    /// The values of one call take nearly half of the ceiling: half a gigabyte in all places, four times that with
     /// those that wait.
     const BYTES: usize = 1_350_000;
     const ROWS: usize = 50_000;

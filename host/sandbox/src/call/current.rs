@@ -22,7 +22,7 @@ pub(crate) struct CurrentCall(Option<CurrentTool>);
 struct CurrentTool {
     /// As it was called.
     name: String,
-    /// The reserved properties as JSON text, as far as they were told; empty: there are none.
+    /// The reserved properties as JSON text. Empty: there are none.
     reserved: String,
     /// Whether they name the tool.
     names_tool: bool,

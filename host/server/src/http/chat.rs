@@ -201,7 +201,7 @@ struct Chunks {
     unsent: Option<UnsentBytes>,
 }
 
-/// How often the answer is in the chunks of the end, and in what they are made of.
+/// The copies of the answer: in the chunks of the end, and in the values that they are made of.
 const ANSWERS: u64 = 4;
 
 impl Chunks {

@@ -252,7 +252,7 @@ impl LiveTurn {
         self.watcher.share().wait(bytes).await
     }
 
-    /// Waits until `unsent` may have so many bytes.
+    /// Waits until `unsent` has grown to `bytes`.
     ///
     /// # Errors
     /// The client has not read enough for a while.

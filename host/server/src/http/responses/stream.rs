@@ -44,9 +44,9 @@ enum Members {
     Response,
 }
 
-/// How often a text before the answer is kept until the end, and in what is told then.
+/// The copies of a text before the answer: in items, and in the events of the end.
 const TEXTS: u64 = 4;
-/// How often the answer is in the events of the end, and in what they are made of.
+/// The copies of the answer: in the events of the end, and in the values that they are made of.
 const ANSWERS: u64 = 8;
 
 impl Events {
