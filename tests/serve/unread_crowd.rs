@@ -94,7 +94,7 @@ fn lists_that_wait_for_room_are_not_there_already() {
     });
 
     let before = server.resident_bytes();
-    let connections: Vec<_> = (0..64)
+    let connections: Vec<_> = (0..200)
         .map(|_| silent(&server, &ann, "GET /v1/approvals", None))
         .collect();
     let (began, mut most) = (Instant::now(), 0);
@@ -103,9 +103,9 @@ fn lists_that_wait_for_room_are_not_there_already() {
         most = most.max(server.resident_bytes());
         sleep(Duration::from_millis(20));
     }
-    // Each of 64 lists has 3 MB.
+    // Each of 200 lists has 3 MB.
     let grown = most.saturating_sub(before);
-    assert!(grown < GROWTH, "{} MiB more", grown >> 20);
+    assert!(grown < 2 * GROWTH, "{} MiB more", grown >> 20);
     drop(connections);
     server.use_key(&ann);
     until("a list for the key itself", || {
@@ -117,7 +117,7 @@ fn lists_that_wait_for_room_are_not_there_already() {
 /// long as a model writes them.
 #[test]
 fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
-    const STREAMS: usize = 10;
+    const STREAMS: usize = 20;
     let host = host(CONFIG);
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let mut reply = calls([("keep", json!({"text": "x".repeat(LONG)}))]);
@@ -144,9 +144,9 @@ fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
     until_over(&mut server, &ann, 1 + STREAMS);
     // The streams come to their ends one after another, each when there is room for the run's last event.
     sleep(Duration::from_secs(1));
-    // In each of ten streams the arguments are in the turn, in an item and in three events that wait.
-    let grown = settled(&mut server, &bob, before, GROWTH);
-    assert!(grown <= GROWTH, "{} MiB more", grown >> 20);
+    // In each of twenty streams the arguments are in the turn, in an item and in three events that wait.
+    let grown = settled(&mut server, &bob, before, 2 * GROWTH);
+    assert!(grown <= 2 * GROWTH, "{} MiB more", grown >> 20);
     drop(connections);
 }
 
@@ -159,7 +159,7 @@ fn events_that_followers_have_not_heard_of_are_bounded_when_their_runs_are_over(
     const PIECE: usize = 10_000;
     const THOUGHT: usize = 450 * PIECE;
     /// What is unsent, which is next to nothing here, and what an allocator keeps: 256 events of all runs have 75 MB.
-    const BOUND: u64 = 40 << 20;
+    const BOUND: u64 = 56 << 20;
     let host = host(CONFIG);
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let thinks = Reply {
@@ -232,7 +232,7 @@ fn readers_of_a_byte_at_a_time_take_no_more_than_their_share() {
         let followed = server.get(&format!("{own}/events")).events();
         assert_eq!(followed.last().unwrap().json()["output"], "small");
         assert!(
-            asked.elapsed() < Duration::from_secs(2),
+            asked.elapsed() < Duration::from_secs(5),
             "another key waits"
         );
         most = most.max(server.resident_bytes());
