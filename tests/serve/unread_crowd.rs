@@ -117,11 +117,12 @@ fn lists_that_wait_for_room_are_not_there_already() {
 /// long as a model writes them.
 #[test]
 fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
-    const STREAMS: usize = 20;
+    const STREAMS: usize = 16;
+    const BOUND: u64 = 140 << 20;
     let host = host(CONFIG);
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let mut reply = calls([("keep", json!({"text": "x".repeat(LONG)}))]);
-    reply.piece = Some(100_000);
+    reply.piece = Some(LONG / 2);
     let endpoint = Endpoint::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
     let mut server = serve(&host, &endpoint);
     let tool = json!({"type": "function", "name": "keep", "description": "Keeps a text",
@@ -144,22 +145,22 @@ fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
     until_over(&mut server, &ann, 1 + STREAMS);
     // The streams come to their ends one after another, each when there is room for the run's last event.
     sleep(Duration::from_secs(1));
-    // In each of twenty streams the arguments are in the turn, in an item and in three events that wait.
-    let grown = settled(&mut server, &bob, before, 2 * GROWTH);
-    assert!(grown <= 2 * GROWTH, "{} MiB more", grown >> 20);
+    // In each of sixteen streams the arguments are in the turn, in an item and in three events that wait.
+    let grown = settled(&mut server, &bob, before, BOUND);
+    assert!(grown <= BOUND, "{} MiB more", grown >> 20);
     drop(connections);
 }
 
 /// Small events are kept for followers that are behind. Of runs that are over, too, as long as a follower has not read them:
-/// so many runs, so many times 256 events.
+/// so many runs, so many times 128 events.
 #[test]
 fn events_that_followers_have_not_heard_of_are_bounded_when_their_runs_are_over() {
     const RUNS: usize = 30;
-    /// In each run 450 events, of which a socket takes the first ones.
+    /// In each run 160 events, of which a socket takes the first ones.
     const PIECE: usize = 10_000;
-    const THOUGHT: usize = 450 * PIECE;
-    /// What is unsent, which is next to nothing here, and what an allocator keeps: 256 events of all runs have 75 MB.
-    const BOUND: u64 = 56 << 20;
+    const THOUGHT: usize = 160 * PIECE;
+    /// What is unsent, which is next to nothing here, and what an allocator keeps: 128 events of all runs have 38 MB.
+    const BOUND: u64 = 30 << 20;
     let host = host(CONFIG);
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let thinks = Reply {

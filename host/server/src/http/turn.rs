@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::timeout;
 use toolhold_connections::UnsentBytes;
+use toolhold_json::bounded;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_storage::Store;
@@ -237,6 +238,23 @@ fn handed_over(call: &Value) -> ClientCall {
 pub struct LiveTurn {
     pub turn: Turn,
     watcher: Watcher,
+    /// The memory of what the turn keeps of long events.
+    memory: Option<UnsentBytes>,
+}
+
+/// An event of which a turn keeps more is counted.
+const SMALL_BYTES: u64 = 16 << 10;
+
+/// Bytes that a turn without steps keeps after an event, of `before` that it had. The end of a run takes the place of the
+/// calls that it tells again.
+fn kept_after(kind: &EventKind, before: u64) -> u64 {
+    match kind {
+        EventKind::ToolStart { call, filled, .. } => {
+            before + bounded::text_bytes(filled.as_ref().unwrap_or(&call.arguments))
+        }
+        EventKind::Done { output, .. } => before.max(bounded::text_bytes(output)),
+        _ => before,
+    }
 }
 
 impl LiveTurn {
@@ -244,6 +262,7 @@ impl LiveTurn {
         Self {
             turn: Turn::brief(watcher.run),
             watcher,
+            memory: None,
         }
     }
 
@@ -271,10 +290,27 @@ impl LiveTurn {
         }
     }
 
+    /// Counts so many bytes of the turn.
+    async fn keep(&mut self, bytes: u64) -> Result<(), ApiError> {
+        let mut memory = match self.memory.take() {
+            Some(memory) => memory,
+            None => self.room(0).await,
+        };
+        let grown = self.grow(&mut memory, bytes).await;
+        self.memory = Some(memory);
+        grown
+    }
+
     /// The next event of the run; `None` when it is over, or when no process drives it.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, ApiError> {
         let event = self.watcher.next().await?;
         if let Some(event) = &event {
+            // Before it is taken: until then the event counts as it was read.
+            let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
+            let after = kept_after(&event.kind, before);
+            if after > before + SMALL_BYTES {
+                self.keep(after).await?;
+            }
             self.turn.take(event);
         }
         Ok(event)
