@@ -101,11 +101,6 @@ const CLASSES: &[TestClass] = &[
         "thousands of documents",
     ),
     class("toolhold-sandbox disk::", 60.0, "trees of 200 000 folders"),
-    class(
-        "toolhold-tests::integration serve::unread",
-        60.0,
-        "crowds of connections that read nothing",
-    ),
     class("toolhold-fuzz", 90.0, "random inputs for seconds"),
 ];
 

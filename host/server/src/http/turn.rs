@@ -290,7 +290,7 @@ impl LiveTurn {
         }
     }
 
-    /// Counts so many bytes of the turn.
+    /// Counts `bytes` of the turn from now on.
     async fn keep(&mut self, bytes: u64) -> Result<(), ApiError> {
         let mut memory = match self.memory.take() {
             Some(memory) => memory,
