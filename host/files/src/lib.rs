@@ -13,6 +13,6 @@ mod regular;
 mod temporary;
 
 pub use directory::{Directory, EntryId, Location, Lookup, Resolution, open_folder, passes};
-pub use liveness::{LivenessFile, lives, living};
+pub use liveness::{LivenessFile, lives, living, lock_path};
 pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text, read_to_end};
 pub use temporary::{replace, replace_in, temporary_folder, temporary_name};

@@ -24,7 +24,7 @@ impl LivenessFile {
         let beginning = folder.join(name);
         let lock = File::create_new(&beginning)?;
         lock.try_lock().map_err(io::Error::from)?;
-        let path = path_of(folder, name);
+        let path = lock_path(folder, name);
         std::fs::rename(&beginning, &path)?;
         Ok(Self { path, _lock: lock })
     }
@@ -38,7 +38,7 @@ impl Drop for LivenessFile {
 
 /// Whether the process of this name lives.
 pub fn lives(folder: &Path, name: &str) -> bool {
-    is_locked(&path_of(folder, name))
+    is_locked(&lock_path(folder, name))
 }
 
 /// The names of the processes that live.
@@ -48,7 +48,8 @@ pub fn living(folder: &Path) -> Vec<String> {
     names.collect()
 }
 
-fn path_of(folder: &Path, name: &str) -> PathBuf {
+/// The file of the process of this name.
+pub fn lock_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.lock"))
 }
 
@@ -89,7 +90,7 @@ mod tests {
         let folder = folder.path();
         let first = LivenessFile::create(folder, "first").unwrap();
         assert!(lives(folder, "first"));
-        let dead = path_of(folder, "dead");
+        let dead = lock_path(folder, "dead");
         std::fs::write(&dead, "").unwrap();
         assert!(!lives(folder, "dead") && !lives(folder, "unknown"));
         assert!(lives(&dead, "unseen"), "it cannot be opened");

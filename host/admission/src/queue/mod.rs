@@ -10,7 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use state::{QueueState, Shares, Waiter};
+use state::{Depths, QueueState, Shares, Waiter};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,12 +29,18 @@ pub struct Lane<G, M = ()> {
     pub group: G,
     /// Members that should not starve each other, in one group and over all groups: the tenants that call modules.
     pub member: M,
+    /// How many holders of permits wait, one for the other, until the entry was served: 0 if none does.
+    pub depth: u8,
 }
 
 impl<G> Lane<G> {
     /// The lane of a group whose members need not be told apart.
     pub fn of(group: G) -> Self {
-        Self { group, member: () }
+        Self {
+            group,
+            member: (),
+            depth: 0,
+        }
     }
 }
 
@@ -62,8 +68,12 @@ pub enum QueueRefusal {
 ///   fewer than 16 permits keeps none back.
 /// - **Room.** A group may have as many waiting entries as it leaves free for others (the dynamic threshold of
 ///   Choudhury and Hahne, 1998); so may a member, where members are told apart.
+/// - **Depth.** Where holders of permits wait for further entries, each depth has some permits that less deep entries
+///   leave free ([`with_depths`](Self::with_depths)). The deepest wait for nothing and end, so all go on. Limits of groups
+///   hold over all depths.
 #[derive(Debug)]
 pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
+    /// Those of entries that nobody waits for.
     permits: usize,
     max_waiting: usize,
     state: Mutex<QueueState<G, M>>,
@@ -111,22 +121,37 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         Self::with_shares(permits, max_waiting, Shares::of_members(permits))
     }
 
+    /// The same with `each` further permits for each depth of 1 to `depths`.
+    pub fn with_depths(permits: usize, max_waiting: usize, depths: u8, each: usize) -> Arc<Self> {
+        let shares = Shares::of_members(permits);
+        Self::of_state(permits, max_waiting, shares, Depths { depths, each })
+    }
+
     fn with_shares(permits: usize, max_waiting: usize, shares: Shares) -> Arc<Self> {
+        Self::of_state(permits, max_waiting, shares, Depths::default())
+    }
+
+    fn of_state(permits: usize, max_waiting: usize, shares: Shares, depths: Depths) -> Arc<Self> {
         Arc::new(Self {
             permits,
             max_waiting,
-            state: Mutex::new(QueueState::new(permits, shares)),
+            state: Mutex::new(QueueState::new(permits, shares, depths)),
         })
     }
 
-    /// All permits, held or not.
+    /// All permits, held or not, but those of depths.
     pub fn permits(&self) -> usize {
         self.permits
     }
 
-    /// Permits that are not held.
+    /// Permits that are not held, but those of depths.
     pub fn free(&self) -> usize {
         self.lock().free()
+    }
+
+    /// Permits that are held, those of depths among them.
+    pub fn held(&self) -> usize {
+        self.lock().held()
     }
 
     /// Entries in the queue.

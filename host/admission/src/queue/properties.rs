@@ -68,7 +68,11 @@ impl World {
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Arrives { group, member } => {
-                let lane = Lane { group, member };
+                let lane = Lane {
+                    group,
+                    member,
+                    depth: 0,
+                };
                 let limit = self.limit(lane);
                 match self.queue.ask(lane, limit, self.max_waiting) {
                     Ok(Admitted::Now(permit)) => self.running.push(permit),
@@ -212,7 +216,7 @@ proptest! {
     #[test]
     fn a_hoarder_is_brought_down_to_its_share(permits in 16_usize..64, rounds in 1_usize..200) {
         let queue = FairQueue::<u8, u8>::of_members(permits, 10_000);
-        let (hoarder, other) = (Lane { group: 0, member: 0 }, Lane { group: 0, member: 1 });
+        let (hoarder, other) = (Lane { group: 0, member: 0, depth: 0 }, Lane { group: 0, member: 1, depth: 0 });
         let mut running = Vec::new();
         let mut waiting = Vec::new();
         let ask = |lane, running: &mut Vec<_>, waiting: &mut Vec<_>| {

@@ -65,9 +65,31 @@ impl Shares {
     }
 }
 
+/// Permits that are kept free for deeper entries.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Depths {
+    pub depths: u8,
+    /// Of each depth.
+    pub each: usize,
+}
+
+impl Depths {
+    /// Permits that an entry of this depth leaves to deeper ones.
+    fn below(self, depth: u8) -> usize {
+        usize::from(self.depths.saturating_sub(depth)) * self.each
+    }
+
+    fn all(self) -> usize {
+        self.below(0)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct QueueState<G: LaneKey, M: LaneKey> {
     shares: Shares,
+    depths: Depths,
+    /// All permits, those of depths among them.
+    permits: usize,
     free: usize,
     waiting: usize,
     /// The number of the next waiter.
@@ -137,9 +159,12 @@ impl<K: Clone + Eq + Hash> Parties<K> {
 }
 
 impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
-    pub fn new(permits: usize, shares: Shares) -> Self {
+    pub fn new(permits: usize, shares: Shares, depths: Depths) -> Self {
+        let permits = permits + depths.all();
         Self {
             shares,
+            depths,
+            permits,
             free: permits,
             waiting: 0,
             number: 0,
@@ -151,8 +176,13 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
     }
 
+    /// Permits that entries may have for which nobody waits.
     pub fn free(&self) -> usize {
-        self.free
+        self.free.saturating_sub(self.depths.all())
+    }
+
+    pub fn held(&self) -> usize {
+        self.permits - self.free
     }
 
     pub fn waiting(&self) -> usize {
@@ -177,10 +207,10 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// Whether the lane's group holds as many permits as it may, or as it may for this member.
     pub fn is_at_limit(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
-        self.held(lane).is_at_limit(self.shares, group_limit)
+        self.held_by(lane).is_at_limit(self.shares, group_limit)
     }
 
-    fn held(&self, lane: &Lane<G, M>) -> HeldPermits {
+    fn held_by(&self, lane: &Lane<G, M>) -> HeldPermits {
         HeldPermits {
             by_group: self.groups.of(&lane.group).held,
             by_member: self.members.of(&lane.member).held,
@@ -195,17 +225,20 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             for_groups,
             ..
         } = self.shares;
-        if self.free == 0 {
-            return false;
-        }
-        let held = self.held(lane);
+        let held = self.held_by(lane);
         if held.is_at_limit(self.shares, group_limit) {
             return false;
         }
-        self.free > for_both + for_members + for_groups
-            || (self.free > for_both + for_members && held.by_group == 0)
-            || (self.free > for_both && held.by_member == 0)
-            || (held.by_group == 0 && held.by_member == 0)
+        // The permits of depths are no part of the shares: who waits for the entry holds one of those already.
+        if lane.depth > 0 && self.free > self.depths.below(lane.depth) {
+            return true;
+        }
+        let free = self.free();
+        free > 0
+            && (free > for_both + for_members + for_groups
+                || (free > for_both + for_members && held.by_group == 0)
+                || (free > for_both && held.by_member == 0)
+                || (held.by_group == 0 && held.by_member == 0))
     }
 
     /// Whether one more entry of the lane may wait, in a queue of `max_waiting`.
@@ -280,7 +313,7 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
         let mut poorest = None;
         for (place, lane) in may_take {
-            let held = self.held(lane);
+            let held = self.held_by(lane);
             if held == HeldPermits::default() {
                 return Some(place);
             }

@@ -7,6 +7,7 @@ fn lane(party: u64) -> Lane<u64, u64> {
     Lane {
         group: party,
         member: party,
+        depth: 0,
     }
 }
 
@@ -196,7 +197,11 @@ fn a_lone_party_leaves_a_reserve_to_newcomers() {
         [(8, 0, 0, 0), (16, 1, 1, 0), (32, 2, 1, 1), (64, 4, 2, 2)]
     {
         let queue = FairQueue::of_members(permits, 8);
-        let lane = |group, member| Lane { group, member };
+        let lane = |group, member| Lane {
+            group,
+            member,
+            depth: 0,
+        };
         let hoard = greedy(&queue, lane(1, 1));
         assert_eq!(hoard.len(), permits - groups - members - both, "{permits}");
         // Other modules of the same key get the first half of the reserve, other keys half of the rest, and keys that
@@ -245,7 +250,11 @@ fn a_group_limit_is_shared_by_its_members() {
     for (limit, kept) in [(8, 0), (16, 2), (32, 4)] {
         let queue = FairQueue::of_members(64, 8);
         let of = |member| {
-            let lane = Lane { group: 1, member };
+            let lane = Lane {
+                group: 1,
+                member,
+                depth: 0,
+            };
             std::iter::from_fn(|| queue.try_enter(lane, limit)).collect::<Vec<_>>()
         };
         let lone = of(1);
@@ -267,7 +276,11 @@ async fn no_party_fills_the_queue_by_many_lanes() {
             } else {
                 (one, other)
             };
-            Lane { group, member }
+            Lane {
+                group,
+                member,
+                depth: 0,
+            }
         };
         let held = queue.enter(lane(0, 0), 9, soon()).await.unwrap();
         let mut waiting = Vec::new();
@@ -319,4 +332,58 @@ async fn shares_are_equal_when_all_want_more() {
         shares.iter().all(|share| (5..=9).contains(share)),
         "{shares:?}"
     );
+}
+
+/// Holders of all permits wait for deeper entries: those are served, and the limit of a group holds over all depths.
+#[tokio::test]
+async fn deeper_entries_are_served_while_their_callers_hold_all_permits() {
+    let queue = FairQueue::with_depths(3, 100, 2, 1);
+    let at = |group, depth| Lane {
+        group,
+        member: 1,
+        depth,
+    };
+    let mut callers: Vec<_> = (0..3)
+        .map(|_| queue.try_enter(at(1, 0), 9).unwrap())
+        .collect();
+    assert_eq!((queue.free(), queue.held(), queue.permits()), (0, 3, 3));
+    assert!(queue.try_enter(at(2, 0), 9).is_none());
+    // One of its own for each depth; the deepest may have those of both.
+    let middle = queue.try_enter(at(2, 1), 9).unwrap();
+    assert!(queue.try_enter(at(2, 1), 9).is_none());
+    let deepest = queue.try_enter(at(3, 2), 9).unwrap();
+    assert!(queue.try_enter(at(3, 2), 9).is_none());
+    assert_eq!(queue.held(), 5);
+    // A waiting caller holds up no deeper entry of its group and member.
+    let caller = waits(&queue, at(3, 0)).await;
+    let next = waits(&queue, at(3, 2)).await;
+    drop(deepest);
+    next.await.unwrap().unwrap();
+    drop(middle);
+    assert!(!caller.is_finished());
+    assert!(queue.try_enter(at(1, 1), 3).is_none(), "its limit");
+    assert!(queue.try_enter(at(1, 1), 4).is_some());
+    callers.pop();
+    caller.await.unwrap().unwrap();
+}
+
+/// The permits of depths change nothing for a queue whose entries have none.
+#[test]
+fn entries_without_depth_have_what_they_have_without_depths() {
+    for permits in [1, 15, 16, 64] {
+        let plain = FairQueue::of_members(permits, 9);
+        let deep = FairQueue::with_depths(permits, 9, 4, 4);
+        let taken = [plain, deep].map(|queue| {
+            let lanes = (1..6).map(|party| {
+                let permits = std::iter::from_fn(|| queue.try_enter(lane(party), 32));
+                permits.collect::<Vec<_>>()
+            });
+            lanes
+                .collect::<Vec<_>>()
+                .iter()
+                .map(Vec::len)
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(taken[0], taken[1], "{permits}");
+    }
 }

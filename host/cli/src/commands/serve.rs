@@ -8,13 +8,13 @@ use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
-use toolhold_files::{LivenessFile, living};
+use toolhold_files::{LivenessFile, living, lock_path};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::extract::Extractors;
@@ -25,6 +25,7 @@ use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
 use toolhold_server::settings::Keys;
+use uuid::Uuid;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -39,7 +40,8 @@ pub struct ServeArgs {
     endpoint: super::endpoint::EndpointArgs,
 }
 
-/// The folder in which each server has a file, named by its process id, as long as it lives.
+/// The folder in which each server has a file as long as it lives. Its name begins with the server's process id; process
+/// ids alone are no names, because each container has its own.
 fn servers(config: &Configuration) -> PathBuf {
     config.state_folder().join("servers")
 }
@@ -49,11 +51,15 @@ fn reload(config: &Configuration) -> Result<Exit> {
     let folder = servers(config);
     let mut told = 0_u32;
     for name in living(&folder) {
-        let process = name.parse().ok().and_then(Pid::from_raw);
-        let process =
-            process.with_context(|| format!("{name} in {} is no process", folder.display()))?;
-        kill_process(process, Signal::HUP).with_context(|| format!("process {name}"))?;
-        println!("process {name} reads its files again; its log tells the outcome");
+        let id = name.split('-').next().unwrap_or_default();
+        let process = id.parse().ok().and_then(Pid::from_raw);
+        let Some(process) = process.filter(|_| has_open(id, &folder, &name)) else {
+            let text = format!("{name} in {} is of no process here", folder.display());
+            output::note(&style::warn("left out:"), &text);
+            continue;
+        };
+        kill_process(process, Signal::HUP).with_context(|| format!("process {id}"))?;
+        println!("process {id} reads its files again; its log tells the outcome");
         told += 1;
     }
     if told == 0 {
@@ -63,6 +69,19 @@ fn reload(config: &Configuration) -> Result<Exit> {
         );
     }
     Ok(Exit::Ok)
+}
+
+/// Whether the process has the file of this name open, as far as the system says: another container's process has the
+/// same id as one here.
+fn has_open(id: &str, folder: &Path, name: &str) -> bool {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{id}/fd")) else {
+        return !cfg!(target_os = "linux");
+    };
+    let Ok(path) = lock_path(folder, name).canonicalize() else {
+        return false;
+    };
+    let mut files = open.flatten();
+    files.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file == path))
 }
 
 impl ServeArgs {
@@ -146,9 +165,15 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         reload,
         stop: mut stop_signal,
     } = Signals::listen()?;
-    let folder = servers(config);
-    let own = LivenessFile::create(&folder, &std::process::id().to_string());
-    let _own = own.with_context(|| folder.display().to_string())?;
+    let (folder, id) = (servers(config), std::process::id());
+    let own = LivenessFile::create(&folder, &format!("{id}-{}", Uuid::now_v7()));
+    if let Err(error) = &own {
+        let text = format!(
+            "`serve --reload` cannot find this server: {}: {error}",
+            folder.display()
+        );
+        output::note(&style::warn("note:"), &text);
+    }
     let router = router(
         App::new(dispatcher.clone(), knowledge, config, serve),
         serve,

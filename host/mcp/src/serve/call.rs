@@ -92,6 +92,7 @@ impl Service {
                 lane: Lane {
                     group: metadata.source,
                     member: metadata.session.clone(),
+                    depth: 0,
                 },
             }),
             recorder: self.records.of(caller(&rules, metadata)),

@@ -204,13 +204,13 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         let lane = Lane {
             group: number,
             member: tenant,
+            // Who waits for a nested call holds a permit.
+            depth: context.depth,
         };
         let queue = engine.admission();
         match queue.try_enter(lane.clone(), most) {
             Some(permit) => (Ok(Some(permit)), Duration::ZERO),
             None => {
-                // Who waits for a nested call holds a place: a queue behind those who do would not move.
-                let queue = engine.nested(context.depth).unwrap_or(queue);
                 let permit = queue.enter(lane, most, clock.deadline().into()).await;
                 (permit.map(Some), clock.elapsed())
             }

@@ -34,7 +34,7 @@ impl Engine {
         let family = &self.inner.family;
         let kept = &family.kept;
         EngineLoad {
-            running: family.admission.permits() - family.admission.free(),
+            running: family.admission.held(),
             waiting: family.admission.waiting(),
             kept_bytes: kept.taken(),
             kept_ceiling: family.config.kept_bytes,

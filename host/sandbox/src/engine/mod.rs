@@ -51,8 +51,6 @@ pub(crate) type Pauses = FairQueue<Arc<str>>;
 struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
-    /// Permits of calls that modules make, by their depth.
-    nested: Vec<Arc<CallQueue>>,
     /// Of calls, which tenants share.
     rate: FairRate<String>,
     /// What the host keeps for running calls.
@@ -84,20 +82,14 @@ impl Engine {
     /// # Errors
     /// [`LoadError::Compile`] if this machine cannot reserve the address space or lacks a feature.
     pub fn new(config: EngineConfig) -> Result<Self, LoadError> {
-        let admission = CallQueue::of_members(
+        let admission = CallQueue::with_depths(
             config.concurrent_calls as usize,
             config.waiting_calls as usize,
+            MAX_CALL_DEPTH,
+            nested_places(&config) as usize,
         );
-        let level = || {
-            CallQueue::of_members(
-                nested_places(&config) as usize,
-                config.waiting_calls as usize,
-            )
-        };
-        let nested = (0..MAX_CALL_DEPTH).map(|_| level()).collect();
         let family = Arc::new(Family {
             admission,
-            nested,
             rate: FairRate::per_minute(config.calls_per_minute.into()),
             kept: MemoryCeiling::new(config.kept_bytes),
             listing: Semaphore::new(LISTING_PLACES as usize),
@@ -172,14 +164,6 @@ impl Engine {
 
     pub(crate) fn admission(&self) -> &Arc<CallQueue> {
         &self.inner.family.admission
-    }
-
-    /// Permits for calls that are nested in `depth` others, where all of [`admission`](Self::admission) are held. The
-    /// callers hold theirs until these calls are over, so each depth has some of its own: the deepest calls wait for
-    /// nothing, and end.
-    pub(crate) fn nested(&self, depth: u8) -> Option<&Arc<CallQueue>> {
-        let level = usize::from(depth).checked_sub(1)?;
-        self.inner.family.nested.get(level)
     }
 
     /// Permits for calls whose clock stands still.

@@ -17,6 +17,7 @@ fn holder(tool: &str) -> Holder {
         lane: Lane {
             group: 1,
             member: "".into(),
+            depth: 0,
         },
         tool: tool.into(),
     }

@@ -248,6 +248,7 @@ impl Module {
             lane: Lane {
                 group: self.number,
                 member: invocation.caller.tenant.into(),
+                depth: 0,
             },
             tool: invocation.tool.to_owned(),
         };

@@ -10,6 +10,7 @@ use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::timeout;
 use toolhold_connections::UnsentBytes;
@@ -245,11 +246,11 @@ pub struct LiveTurn {
 /// An event of which a turn keeps more is counted.
 const SMALL_BYTES: u64 = 16 << 10;
 
-/// Bytes that a turn without steps keeps after an event, of `before` that it had. The end of a run takes the place of the
-/// calls that it tells again.
-fn kept_after(kind: &EventKind, before: u64) -> u64 {
+/// Bytes that a turn without steps keeps after an event, of `before` that it had: the calls of its `clients` tools, and the
+/// end of the run, which takes the place of the calls that it tells again.
+fn kept_after(kind: &EventKind, clients: &BTreeSet<String>, before: u64) -> u64 {
     match kind {
-        EventKind::ToolStart { call, filled, .. } => {
+        EventKind::ToolStart { call, filled, .. } if clients.contains(&call.tool) => {
             before + bounded::text_bytes(filled.as_ref().unwrap_or(&call.arguments))
         }
         EventKind::Done { output, .. } => before.max(bounded::text_bytes(output)),
@@ -307,7 +308,7 @@ impl LiveTurn {
         if let Some(event) = &event {
             // Before it is taken: until then the event counts as it was read.
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
-            let after = kept_after(&event.kind, before);
+            let after = kept_after(&event.kind, &self.turn.answer.clients, before);
             if after > before + SMALL_BYTES {
                 self.keep(after).await?;
             }
@@ -332,6 +333,20 @@ mod tests {
             kind: serde_json::from_value(kind).unwrap(),
             seal: Seal::default(),
         }
+    }
+
+    #[test]
+    fn a_stream_counts_calls_that_its_client_makes_and_no_others() {
+        let long = json!({"event": "tool_start", "step": 1, "id": "a", "tool": "m.write",
+            "arguments": {"of": "x".repeat(100_000)}});
+        let done = json!({"event": "done", "reason": "output", "output": "y".repeat(30_000), "steps": 1, "calls": 1,
+            "tokens": 1, "duration_ms": 1});
+        let (long, done) = (event(long).kind, event(done).kind);
+        let (own, clients) = (BTreeSet::new(), BTreeSet::from(["m.write".to_owned()]));
+        assert_eq!(kept_after(&long, &own, 7), 7);
+        assert!(kept_after(&long, &clients, 7) > 100_007);
+        assert_eq!(kept_after(&done, &own, 7), 30_002);
+        assert_eq!(kept_after(&done, &clients, 100_000), 100_000);
     }
 
     fn started(id: &str) -> Value {

@@ -44,6 +44,8 @@ enum Members {
     Response,
 }
 
+/// Bytes that are counted ahead, so that not every piece of a text is.
+const STEP: u64 = 64 << 10;
 /// The copies of a text before the answer: in items, and in the events of the end.
 const TEXTS: u64 = 4;
 /// The copies of the answer: in the events of the end, and in the values that they are made of.
@@ -95,8 +97,11 @@ impl Events {
                 Ok(Some(event)) => {
                     self.output.take(&event.kind);
                     self.pass_on();
-                    let texts = self.request_bytes + TEXTS * self.output.text_bytes();
-                    if let Err(error) = self.live.grow(&mut self.memory, texts).await {
+                    let texts = TEXTS * self.output.text_bytes();
+                    let needed = self.request_bytes.saturating_add(texts);
+                    if needed > self.memory.bytes()
+                        && let Err(error) = self.live.grow(&mut self.memory, needed + STEP).await
+                    {
                         self.fail(&error);
                     }
                 }
