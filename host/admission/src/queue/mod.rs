@@ -29,7 +29,7 @@ pub struct Lane<G, M = ()> {
     pub group: G,
     /// Members that should not starve each other, in one group and over all groups: the tenants that call modules.
     pub member: M,
-    /// How many holders of permits wait, one for the other, until the entry was served: 0 if none does.
+    /// The number of holders of permits that wait, one for the other, for this entry: 0 if none does.
     pub depth: u8,
 }
 
@@ -73,7 +73,7 @@ pub enum QueueRefusal {
 ///   hold over all depths.
 #[derive(Debug)]
 pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
-    /// Those of entries that nobody waits for.
+    /// Permits without those of depths.
     permits: usize,
     max_waiting: usize,
     state: Mutex<QueueState<G, M>>,
@@ -121,7 +121,7 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         Self::with_shares(permits, max_waiting, Shares::of_members(permits))
     }
 
-    /// The same with `each` further permits for each depth of 1 to `depths`.
+    /// A queue as [`of_members`](Self::of_members) makes it, with `each` further permits for each depth of 1 to `depths`.
     pub fn with_depths(permits: usize, max_waiting: usize, depths: u8, each: usize) -> Arc<Self> {
         let shares = Shares::of_members(permits);
         Self::of_state(permits, max_waiting, shares, Depths { depths, each })

@@ -69,7 +69,7 @@ impl Shares {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Depths {
     pub depths: u8,
-    /// Of each depth.
+    /// Permits of each depth.
     pub each: usize,
 }
 
@@ -176,7 +176,7 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
     }
 
-    /// Permits that entries may have for which nobody waits.
+    /// Free permits without those of depths.
     pub fn free(&self) -> usize {
         self.free.saturating_sub(self.depths.all())
     }

@@ -71,8 +71,8 @@ fn reload(config: &Configuration) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Whether the process has the file of this name open, as far as the system says: another container's process has the
-/// same id as one here.
+/// Whether the process has the file of this name open. A process of another container may have the id of one here. Systems
+/// other than Linux do not say it, and the id is believed.
 fn has_open(id: &str, folder: &Path, name: &str) -> bool {
     let Ok(open) = std::fs::read_dir(format!("/proc/{id}/fd")) else {
         return !cfg!(target_os = "linux");
