@@ -29,9 +29,14 @@ pub struct Ran {
     pub stderr: String,
 }
 
+/// Maximum time by the clock of a command that computes beside other programs, as a multiple of its bound.
+const SLOWEST: u32 = 8;
+
 /// At which a command is killed.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
+    /// Processor time. By the clock the command has [`SLOWEST`] times as much, or the same where the system does not say what
+    /// it computed.
     pub time: Duration,
     pub memory: u64,
 }
@@ -128,7 +133,13 @@ impl CommandFolder {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
             }
-            if started.elapsed() > bounds.time || peak > bounds.memory {
+            let is_late = match process::processor_time_of(child.id()) {
+                Some(computed) => {
+                    computed > bounds.time || started.elapsed() > SLOWEST * bounds.time
+                }
+                None => started.elapsed() > bounds.time,
+            };
+            if is_late || peak > bounds.memory {
                 child.kill()?;
                 child.wait()?;
                 break None;

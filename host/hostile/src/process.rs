@@ -1,6 +1,7 @@
 //! What this process uses, as the system counts it. Linux says; elsewhere nothing is known.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::time::Duration;
 use std::{fs, io};
 
 /// Memory that is really there, in bytes.
@@ -21,6 +22,18 @@ pub fn resident_of(process: u32) -> Option<u64> {
 /// [`peak_bytes`] of another process, since it began.
 pub fn peak_of(process: u32) -> Option<u64> {
     status_of(&process.to_string(), "VmHWM:")
+}
+
+/// The time that another process has computed, with all of its threads.
+pub fn processor_time_of(process: u32) -> Option<Duration> {
+    // A hundred a second, whatever the kernel's own clock (proc_pid_stat(5), sysconf(3): _SC_CLK_TCK).
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Its name, in brackets, may hold anything. Behind it `utime` and `stime` are the twelfth and the thirteenth.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u32>().ok();
+    Some(TICK * ticks()?.saturating_add(ticks()?))
 }
 
 /// Begins a new peak. Where the system refuses, the old one stays: too much is then reported, never
