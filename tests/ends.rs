@@ -10,7 +10,7 @@ use support::host::{Host, finish, signal};
 use support::records::Records;
 use support::sandbox::repository;
 use support::server::Server;
-use support::transcript::calls;
+use support::transcript::{answers, calls};
 use support::until;
 
 /// A tool that computes until it is stopped.
@@ -87,7 +87,10 @@ fn events(server: &Server, run: &str) -> Vec<Value> {
 }
 
 fn serve(host: &Host, tool: &str, arguments: &Value) -> (Endpoint, Server) {
-    let endpoint = Endpoint::start(Scenario::new([calls([(tool, arguments.clone())])]));
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([(tool, arguments.clone())]),
+        answers("done"),
+    ]));
     let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
     (endpoint, server)
 }
@@ -105,15 +108,7 @@ fn a_run_that_is_stopped_ends_its_calls() {
             let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
             let run = begun[0].json()["run"].as_str().unwrap().to_owned();
             if reason == "cancelled" {
-                until("the call", || {
-                    let lines = Records::of(&host).lines(&run);
-                    let is_begun =
-                        |line: &String| line.contains("\"tool_start\"") && line.contains(TOOL);
-                    // A module's call has an event of its own.
-                    let begins = lines.iter().filter(|line| is_begun(line)).count();
-                    let needed = if tool == TOOL { 1 } else { 2 };
-                    (begins >= needed).then_some(())
-                });
+                until_the_call_runs(&host, &run, tool);
                 let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
                 assert_eq!(cancelled.status, 202, "{cancelled:?}");
             }
@@ -151,6 +146,52 @@ fn a_direct_call_that_is_cut_says_so() {
     );
     end(&events(&server, answer["run"].as_str().unwrap()));
     assert_eq!(row(&host)["status"], "interrupted");
+}
+
+/// The tool ends by itself, so the run goes on and whoever called it is told why.
+#[test]
+fn a_call_whose_grant_is_taken_back_ends() {
+    let take_back = |host: &Host| {
+        host.write("toolhold.toml", CONFIG);
+    };
+    let granting = "[module.bad]\nkey_value = {}\n";
+    for (tool, arguments) in calls_of_it() {
+        let host = host(granting);
+        let (_endpoint, server) = serve(&host, tool, &arguments);
+        let task = json!({"messages": [{"role": "user", "content": "t"}], "stream": true});
+        let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
+        let run = begun[0].json()["run"].as_str().unwrap().to_owned();
+        until_the_call_runs(&host, &run, tool);
+        take_back(&host);
+        let events = events(&server, &run);
+        assert_eq!(end(&events)["error"]["kind"], "revoked", "{tool}");
+        let answer = server.get(&format!("/v1/runs/{run}")).good()["answer"].clone();
+        assert_eq!(answer["output"], "done", "{answer}");
+        let told = answer["steps"][0]["calls"][0].to_string();
+        assert!(told.contains("taken back"), "{tool}: {told}");
+        assert_eq!(row(&host)["error"], "revoked", "{tool}");
+        assert_eq!(host.run(&["replay", &run]).code, Some(0), "{tool}");
+    }
+    let direct = host(granting);
+    let (_endpoint, server) = serve(&direct, TOOL, &json!({}));
+    let body = json!({"arguments": {}});
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| server.post(&format!("/v1/tools/{TOOL}"), &body));
+        Records::of(&direct).until_there_is("tool_start");
+        take_back(&direct);
+        asked.join().expect("it answers")
+    });
+    assert!(answer.text.contains("taken back"), "{answer:?}");
+    assert_eq!(row(&direct)["error"], "revoked");
+
+    let over_mcp = host(granting);
+    let mut client = Stdio::session(&over_mcp, &[], json!({}));
+    client.send(call(7, TOOL, json!({})));
+    until_it_begins(&over_mcp);
+    take_back(&over_mcp);
+    let answer = client.reply(7);
+    assert!(answer.to_string().contains("taken back"), "{answer}");
+    assert_eq!(row(&over_mcp)["error"], "revoked");
 }
 
 #[test]
@@ -228,6 +269,18 @@ fn calls_of_no_run_end() {
         assert_ne!(done.code, Some(0), "{done:?}");
         assert_eq!(row(&host)["status"], "interrupted", "{name}: {done:?}");
     }
+}
+
+/// Until the record of the run has the begin of the call; `tool` is the one that the model called.
+fn until_the_call_runs(host: &Host, run: &str, tool: &str) {
+    until("the call", || {
+        let lines = Records::of(host).lines(run);
+        let is_begun = |line: &String| line.contains("\"tool_start\"") && line.contains(TOOL);
+        // A module's call has an event of its own.
+        let begins = lines.iter().filter(|line| is_begun(line)).count();
+        let needed = if tool == TOOL { 1 } else { 2 };
+        (begins >= needed).then_some(())
+    });
 }
 
 /// Until the begin of a call of no run is in the database.
