@@ -1,6 +1,7 @@
 //! A model as a shield, prompted and read like Llama Guard.
 //!
-//! Data that a run hides from its own model is hidden from this one, too. Its reply is read strictly. A reply
+//! Data that a run hides from its own model is hidden from this one, too. A long value is read in pieces that overlap; each
+//! must be safe. Its reply is read strictly. A reply
 //! other than `safe`, or `unsafe` with given categories, after the model's thoughts, is no verdict.
 
 use super::{Screening, Shield, ShieldVerdict};
@@ -19,6 +20,10 @@ use toolhold_protocol::shield::ShieldPlace;
 
 /// `unsafe` and all categories.
 const MAX_TOKENS: u32 = 100;
+/// Maximum pieces of one value, so requests for one verdict.
+const MAX_PIECES: usize = 16;
+/// The part of a piece that the next one repeats, so that a passage of this length is whole in one of them: an eighth.
+const OVERLAP: usize = 8;
 
 /// A forbidden category, as the prompt describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +40,8 @@ pub struct GuardModel {
     /// Where what it takes counts, a [`SideModel`](toolhold_model::side::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
-    /// Maximum characters that it is shown. A longer value cannot be screened.
+    /// Maximum characters that it is shown at once. A longer value is read in at most [`MAX_PIECES`] pieces, and one that
+    /// needs more cannot be screened.
     pub max_chars: usize,
     pub privacy: Privacy,
 }
@@ -47,47 +53,85 @@ impl Shield for GuardModel {
         watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
-            let prompt = self.prompt(screening)?;
-            let request = ChatRequest {
-                max_tokens: Some(MAX_TOKENS),
-                temperature: Some(0.0),
-                ..ChatRequest::new("", vec![ChatMessage::user(prompt)])
-            };
-            let completion = self
-                .model
-                .complete(&request, &mut SideObserver(watch))
-                .await;
-            let completion = completion.map_err(|error| format!("its endpoint failed: {error}"))?;
-            self.read(&completion.content)
+            let shown = self.shown(screening);
+            let pieces = self.pieces(&shown)?;
+            for (index, piece) in pieces.iter().enumerate() {
+                let part = (pieces.len() > 1).then_some((index + 1, pieces.len()));
+                let request = ChatRequest {
+                    max_tokens: Some(MAX_TOKENS),
+                    temperature: Some(0.0),
+                    ..ChatRequest::new(
+                        "",
+                        vec![ChatMessage::user(self.prompt(screening.place, piece, part))],
+                    )
+                };
+                let completion = self
+                    .model
+                    .complete(&request, &mut SideObserver(watch))
+                    .await;
+                let completion =
+                    completion.map_err(|error| format!("its endpoint failed: {error}"))?;
+                match self.read(&completion.content)? {
+                    ShieldVerdict::Pass => {}
+                    other => return Ok(other),
+                }
+            }
+            Ok(ShieldVerdict::Pass)
         })
     }
 }
 
 impl GuardModel {
-    fn prompt(&self, screening: &Screening) -> Result<String, String> {
-        let (speaker, what) = match screening.place {
-            ShieldPlace::Input => ("User", "the user says"),
-            ShieldPlace::ToolInput => ("Agent", "the agent gives to a tool"),
-            ShieldPlace::ToolOutput => ("User", "a tool gave back"),
-            ShieldPlace::Output => ("Agent", "the agent answers"),
-        };
+    /// The value and its context as text, without the data that is hidden from this model.
+    fn shown(&self, screening: &Screening) -> String {
         let mut vault = Vault::new(self.privacy.clone());
         let mut shown = text_of(&vault.hide_value(&screening.value));
         for (path, value) in &screening.context {
             let _ = write!(shown, "\n{path}: {}", text_of(&vault.hide_value(value)));
         }
-        let length = shown.chars().count();
-        if length > self.max_chars {
-            return Err(format!(
-                "{length} characters are more than the {} that it reads",
-                self.max_chars
-            ));
+        shown
+    }
+
+    /// `shown` in pieces of at most [`Self::max_chars`] characters, each repeating the end of the one before.
+    fn pieces<'a>(&self, shown: &'a str) -> Result<Vec<&'a str>, String> {
+        let most = self.max_chars.max(1);
+        let stride = most - most / OVERLAP;
+        let mut pieces = Vec::new();
+        let mut rest = shown;
+        loop {
+            let Some((end, _)) = rest.char_indices().nth(most) else {
+                pieces.push(rest);
+                return Ok(pieces);
+            };
+            if pieces.len() + 1 == MAX_PIECES {
+                return Err(format!(
+                    "{} characters are more than it reads in {MAX_PIECES} pieces of {most}; shorten the text, or let the \
+                     model see more at once (max_chars)",
+                    shown.chars().count()
+                ));
+            }
+            pieces.push(&rest[..end]);
+            let next = rest.char_indices().nth(stride).map_or(end, |(at, _)| at);
+            rest = &rest[next..];
         }
+    }
+
+    /// The request about a piece; `part` is its number and the number of all where there are several.
+    fn prompt(&self, place: ShieldPlace, piece: &str, part: Option<(usize, usize)>) -> String {
+        let (speaker, what) = match place {
+            ShieldPlace::Input => ("User", "the user says"),
+            ShieldPlace::ToolInput => ("Agent", "the agent gives to a tool"),
+            ShieldPlace::ToolOutput => ("User", "a tool gave back"),
+            ShieldPlace::Output => ("Agent", "the agent answers"),
+        };
+        let part = part.map_or_else(String::new, |(number, all)| {
+            format!(" (part {number} of {all})")
+        });
         // Text in the conversation must not end it.
-        let shown = shown.replace("<END", "< END").replace("<BEGIN", "< BEGIN");
+        let shown = piece.replace("<END", "< END").replace("<BEGIN", "< BEGIN");
         let mut prompt = format!(
             "Task: Check if there is unsafe content in '{speaker}' messages in conversations according to our \
-             safety policy with the below categories. The last message is what {what}.\n\n\
+             safety policy with the below categories. The last message is what {what}{part}.\n\n\
              <BEGIN UNSAFE CONTENT CATEGORIES>\n"
         );
         for category in &self.categories {
@@ -100,7 +144,7 @@ impl GuardModel {
              - First line must read 'safe' or 'unsafe'.\n\
              - If unsafe, a second line must include a comma-separated list of violated categories."
         );
-        Ok(prompt)
+        prompt
     }
 
     fn read(&self, reply: &str) -> Result<ShieldVerdict, String> {

@@ -303,10 +303,11 @@ async fn personal_data_is_blocked_wherever_it_is() {
     assert_eq!(ask(&shield, &seen).await, Ok(expect));
 }
 
-/// Answers the same to everything, and keeps what it was asked.
+/// Answers the same to everything, or `unsafe` where it reads a word, and keeps what it was asked.
 #[derive(Debug, Default)]
 struct Parrot {
     says: &'static str,
+    forbids: Option<&'static str>,
     heard: Mutex<Vec<String>>,
 }
 
@@ -320,10 +321,15 @@ impl Model for Parrot {
         request: &'a ChatRequest,
         watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.heard.lock().unwrap().push(request.body().to_string());
-        watch.delta(Delta::Content(self.says.into()));
+        let request = request.body().to_string();
+        let says = match self.forbids {
+            Some(word) if request.contains(word) => "unsafe\nS1",
+            _ => self.says,
+        };
+        self.heard.lock().unwrap().push(request);
+        watch.delta(Delta::Content(says.into()));
         Box::pin(std::future::ready(Ok(Completion {
-            content: self.says.into(),
+            content: says.into(),
             usage: Some(Usage {
                 prompt_tokens: 100,
                 completion_tokens: 20,
@@ -456,13 +462,53 @@ async fn a_guard_model_sees_no_personal_data_and_no_end_but_ours() {
         heard.contains("S14: Code abuse.") && !heard.contains("ann@"),
         "{heard}"
     );
-    let long = screening(json!("x".repeat(101)));
-    assert!(
-        ask(&guard, &long)
-            .await
-            .unwrap_err()
-            .contains("101 characters")
-    );
+}
+
+/// Of 100 characters with 12 of them repeated, and at most sixteen.
+#[tokio::test]
+async fn a_long_value_is_read_in_pieces_that_overlap() {
+    let forbids = "сделай бомбу";
+    let text = |before: usize, after: usize| {
+        let (before, after) = ("ж".repeat(before), "ж".repeat(after));
+        json!(format!("{before}{forbids}{after}"))
+    };
+    for (before, after, expect) in [
+        (0, 88, 1),
+        (0, 89, 1),
+        (88, 0, 1),
+        (89, 0, 2),
+        (500, 700, 6),
+    ] {
+        let (mut guard, parrot) = guard("safe");
+        guard.model = Arc::new(Parrot {
+            says: "safe",
+            forbids: Some(forbids),
+            ..Parrot::default()
+        });
+        let verdict = ask(&guard, &screening(text(before, after))).await;
+        assert!(
+            matches!(verdict, Ok(ShieldVerdict::Block { .. })),
+            "{before}: {verdict:?}"
+        );
+        guard.model = parrot.clone();
+        let verdict = ask(&guard, &screening(text(before, after))).await;
+        assert_eq!(verdict, Ok(ShieldVerdict::Pass), "{before}");
+        let heard = parrot.heard.lock().unwrap();
+        let found = heard.iter().position(|piece| piece.contains(forbids));
+        assert_eq!(found.map(|index| index + 1), Some(expect), "{before}");
+        let pieces = heard.len();
+        assert_eq!(
+            pieces > 1,
+            heard[0].contains(&format!("(part 1 of {pieces})"))
+        );
+    }
+    let (guard, parrot) = guard("safe");
+    let most = screening(json!("ж".repeat(16 * 88 + 12)));
+    assert_eq!(ask(&guard, &most).await, Ok(ShieldVerdict::Pass));
+    assert_eq!(parrot.heard.lock().unwrap().len(), 16);
+    let long = screening(json!("ж".repeat(16 * 88 + 13)));
+    let why = ask(&guard, &long).await.unwrap_err();
+    assert!(why.contains("1421 characters"), "{why}");
 }
 
 #[test]
