@@ -5,6 +5,7 @@
 //! for its own question only, in time, and once.
 
 use super::client_sender::ClientSender;
+use super::mask::Mask;
 use super::revision::{ProtocolEra, RequestMetadata};
 use super::session::{ClientSession, ElicitationOutcome};
 use crate::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
@@ -88,6 +89,8 @@ pub struct CallerApprover {
     client_sender: ClientSender,
     /// Whether the waiting call is nested in another.
     is_nested: bool,
+    /// Data that is hidden from the client; its own arguments are shown as it wrote them.
+    mask: Arc<Mask>,
     /// The reply to an earlier question that the request holds.
     params: Arc<Map<String, Value>>,
     /// The question that the request is answered with instead of a result.
@@ -101,6 +104,7 @@ impl CallerApprover {
         session: Option<Arc<ClientSession>>,
         client_sender: ClientSender,
         params: Map<String, Value>,
+        mask: Arc<Mask>,
     ) -> Self {
         Self {
             asking,
@@ -110,6 +114,7 @@ impl CallerApprover {
             session,
             client_sender,
             is_nested: false,
+            mask,
             params: Arc::new(params),
             handed_back: Arc::default(),
         }
@@ -155,7 +160,13 @@ impl CallerApprover {
             let Ok(_room) = asking.room.try_acquire() else {
                 return Err(NoDecision::Refused(too_many()));
             };
-            let put = ask_session_user(pending, session, &self.client_sender, time);
+            let mask = if self.is_nested {
+                &self.mask
+            } else {
+                &Mask::default()
+            };
+            let form = form(pending, mask).map_err(NoDecision::Refused)?;
+            let put = ask_session_user(form, session, &self.client_sender, time);
             return put.await.map_err(NoDecision::Refused);
         }
         if self.is_nested {
@@ -166,7 +177,7 @@ impl CallerApprover {
         match asking.questions.answered(pending, &self.params) {
             Ok(Some(said)) => approval_of(said).map_err(NoDecision::Refused),
             Ok(None) => {
-                let form = form(pending).map_err(NoDecision::Refused)?;
+                let form = form(pending, &Mask::default()).map_err(NoDecision::Refused)?;
                 Err(
                     match asking.questions.ask(self.source, pending, form, time) {
                         Ok(Some(question)) => self.hand_back(Ok(question)),
@@ -199,12 +210,14 @@ impl CallApprover for CallerApprover {
     }
 }
 
-/// The parameters of `elicitation/create`.
+/// The parameters of `elicitation/create`. What `mask` hides is replaced by the name of its kind, `<api_key>`.
 ///
 /// # Errors
 /// The form is longer than a person would read.
-pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
-    let arguments = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
+pub fn form(pending: &Pending, mask: &Mask) -> Result<Value, ToolFailure> {
+    let written = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
+    // The names of an object stand beside their values in this text, so a secret is found that only its name tells.
+    let arguments = mask.text(&written);
     if arguments.len() > MAX_SHOWN_BYTES {
         return Err(refusal(&format!(
             "its arguments have {} bytes, and {MAX_SHOWN_BYTES} are the most that is shown to a person",
@@ -231,13 +244,18 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
         None => String::new(),
     };
     let why = match &pending.why {
-        Some(why) => format!(" It waits because {why}."),
+        Some(why) => format!(" It waits because {}.", mask.text(why)),
         None => String::new(),
+    };
+    let shown = if *arguments == written {
+        "Its arguments are exactly"
+    } else {
+        "Its arguments, with personal data and secrets replaced by <kind>, are"
     };
     Ok(json!({
         "mode": "form",
         "message": format!(
-            "May the tool {} run?{caller}{agent}{why} It {effect}{reach}. Its arguments are exactly:\n{}",
+            "May the tool {} run?{caller}{agent}{why} It {effect}{reach}. {shown}:\n{}",
             pending.call.tool,
             text::json(&arguments),
         ),
@@ -277,17 +295,17 @@ pub fn parse_reply(answer: &Value) -> PersonReply {
     }
 }
 
-/// Asks the session's user for a decision. Dropping the future withdraws the question.
+/// Asks the session's user for a decision with a [`form`]. Dropping the future withdraws the question.
 ///
 /// # Errors
 /// Why the call is not made.
 pub async fn ask_session_user(
-    pending: &Pending,
+    form: Value,
     session: &ClientSession,
     client_sender: &ClientSender,
     time: Duration,
 ) -> Result<(), ToolFailure> {
-    match session.ask(form(pending)?, client_sender, time).await {
+    match session.ask(form, client_sender, time).await {
         ElicitationOutcome::Given(answer) => approval_of(parse_reply(&answer)),
         ElicitationOutcome::Nothing => approval_of(PersonReply::Nothing),
         ElicitationOutcome::TooLate => Err(too_late(time)),
@@ -418,6 +436,8 @@ mod tests {
     use super::*;
     use crate::serve::revision::HERE;
     use std::net::Ipv4Addr;
+    use toolhold_policy::pii::Kind;
+    use toolhold_protocol::privacy::Privacy;
     use toolhold_protocol::solution::Call;
     use toolhold_protocol::tool::Annotations;
 
@@ -444,7 +464,8 @@ mod tests {
 
     #[test]
     fn a_form_shows_exactly_what_would_run() {
-        let form = form(&pending(json!({"path": "a\u{202e}b", "n": 1}))).unwrap();
+        let open = Mask::default();
+        let form = form(&pending(json!({"path": "a\u{202e}b", "n": 1})), &open).unwrap();
         let message = form["message"].as_str().unwrap();
         assert!(
             message.contains("m.f") && message.contains("may destroy"),
@@ -456,15 +477,38 @@ mod tests {
             agents: vec!["trip".into(), "booking".into()],
             ..pending(json!({}))
         };
-        let form = super::form(&of_sub_agent).unwrap();
+        let form = super::form(&of_sub_agent, &open).unwrap();
         let message = form["message"].as_str().unwrap();
         assert!(
             message.contains("The sub-agent that answers booking asks."),
             "{message}"
         );
         let long = pending(json!({"text": "x".repeat(MAX_SHOWN_BYTES)}));
-        let failure = super::form(&long).unwrap_err();
+        let failure = super::form(&long, &open).unwrap_err();
         assert!(failure.message.contains("16384"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_form_hides_what_the_client_may_not_see() {
+        let secret = "Basic dXNlcjpwYXNzd29yZA==";
+        let asked = Pending {
+            why: Some("ada@example.org is written to".into()),
+            ..pending(json!({"headers": {"Authorization": secret}, "to": "ada@example.org"}))
+        };
+        let mask = Mask::of(&Privacy {
+            hide: [Kind::Authorization, Kind::Email].into(),
+            ..Privacy::default()
+        });
+        let form = form(&asked, &mask).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(
+            !message.contains("dXNlcj") && !message.contains("ada@"),
+            "{message}"
+        );
+        assert!(
+            message.contains("secrets replaced by <kind>") && message.contains("<email>"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -507,7 +551,7 @@ mod tests {
         let yes = json!({"action": "accept", "content": {"decision": "approve"}});
         let ask = |arguments: Value, time| {
             let pending = pending(arguments);
-            let form = form(&pending).unwrap();
+            let form = form(&pending, &Mask::default()).unwrap();
             state(&questions.ask(HERE, &pending, form, time).unwrap().unwrap())
         };
         let one = pending(json!({"a": 1}));

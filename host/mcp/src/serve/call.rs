@@ -68,6 +68,7 @@ impl Service {
             session.cloned(),
             client_sender.clone(),
             params,
+            rules.mask.clone(),
         ));
         let pipeline = CallPipeline {
             toolbox: match &offered.request {
@@ -275,6 +276,7 @@ impl Toolbox for RequestTool {
                 asked,
                 self.session.as_deref(),
                 &self.client_sender,
+                &self.rules.mask,
                 time,
             )
             .await

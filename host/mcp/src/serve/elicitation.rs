@@ -3,6 +3,7 @@
 
 use super::approval::{PersonReply, approval_of, form, parse_reply, too_late};
 use super::client_sender::ClientSender;
+use super::mask::Mask;
 use super::session::{ClientSession, ElicitationOutcome};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -29,12 +30,13 @@ pub struct ElicitationApprover {
     time: Duration,
 }
 
-/// Drives `run`, and asks the session's user its questions meanwhile.
+/// Drives `run`, and asks the session's user its questions meanwhile, without the data that `mask` hides.
 pub async fn run_with_questions<'a, T>(
     mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a ClientSession>,
     client_sender: &'a ClientSender,
+    mask: &'a Mask,
     time: Duration,
 ) -> T {
     let mut asking: FuturesUnordered<BoxFuture<'a, ()>> = FuturesUnordered::new();
@@ -43,7 +45,7 @@ pub async fn run_with_questions<'a, T>(
             biased;
             ended = &mut run => return ended,
             Some(question) = questions.recv() => if let Some(session) = session {
-                asking.push(ask(question, session, client_sender, time));
+                asking.push(ask(question, session, client_sender, mask, time));
             },
             Some(()) = asking.next() => {}
         }
@@ -54,6 +56,7 @@ fn ask<'a>(
     question: Question,
     session: &'a ClientSession,
     client_sender: &'a ClientSender,
+    mask: &'a Mask,
     time: Duration,
 ) -> BoxFuture<'a, ()> {
     let Question {
@@ -62,7 +65,7 @@ fn ask<'a>(
     } = question;
     Box::pin(async move {
         // A question that the user cannot be asked stays open for others.
-        let Ok(form) = form(&pending) else {
+        let Ok(form) = form(&pending, mask) else {
             return;
         };
         let answer = tokio::select! {

@@ -253,9 +253,9 @@ fn refers_only(schema: &Value, may: &dyn Fn(&str) -> bool, depth: usize) -> bool
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use toolhold_json::validate::Validator;
     use toolhold_policy::pii::Kind;
     use toolhold_protocol::privacy::Privacy;
+    use toolhold_schema::Validator;
 
     const MAIL: &str = "ada@example.org";
 
