@@ -28,6 +28,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 const MESSAGE_BYTES: usize = 4 << 10;
 /// Bytes of a frame to a client.
 const FRAME_BYTES: usize = 64 << 10;
+/// Most bytes of a socket that wait to be sent: what is behind a frame, such as pongs, which answer the client's pings.
+const WAITING_BYTES: usize = 4 * FRAME_BYTES;
+/// Most messages of a client between two pings of ours. One that sends more ends its socket.
+const MAX_MESSAGES: usize = 1_000;
 /// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
 const PULSE: KeepAlive = KeepAlive {
     every: Duration::from_secs(15),
@@ -108,6 +112,8 @@ fn upgrade_with(
         };
         let config = WebSocketConfig::default()
             .read_buffer_size(MESSAGE_BYTES)
+            .write_buffer_size(FRAME_BYTES)
+            .max_write_buffer_size(WAITING_BYTES)
             .max_message_size(Some(MESSAGE_BYTES))
             .max_frame_size(Some(MESSAGE_BYTES));
         let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
@@ -124,6 +130,7 @@ type Socket = WebSocketStream<TokioIo<Upgraded>>;
 async fn send_all(mut socket: Socket, texts: impl Stream<Item = String>, pulse: KeepAlive) {
     let mut texts = pin!(texts);
     let mut heard = Instant::now();
+    let mut messages = 0;
     let mut beat = interval_at(heard + pulse.every, pulse.every);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -132,12 +139,15 @@ async fn send_all(mut socket: Socket, texts: impl Stream<Item = String>, pulse: 
             biased;
             said = socket.next() => match said {
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                Some(Ok(_)) => {
+                Some(Ok(_)) if messages < MAX_MESSAGES => {
+                    messages += 1;
                     heard = Instant::now();
                     continue;
                 }
+                Some(Ok(_)) => return,
             },
             _ = beat.tick() => {
+                messages = 0;
                 if heard.elapsed() >= pulse.patience {
                     return;
                 }
@@ -284,6 +294,26 @@ mod tests {
         let read = alive.read(&mut pings).await.unwrap();
         assert_eq!(&pings[..2], [0x89, 0], "{:?}", &pings[..read]);
         alive.write_all(&[0x8a, 0x80, 0, 0, 0, 0]).await.unwrap();
+    }
+
+    /// Each ping is answered; a client that reads none of the pongs would have the server keep them.
+    #[tokio::test]
+    async fn a_client_that_only_sends_ends_its_socket() {
+        let (address, _stop, _serving) = server(1, NEVER).await;
+        let mut client = socket(address).await;
+        // Of 125 bytes, masked with zeros.
+        let mut ping = vec![0x89, 0xfd, 0, 0, 0, 0];
+        ping.extend([b'x'; 125]);
+        let pings = ping.repeat(100);
+        let flood = async {
+            for _ in 0..100_000 {
+                if client.write_all(&pings).await.is_err() {
+                    return;
+                }
+            }
+            panic!("a gigabyte of pings was taken");
+        };
+        timeout(TIMEOUT, flood).await.unwrap();
     }
 
     #[tokio::test]

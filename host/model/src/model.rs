@@ -56,6 +56,12 @@ pub trait CompletionObserver: Send {
 
     /// Another request was made on the way.
     fn side_request(&mut self, _: SideRequest) {}
+
+    /// Ends when there is room for more pieces. Awaited between two reads of a reply, so that an endpoint is read no faster
+    /// than its reply is recorded.
+    fn room(&mut self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl<F: FnMut(Delta) + Send> CompletionObserver for F {

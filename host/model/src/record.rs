@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, Stream, StreamExt};
@@ -20,6 +20,10 @@ use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 /// Maximum bytes recorded of a body: twice what the client reads by default. The rest is still
 /// passed on, and the recording is marked as cut.
 const MAX_BODY_BYTES: usize = 16 << 20;
+/// Pieces of a body that are recorded as they came. Of what follows, pieces are gathered until they have [`GATHERED_BYTES`]:
+/// a piece of one byte takes forty in memory.
+const MAX_CHUNKS: usize = 10_000;
+const GATHERED_BYTES: usize = 16 << 10;
 
 type Sink = Arc<Mutex<dyn Write + Send>>;
 
@@ -79,6 +83,7 @@ impl Transport for RecordingTransport {
                 inner: response.body,
                 sink: Arc::clone(&self.sink),
                 exchange: Some(exchange),
+                gathered: BytesMut::new(),
                 size: 0,
                 last: sent,
             };
@@ -97,27 +102,55 @@ struct RecordedBody {
     sink: Sink,
     /// `None` once it is written.
     exchange: Option<Exchange>,
+    /// The end of the body, behind the pieces of the exchange.
+    gathered: BytesMut,
     size: usize,
     last: Instant,
 }
 
 impl RecordedBody {
     fn keep(&mut self, bytes: &Bytes) {
-        let now = Instant::now();
-        let delay = now.duration_since(self.last);
-        self.last = now;
         self.size += bytes.len();
-        if let Some(exchange) = &mut self.exchange
-            && self.size <= MAX_BODY_BYTES
-        {
+        let Some(exchange) = &mut self.exchange else {
+            return;
+        };
+        if self.size > MAX_BODY_BYTES {
+            return;
+        }
+        if exchange.body.len() < MAX_CHUNKS {
+            let now = Instant::now();
             exchange.body.push(BodyChunk {
-                delay_ms: millis(delay),
-                bytes: bytes.clone(),
+                delay_ms: millis(now.duration_since(self.last)),
+                // A copy: a piece may keep the whole buffer that it was read into.
+                bytes: Bytes::copy_from_slice(bytes),
             });
+            self.last = now;
+            return;
+        }
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() >= GATHERED_BYTES {
+            self.flush();
         }
     }
 
+    /// Adds what was gathered to the exchange.
+    fn flush(&mut self) {
+        let Some(exchange) = &mut self.exchange else {
+            return;
+        };
+        if self.gathered.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        exchange.body.push(BodyChunk {
+            delay_ms: millis(now.duration_since(self.last)),
+            bytes: self.gathered.split().freeze(),
+        });
+        self.last = now;
+    }
+
     fn write(&mut self, is_whole: bool) -> io::Result<()> {
+        self.flush();
         let Some(mut exchange) = self.exchange.take() else {
             return Ok(());
         };

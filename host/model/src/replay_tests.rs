@@ -123,6 +123,21 @@ async fn recorded_exchanges_replay_alike() {
     assert_eq!(sink.text(), text);
 }
 
+/// Each piece has a cost of its own, in memory and in the file.
+#[tokio::test]
+async fn a_body_in_very_many_pieces_is_recorded_in_fewer() {
+    let pieces: Vec<(u64, &[u8])> = vec![(0, b"x"); 100_000];
+    let sink = MemorySink::default();
+    let source = Arc::new(ReplayTransport::parse(&exchange("x", &pieces)).unwrap());
+    let recorder = RecordingTransport::new(source, sink.clone());
+    assert_eq!(ask(&recorder, "x").await.unwrap().len(), pieces.len());
+    let recorded = exchange::parse(&sink.text()).unwrap();
+    let lengths: Vec<_> = recorded[0].body.iter().map(|it| it.bytes.len()).collect();
+    assert_eq!(lengths.iter().sum::<usize>(), pieces.len());
+    assert_eq!(lengths.len(), 10_000 + 90_000_usize.div_ceil(16 << 10));
+    assert!(!recorded[0].cut);
+}
+
 #[tokio::test]
 async fn an_unfinished_body_is_recorded_as_cut() {
     let text = exchange("x", &[(0, b"a"), (0, b"b")]);

@@ -82,6 +82,20 @@ async fn a_server_over_http_does_the_same() {
 }
 
 #[tokio::test]
+async fn notifications_without_end_over_http_are_no_server() {
+    let mut site = Site::start(&[]).await;
+    // Their bytes are within the limit.
+    site.bench.settings.max_result_bytes = 8 << 20;
+    let server = site.bench.server(Trust::FirstSight);
+    let failure = call(&server, "flood", json!({"lines": 10_001}))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, "protocol", "{failure:?}");
+    let few = call(&server, "flood", json!({"lines": 9_000})).await;
+    assert_eq!(few, Ok(json!("done")));
+}
+
+#[tokio::test]
 async fn a_token_is_sent_and_a_missing_one_is_told() {
     let token = std::env::var(SECRET).unwrap();
     let mut site = Site::start(&["--token", &token]).await;

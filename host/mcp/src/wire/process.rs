@@ -26,8 +26,8 @@ use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
 /// Queue of messages to a server that reads slowly.
 const QUEUE_CAPACITY: usize = 64;
-/// Most consecutive lines without a reply: notifications, and log lines of servers that print to stdout.
-/// After more, the server counts as broken.
+/// Most consecutive messages of a server that answer nothing: notifications, its own requests, and log lines of servers
+/// that print to stdout. After more, the server counts as broken.
 const MAX_UNASKED: usize = 10_000;
 /// Time for a server to end by itself after its stdin was closed.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
@@ -255,7 +255,7 @@ impl StdoutReader {
     /// Reads until the stream ends or the session does.
     async fn read(&self, stdout: impl AsyncRead + Unpin) -> Option<Failure> {
         let mut lines = lines(stdout, self.message_bytes);
-        let mut unasked = 0;
+        let mut unanswering = 0;
         loop {
             let line = match lines.next().await {
                 Some(Ok(line)) => line,
@@ -279,10 +279,10 @@ impl StdoutReader {
                 }
                 Ok(Incoming::Notice) | Err(_) => false,
             };
-            unasked = if is_answer { 0 } else { unasked + 1 };
-            if unasked > MAX_UNASKED {
-                let reason = format!("it sent {MAX_UNASKED} lines that answer nothing");
-                return Some(Failure::Protocol(reason));
+            if is_answer {
+                unanswering = 0;
+            } else if let Err(failure) = unasked(&mut unanswering) {
+                return Some(failure);
             }
         }
     }
@@ -300,6 +300,19 @@ impl StdoutReader {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+/// Counts a message that answers nothing.
+///
+/// # Errors
+/// There were too many one after another.
+pub(super) fn unasked(count: &mut usize) -> Result<(), Failure> {
+    *count += 1;
+    if *count > MAX_UNASKED {
+        let reason = format!("it sent {MAX_UNASKED} messages that answer nothing");
+        return Err(Failure::Protocol(reason));
+    }
+    Ok(())
 }
 
 /// The lines of a stream without their line breaks; one of more than `most` bytes is an error.

@@ -3,6 +3,7 @@
 use crate::error::{Failure, one_line};
 use crate::rpc;
 use crate::settings::Settings;
+use crate::wire::process::unasked;
 use crate::wire::rpc::{Incoming, cancelled, parse};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
@@ -168,6 +169,7 @@ impl HttpSession {
             "text/event-stream" => {
                 let mut decoder = SseDecoder::new(limit);
                 let mut read = 0;
+                let mut unanswering = 0;
                 let mut chunks = response.bytes_stream();
                 while let Some(chunk) = self.chunk(&mut chunks).await? {
                     read += chunk.len();
@@ -176,6 +178,7 @@ impl HttpSession {
                         if let Some(outcome) = self.take(id, event.data.as_bytes()).await? {
                             return outcome;
                         }
+                        unasked(&mut unanswering)?;
                     }
                 }
                 Err(Failure::Unreachable(

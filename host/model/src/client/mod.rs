@@ -250,6 +250,8 @@ impl OpenAiModel {
                         clock.saw_token();
                         watch.delta(delta);
                     })?;
+                    watch.room().await;
+                    // Not before: the endpoint is not silent while the host waits for itself.
                     clock.saw_bytes();
                 }
                 Ok(None) => break,

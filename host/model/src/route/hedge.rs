@@ -1,6 +1,7 @@
 //! A second request for the same answer, where the first has given out nothing for a while. Whichever
 //! yields a piece first is the answer; the other is dropped, which closes its connection.
 
+use futures_util::future::BoxFuture;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -189,6 +190,10 @@ impl CompletionObserver for HedgedRequest<'_, '_, '_> {
 
     fn side_request(&mut self, request: SideRequest) {
         self.track.lock().watch.side_request(request);
+    }
+
+    fn room(&mut self) -> BoxFuture<'static, ()> {
+        self.track.lock().watch.room()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Records whether a piece of the answer was given out: after that the request is not sent again.
 
 use crate::model::CompletionObserver;
+use futures_util::future::BoxFuture;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
@@ -32,5 +33,9 @@ impl CompletionObserver for ObserverRelay<'_> {
 
     fn side_request(&mut self, request: SideRequest) {
         self.watch.side_request(request);
+    }
+
+    fn room(&mut self) -> BoxFuture<'static, ()> {
+        self.watch.room()
     }
 }

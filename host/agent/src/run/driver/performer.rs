@@ -1,7 +1,7 @@
 //! Performs one run: feeds the machine with what happens, and carries out its actions.
 
 use super::call_events::CallEvent;
-use super::heard::{Listener, TaskUpdate};
+use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunApprover, RunBudget, RunRecorder};
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
@@ -94,8 +94,7 @@ impl Performer {
     ) -> Result<SubAgentEnd, RunError> {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
-        // Unbounded in count, bounded in bytes: the client caps the size of a reply.
-        let (heard, mut hearing) = mpsc::unbounded_channel();
+        let (heard, mut hearing) = updates();
         let elapsed = || begin.elapsed + started.elapsed();
         self.subs = begin.subs;
         let unsaid = Effects {
@@ -148,7 +147,7 @@ impl Performer {
                 // Before the result of a call, all that event in it; before a reply, all of its pieces.
                 told = call_events.try_recv().ok().map(|event| self.told(event));
                 if told.is_none() && (input.is_none() || is_reply) {
-                    told = hearing.try_recv().ok();
+                    told = hearing.try_recv();
                 }
                 if told.is_none() {
                     break;
@@ -239,7 +238,7 @@ impl Performer {
         &mut self,
         effects: Effects,
         spent: RunUsage,
-        heard: &mpsc::UnboundedSender<TaskUpdate>,
+        heard: &UpdateSender,
     ) -> Result<Option<SubAgentEnd>, RunError> {
         let mut ended = None;
         let mut attempts = Vec::new();
