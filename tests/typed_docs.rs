@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use support::sandbox::{call, component, kind, registry, repository};
-use toolhold_json::validate::Validator;
 use toolhold_policy::{DocsSource, Output, UntrustedText};
 use toolhold_sandbox::docs::{Docs, FunctionDocs, section};
 use toolhold_sandbox::{Policy, Registry};
+use toolhold_schema::Validator;
 
 const INTERFACE: &str = "demo:calc/api@0.1.0";
 const WIT: &str = "package demo:calc@0.1.0;\n/// Sums.\ninterface api {\n  /// From WIT.\n  twice: func(n: u8) -> u8;\n}\nworld calc { export api; }";

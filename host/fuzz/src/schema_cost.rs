@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use toolhold_json::coerce::coerce;
 use toolhold_json::lower::Lowering;
-use toolhold_json::validate::{CheckError, Validator};
+use toolhold_schema::{CheckError, Validator};
 
 /// Maximum time for one input: a budget takes well under a second; the rest is for slow machines and sanitizers.
 const MOST: Duration = Duration::from_secs(20);

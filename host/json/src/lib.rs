@@ -6,7 +6,7 @@
 //!
 //! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
 //! is JSON), [`repair`] (a text that is nearly JSON),
-//! [`validate`] (a value against a schema), [`coerce`] (a value of nearly the right type), [`lower`]
+//! [`coerce`] (a value of nearly the right type), [`lower`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`string`] and [`scan`] (strings and
 //! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
 //! records write them).
@@ -17,7 +17,7 @@
 //! use serde_json::json;
 //! use toolhold_json::coerce::coerce;
 //! use toolhold_json::repair::{End, RepairKind, repair};
-//! use toolhold_json::validate::Validator;
+//! use toolhold_schema::Validator;
 //!
 //! let schema = json!({
 //!     "type": "object",
@@ -48,4 +48,3 @@ pub mod repair;
 pub mod scan;
 pub mod strict;
 pub mod string;
-pub mod validate;

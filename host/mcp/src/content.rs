@@ -5,7 +5,7 @@ use crate::offer::{Checks, is_at_most};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use toolhold_json::validate::CheckError;
+use toolhold_schema::CheckError;
 
 /// Depth of nested arrays and objects: the same limit as for modules.
 const MAX_DEPTH: usize = 64;
@@ -139,7 +139,7 @@ fn complaint(result: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_json::validate::Validator;
+    use toolhold_schema::Validator;
 
     fn checks(output: Option<Value>) -> Checks {
         Checks {

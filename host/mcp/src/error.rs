@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 use thiserror::Error;
-use toolhold_json::validate::CheckTooCostly;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::visible;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_schema::CheckTooCostly;
 
 /// Characters of a server's text in a failure.
 const MAX_QUOTED: usize = 500;

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_json::validate::Validator;
 use toolhold_policy::{tool_name, visible, visible_json};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
+use toolhold_schema::Validator;
 
 // The limits of modules (`sandbox/src/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;

@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolhold_admission::Backoff;
-use toolhold_json::validate::CheckError;
 use toolhold_policy::{Redactor, Standing};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_schema::CheckError;
 
 /// Delays before a restart, after consecutive starts without a successful call.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));

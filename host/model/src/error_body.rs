@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::error::{ErrorDetail, ModelError};
 use crate::error_words::{overflow, wait, wait_in};
 use toolhold_json::bounded;
-use toolhold_json::validate::cut;
 use toolhold_protocol::completion::ContextOverflow;
+use toolhold_text::cut;
 
 /// Characters of an endpoint's own text that an error message quotes: enough for two sentences, too
 /// few for a page.

@@ -21,7 +21,7 @@ use crate::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
-use toolhold_json::validate::{SchemaFault, Validator};
+use toolhold_schema::{SchemaFault, Validator};
 use types::{MessageTypes, TypedMessages};
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.

@@ -4,7 +4,7 @@
 use crate::context::ContextError;
 use crate::tool::ToolError;
 use thiserror::Error;
-use toolhold_json::validate::SchemaFault;
+use toolhold_schema::SchemaFault;
 
 /// Why a run could not be started or recorded.
 #[derive(Debug, Error)]

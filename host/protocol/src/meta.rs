@@ -23,7 +23,7 @@ pub use version::{Label, LabelError, Version, VersionError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_json::validate::cut;
+use toolhold_text::cut;
 
 /// The message's `meta`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

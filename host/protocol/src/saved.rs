@@ -5,7 +5,7 @@ use crate::context::{Context, ContextError, Input, Message};
 use crate::tool::{Execution, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold_json::validate::Validator;
+use toolhold_schema::Validator;
 
 /// `{context, schema}`, and what else the file says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use toolhold_agent::calls::validator;
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
-use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
@@ -21,6 +20,7 @@ use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
+use toolhold_schema::{CheckError, Validator};
 
 /// How the interface is named by which a module asks about its call.
 const CURRENT_CALL: &str = "/current-call";

@@ -9,9 +9,6 @@
 use crate::compile::{Cache, compiled_base};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use async_trait::async_trait;
-use component_init_transform::Invoker;
-use futures_util::FutureExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -20,11 +17,12 @@ use toolhold_policy::Digest;
 use toolhold_policy::limits::Limits;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{
-    Component, Instance, Linker, LinkerInstance, ResourceTable, ResourceType, Val,
+    Component, Instance, Lift, Linker, LinkerInstance, ResourceTable, ResourceType, Val, WasmList,
 };
 use wasmtime::{Store, StoreContextMut, StoreLimits, StoreLimitsBuilder};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wizer::{ComponentInstanceState, Wizer};
 
 /// Maximum duration of the call, in ticks of the epoch, which are milliseconds.
 const MAX_CALL_MS: u64 = 5_000;
@@ -82,37 +80,30 @@ impl BaseRunner {
     ) -> Result<BaseOutcome, BaseError> {
         let runner = self.clone();
         let folder = folder.to_owned();
-        // The instrumented bytes differ from run to run in the order of their exports, and mean the same.
-        let named = format!("a base, instrumented: {}", Digest::of(&base));
-        let digest = Digest::of(named.as_bytes());
-        let made = Handle::current().block_on(component_init_transform::initialize(
-            &base,
-            move |instrumented| {
-                async move {
-                    let called = runner.called(instrumented, digest, folder, arguments).await;
-                    Ok(Box::new(called?) as Box<dyn Invoker>)
-                }
-                .boxed()
-            },
-        ));
-        let error = match made {
-            Ok(component) => return Ok(BaseOutcome::Component(component)),
-            Err(error) => error,
-        };
-        match error.downcast::<Stopped>() {
-            Ok(Stopped::Message(message)) => Ok(BaseOutcome::Message(message)),
-            Ok(Stopped::Fault(fault)) => Err(fault),
-            Err(error) => Err(BaseError::Failed {
-                reason: format!("{error:#}"),
-            }),
+        let digest = Digest::of(&base);
+        let made = Handle::current().block_on(async {
+            let wizer = Wizer::new();
+            let (context, instrumented) = wizer.instrument_component(&base)?;
+            let mut called = runner
+                .called(instrumented, digest, folder, arguments)
+                .await?;
+            let component = wizer.snapshot_component(&context, &mut called).await?;
+            called
+                .unread
+                .map_or(Ok(component), |fault| Err(fault.into()))
+        });
+        match made {
+            Ok(component) => Ok(BaseOutcome::Component(component)),
+            Err(Stopped::Message(message)) => Ok(BaseOutcome::Message(message)),
+            Err(Stopped::Fault(fault)) => Err(fault),
         }
     }
 
-    /// An instance of the base after the call.
+    /// An instance of the base after the call. `base` is its digest before it was instrumented.
     async fn called(
         &self,
         instrumented: Vec<u8>,
-        digest: Digest,
+        base: Digest,
         folder: PathBuf,
         arguments: String,
     ) -> Result<CalledBase, Stopped> {
@@ -123,7 +114,7 @@ impl BaseRunner {
             self.cache.as_ref(),
             &limits,
             Arc::new(instrumented),
-            digest,
+            Digest::of(format!("a base, instrumented by wizer: {base}").as_bytes()),
             folder,
         )
         .await
@@ -147,13 +138,17 @@ impl BaseRunner {
         // What follows only reads.
         store.set_epoch_deadline(MAX_CALL_MS);
         match answer {
-            Answer::Value => Ok(CalledBase { store, instance }),
+            Answer::Value => Ok(CalledBase {
+                store,
+                instance,
+                unread: None,
+            }),
             Answer::Message(message) => Err(Stopped::Message(message)),
         }
     }
 }
 
-/// Why a component was not made, on its way through the library that makes it.
+/// Why a component was not made.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error("{0}")]
@@ -324,44 +319,82 @@ fn link(
 struct CalledBase {
     store: Store<BaseState>,
     instance: Instance,
+    /// Why one of them could not be read: the library's trait has no errors.
+    unread: Option<wasmtime::Error>,
 }
 
 impl CalledBase {
-    async fn read<T>(&mut self, function: &str) -> anyhow::Result<T>
+    /// Calls `function` of `interface`, which the library added, and gives what it returned to `see`.
+    async fn read<T, R>(
+        &mut self,
+        interface: &str,
+        function: &str,
+        see: impl FnOnce(&Store<BaseState>, T) -> R,
+    ) -> Option<R>
     where
-        T: wasmtime::component::Lift + Send + Sync + 'static,
-        (T,): wasmtime::component::ComponentNamedList + wasmtime::component::Lift,
+        T: Lift + Send + Sync + 'static,
     {
         let store = &mut self.store;
-        let function = self
-            .instance
-            .get_typed_func::<(), (T,)>(&mut *store, function)
-            .map_err(Stopped::from)?;
-        let called = function.call_async(&mut *store, ()).await;
-        let (value,) = called.map_err(Stopped::from)?;
-        Ok(value)
+        let read = async {
+            let missing = || wasmtime::format_err!("{interface}#{function} is missing");
+            let index = self
+                .instance
+                .get_export_index(&mut *store, None, interface)
+                .and_then(|outer| {
+                    self.instance
+                        .get_export_index(&mut *store, Some(&outer), function)
+                })
+                .ok_or_else(missing)?;
+            let function = self
+                .instance
+                .get_typed_func::<(), (T,)>(&mut *store, index)?;
+            let (value,) = function.call_async(&mut *store, ()).await?;
+            Ok(see(store, value))
+        };
+        match read.await {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.unread.get_or_insert(error);
+                None
+            }
+        }
     }
 }
 
-#[async_trait]
-impl Invoker for CalledBase {
-    async fn call_s32(&mut self, function: &str) -> anyhow::Result<i32> {
-        self.read(function).await
+impl ComponentInstanceState for CalledBase {
+    async fn call_func_ret_list_u8(
+        &mut self,
+        interface: &str,
+        function: &str,
+        contents: impl FnOnce(&[u8]) + Send,
+    ) {
+        let see = |store: &Store<BaseState>, list: WasmList<u8>| contents(list.as_le_slice(store));
+        self.read(interface, function, see)
+            .await
+            .unwrap_or_default();
     }
 
-    async fn call_s64(&mut self, function: &str) -> anyhow::Result<i64> {
-        self.read(function).await
+    async fn call_func_ret_s32(&mut self, interface: &str, function: &str) -> i32 {
+        let read = self.read(interface, function, |_, value: i32| value).await;
+        read.unwrap_or_default()
     }
 
-    async fn call_f32(&mut self, function: &str) -> anyhow::Result<f32> {
-        self.read(function).await
+    async fn call_func_ret_s64(&mut self, interface: &str, function: &str) -> i64 {
+        let read = self.read(interface, function, |_, value: i64| value).await;
+        read.unwrap_or_default()
     }
 
-    async fn call_f64(&mut self, function: &str) -> anyhow::Result<f64> {
-        self.read(function).await
+    async fn call_func_ret_f32(&mut self, interface: &str, function: &str) -> u32 {
+        let bits = |_: &_, value: f32| value.to_bits();
+        self.read(interface, function, bits)
+            .await
+            .unwrap_or_default()
     }
 
-    async fn call_list_u8(&mut self, function: &str) -> anyhow::Result<Vec<u8>> {
-        self.read(function).await
+    async fn call_func_ret_f64(&mut self, interface: &str, function: &str) -> u64 {
+        let bits = |_: &_, value: f64| value.to_bits();
+        self.read(interface, function, bits)
+            .await
+            .unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Texts of all scripts.
+//! Texts of all scripts: where a value may begin and end, and texts that are cut for a message.
 //!
 //! Values that the host looks for (numbers of cards, keys, addresses) are of ASCII letters and digits, and people write
 //! them into texts of their own script, without a space where the script has none: `卡号4111…`, `смотриhttp://…`. So a
@@ -22,6 +22,14 @@ pub fn continues_value(c: char) -> bool {
 pub fn may_begin(text: &str, at: usize) -> bool {
     let before = text.get(..at).and_then(|before| before.chars().next_back());
     !before.is_some_and(continues_value)
+}
+
+/// At most `max` characters of `text`, with an ellipsis where something is missing.
+pub fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

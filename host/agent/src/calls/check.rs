@@ -9,12 +9,13 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_json::coerce::{coerce, coerce_dates};
 use toolhold_json::repair::Repair;
-use toolhold_json::validate::{CheckError, SchemaFault, Validator, Violation, cut};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Annotations, Tool};
+use toolhold_schema::{CheckError, SchemaFault, Validator, Violation};
+use toolhold_text::cut;
 
 /// What calls of one tool and their results must satisfy. Compiled once, used for every call.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use toolhold_json::validate::{SchemaFault, Validator};
+use toolhold_schema::{SchemaFault, Validator};
 
 /// Most schemas that are kept: those of a few hundred tools.
 const MAX_SCHEMAS: usize = 1_024;

@@ -3,11 +3,11 @@
 use crate::calls::compiled;
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_json::validate::{CheckError, SchemaFault, Validator};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{Path, Target};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{OutputPath, Tool};
+use toolhold_schema::{CheckError, SchemaFault, Validator};
 
 /// What a tool's author demands of its calls' `_outputPath`.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use toolhold_json::validate::cut;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
+use toolhold_text::cut;
 
 /// Maximum characters of a call's arguments, of an error, of a note.
 const MAX_TEXT_CHARS: usize = 200;

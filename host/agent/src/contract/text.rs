@@ -3,13 +3,13 @@
 use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
-use toolhold_json::validate::cut;
 use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{OutputPath, Scopes, Tool};
 use toolhold_protocol::turn::Answered;
+use toolhold_text::cut;
 
 /// Maximum characters of an unusable reply that the model is shown again.
 const MAX_REJECTED_CHARS: usize = 1_000;

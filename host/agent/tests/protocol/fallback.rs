@@ -154,7 +154,7 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
             match theirs {
                 Contract::Schema => {
                     let schema = &asked["response_format"]["json_schema"]["schema"];
-                    let schema = toolhold_json::validate::Validator::new(schema).unwrap();
+                    let schema = toolhold_schema::Validator::new(schema).unwrap();
                     let call = json!({"_tool": "pick", "_reasoningForCall": "r", "n": 7});
                     let made = schema.check(&json!({"calls": [call], "output": null}));
                     assert!(made.is_ok(), "{made:?}");

@@ -6,10 +6,10 @@ use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::Activities;
-use toolhold_json::validate::Validator;
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_schema::Validator;
 
 /// A context with everything that the composed schema can hold.
 fn rich() -> Value {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use toolhold_files::Links;
-use toolhold_json::validate::{SchemaFault, Validator};
 use toolhold_policy::names;
 use toolhold_protocol::event::StopReason;
+use toolhold_schema::{SchemaFault, Validator};
 
 /// Most bytes of a checked file; a task's files are small.
 const MAX_FILE_BYTES: u64 = 1 << 20;

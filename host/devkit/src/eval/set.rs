@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 use toolhold_json::hex::sha256;
-use toolhold_json::validate::Validator;
 use toolhold_protocol::context::Message;
+use toolhold_schema::Validator;
 
 /// Bounds of a file: it is read as a whole, and every task is run.
 pub(super) const MAX_BYTES: u64 = 4 << 20;

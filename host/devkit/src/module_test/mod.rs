@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::calls::CallableTool;
 use toolhold_agent::{ToolCall, Toolbox as _, module_tool};
-use toolhold_json::validate::cut;
 use toolhold_policy::manifest::Requests;
 use toolhold_policy::tool::{Example, ToolSpec};
 use toolhold_policy::{DirectoryGrant, Grant, KeyValueGrant, ScratchGrant};
@@ -28,6 +27,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::{Module, ModuleKind, Policy, Registry, Storage, Trust};
+use toolhold_text::cut;
 
 /// Maximum bytes of the directories that a test gives a module together, of its scratch files, and of its keys and
 /// values.

@@ -11,7 +11,6 @@ use toolhold_json::coerce::coerce;
 use toolhold_json::lower::Lowering;
 use toolhold_json::repair::{End, repair};
 use toolhold_json::scan::Scan;
-use toolhold_json::validate::Validator;
 use toolhold_json::{fragment, strict};
 use toolhold_knowledge::fuzzing::found_by;
 use toolhold_model::fuzzing::completion;
@@ -28,6 +27,7 @@ use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::docs::{package, section, wit};
 use toolhold_sandbox::fuzzing::{Signature, admitted};
 use toolhold_sandbox::{Engine, EngineConfig, is_slot};
+use toolhold_schema::Validator;
 
 /// Memory of a JSON value for each byte of its text: the weight that `toolhold_json::bounded` counts with, and what is
 /// copied while a list grows.

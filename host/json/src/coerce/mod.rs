@@ -11,10 +11,11 @@ mod tests;
 
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
-use crate::validate::{cut, short_place, size};
 use notation::Reading;
 use serde_json::{Map, Number, Value};
 use std::collections::HashSet;
+use toolhold_schema::{short_place, size};
+use toolhold_text::cut;
 
 /// Arguments are validated to be no deeper than this.
 const MAX_DEPTH: usize = 64;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::validate::Validator;
 use proptest::prelude::*;
 use serde_json::json;
+use toolhold_schema::Validator;
 
 fn schema() -> Value {
     json!({

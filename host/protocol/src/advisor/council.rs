@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt::{self, Formatter};
-use toolhold_json::validate::cut;
-use toolhold_json::validate::{SchemaFault, Validator};
+use toolhold_schema::{SchemaFault, Validator};
+use toolhold_text::cut;
 
 /// Maximum faults reported: a model fixes the first ones it is shown.
 const MAX_FAULTS: usize = 32;

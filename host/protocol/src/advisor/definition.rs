@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_json::validate::{SchemaFault, Validator};
+use toolhold_schema::{SchemaFault, Validator};
 
 /// Properties of an opinion that the protocol fills; an advisor's own fields have other names.
 pub(super) const RESERVED: [&str; 3] = ["id", "_instance", "calls"];

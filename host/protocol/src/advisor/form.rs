@@ -5,7 +5,7 @@ use crate::advisor::{Advisor, DueOpinion, latest, seats};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use toolhold_json::lower::Lowering;
-use toolhold_json::validate::cut;
+use toolhold_text::cut;
 
 /// The meta-tool for advisors that speak on demand.
 pub const CONSULT_ADVISOR: &str = "ConsultAdvisor";

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
 use toolhold_json::bounded;
-use toolhold_json::validate::cut;
+use toolhold_text::cut;
 
 /// The range of weights (docs/protocol.md, 10).
 const WEIGHTS: RangeInclusive<f64> = 0.0..=100.0;

@@ -6,7 +6,7 @@ use crate::reference::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_json::bounded;
-use toolhold_json::validate::{CheckError, Validator};
+use toolhold_schema::{CheckError, Validator};
 
 /// Registers a type of message: a kind of data whose messages fit a schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

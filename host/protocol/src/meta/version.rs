@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 use thiserror::Error;
-use toolhold_json::validate::cut;
+use toolhold_text::cut;
 
 /// Maximum characters shown of a text that a model wrote.
 const MAX_SHOWN_CHARS: usize = 64;

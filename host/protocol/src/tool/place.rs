@@ -4,7 +4,7 @@ use super::constant;
 use crate::reference::{MAX_TERMS, Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use toolhold_json::validate::Validator;
+use toolhold_schema::Validator;
 
 /// What a tool's `_outputPath` says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! Section 4: the composed schema.
 
 use serde_json::{Value, json};
-use toolhold_json::validate::Validator;
 use toolhold_protocol::compose::{Composition, Shape, compose};
 use toolhold_protocol::tool::{Execution, Scopes, Tool};
+use toolhold_schema::Validator;
 
 const HOW: Composition<'_> = Composition {
     shape: Shape::Exclusive,

@@ -3,9 +3,9 @@
 
 use crate::error::LoadError;
 use std::time::{Duration, Instant};
-use toolhold_json::validate::{SchemaFault, Validator};
 use toolhold_policy::ToolSpec;
 use toolhold_policy::text;
+use toolhold_schema::{SchemaFault, Validator};
 
 /// Maximum worked examples of one tool.
 pub const MAX_EXAMPLES: usize = 8;

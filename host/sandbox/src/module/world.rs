@@ -13,13 +13,13 @@ use crate::grant::PreparedGrant;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_json::bounded;
-use toolhold_json::validate::Validator;
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
 use toolhold_policy::tool::{Annotations, Example, MAX_TOOLS_PER_MODULE, ToolSpec};
 use toolhold_policy::{CallError, ErrorClass, Invocation, Output};
+use toolhold_schema::Validator;
 use wasmtime::Store;
 
 /// Maximum characters of a description, and of the message of an error.

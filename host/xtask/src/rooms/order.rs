@@ -7,9 +7,10 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 21] = [
+pub const ORDER: [&str; 22] = [
     "needs",
     "text",
+    "schema",
     "json",
     "admission",
     "files",
@@ -35,7 +36,8 @@ pub const ORDER: [&str; 21] = [
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
 /// Packages that must not be linked into a crate: they compile slowly, and are a sign of a wrong dependency.
-const FORBIDDEN: [(&str, &[&str]); 13] = [
+const FORBIDDEN: [(&str, &[&str]); 14] = [
+    ("schema", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("files", &["wasmtime", "sqlx", "axum", "reqwest"]),

@@ -12,11 +12,11 @@ use super::retrieval;
 use crate::contract::TextSource;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
 use toolhold_protocol::context::{Context, Message, ToolResultMessage, TypeMessage};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::{Answered, Role, Turn};
+use toolhold_text::cut;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
 whole parameter, or in it as a whole value. Keep a result: write where it goes as \"_outputPath\", such as \

@@ -6,12 +6,12 @@ use super::{Effects, Machine};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use toolhold_json::validate::cut;
 use toolhold_protocol::advisor::{self, CONSULT_ADVISOR, Council, Dissent};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Turn;
+use toolhold_text::cut;
 
 /// The kind of failure of a call that is held.
 pub(super) const HELD: &str = "council";

@@ -6,7 +6,6 @@ use super::reply_counts::UnusedReply;
 use super::results::WRITE;
 use super::{Effects, Machine};
 use serde_json::Value;
-use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
@@ -17,6 +16,7 @@ use toolhold_protocol::fallback::{Candidate, Stage};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
+use toolhold_text::cut;
 
 /// Maximum characters of an error that is kept to be shown to another model, or to a person.
 pub(super) const MAX_ERROR_CHARS: usize = 1_000;

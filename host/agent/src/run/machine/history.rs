@@ -6,8 +6,8 @@ use crate::context::summary::CUT;
 use crate::context::{Stored, Summary};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use toolhold_json::validate::cut;
 use toolhold_protocol::turn::{Answered, Turn};
+use toolhold_text::cut;
 
 /// Results shorter than this are not worth a key, and may stand twice.
 pub(super) const MIN_STORED_RESULT_BYTES: usize = 400;

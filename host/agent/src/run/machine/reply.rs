@@ -5,7 +5,6 @@ use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, ReplyPart, RequestView};
 use serde_json::Value;
 use std::time::Duration;
-use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Attendance;
@@ -17,6 +16,7 @@ use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Turn;
+use toolhold_text::cut;
 
 impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).

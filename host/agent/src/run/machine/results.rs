@@ -6,7 +6,6 @@ use super::fallback::MAX_ERROR_CHARS;
 use super::running_calls::Background;
 use super::{Effects, Machine};
 use serde_json::{Value, json};
-use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -15,6 +14,7 @@ use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::{Exchange, Turn};
+use toolhold_text::cut;
 
 /// Maximum instances that a message names.
 const MAX_NAMED_INSTANCES: usize = 20;

@@ -6,7 +6,6 @@ use super::{Action, Effects, Machine, context_of};
 use crate::retrieval::RetrievalQuestion;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use toolhold_json::validate::cut;
 use toolhold_protocol::citation::citations;
 use toolhold_protocol::context::{KnowledgeMessage, Message};
 use toolhold_protocol::event::EventKind;
@@ -14,6 +13,7 @@ use toolhold_protocol::knowledge::{
     CitationRule, MAX_RETRIEVED, Retrieval, Retrieved, RetrievedPassage, RetrievedWhen,
 };
 use toolhold_protocol::turn::{Role, Turn};
+use toolhold_text::cut;
 
 /// Characters of each text that is looked for.
 const MAX_QUESTION: usize = 4_000;

@@ -4,13 +4,13 @@
 use super::results::some_of;
 use super::scopes::scopes;
 use serde_json::{Map, Value, json};
-use toolhold_json::validate::cut;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::data::Method;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{self, Path, Source, Target};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{OutputPath, Scopes, Tool};
+use toolhold_text::cut;
 
 /// What a call's reserved properties say about data.
 #[derive(Debug, Default)]

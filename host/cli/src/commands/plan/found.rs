@@ -3,13 +3,13 @@
 use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_json::validate::Validator;
 use toolhold_mcp::{McpServer, OfferedTool, Servers, Settings, activity};
 use toolhold_policy::{Approval, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::module_report;
 use toolhold_sandbox::{Module, Registry};
+use toolhold_schema::Validator;
 
 /// Most lines shown of a failed server's stderr.
 const MAX_STDERR_LINES: usize = 3;

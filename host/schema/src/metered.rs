@@ -2,12 +2,12 @@
 //!
 //! jsonschema reads a value only through these traits. Each read costs steps; when none are left, a
 //! value has no children, no text and no equal, so what is still on the stack ends in the time that
-//! [`super::cost`] bounds. The budget is the thread's, because `propertyNames` makes nodes out of nothing
+//! [`crate::cost`] bounds. The budget is the thread's, because `propertyNames` makes nodes out of nothing
 //! but a name.
 
-use super::CheckTooCostly;
-use super::cost::Weights;
-use super::unique::is_unique;
+use crate::bounds::CheckTooCostly;
+use crate::unique::is_unique;
+use crate::weights::Weights;
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson};
 use serde_json::{Map, Number, Value};
@@ -23,7 +23,7 @@ const STEPS_TO_REMEMBER: u64 = 40;
 /// Steps to find out whether an item is unique, for each value in it: it is hashed and compared.
 const STEPS_TO_COMPARE: u64 = 16;
 /// Numbers beyond this are divided bit by bit where `multipleOf` is a fraction.
-pub(super) const FAR: f64 = 1e15;
+pub(crate) const FAR: f64 = 1e15;
 /// How many times the steps of other numbers these cost.
 const STEPS_OF_FAR: u64 = 40;
 /// Values within a value that a fault quotes, for one step.
@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// Runs `work`, which reads values, with a budget of `steps`. Its result holds only if the budget sufficed.
-pub(super) fn within<T>(
+pub(crate) fn within<T>(
     steps: u64,
     weights: Weights,
     work: impl FnOnce() -> T,
@@ -99,21 +99,21 @@ fn steps(bytes: usize) -> u64 {
 }
 
 /// The values of serde_json, counted.
-pub(super) struct Metered;
+pub(crate) struct Metered;
 
 /// A value; reading it costs steps.
 #[derive(Clone, Copy)]
-pub(super) struct Read<'a>(pub(super) &'a Value);
+pub(crate) struct Read<'a>(pub(crate) &'a Value);
 
 #[derive(Clone, Copy)]
-pub(super) struct ReadObject<'a>(&'a Map<String, Value>);
+pub(crate) struct ReadObject<'a>(&'a Map<String, Value>);
 
 #[derive(Clone, Copy)]
-pub(super) struct ReadArray<'a>(&'a [Value]);
+pub(crate) struct ReadArray<'a>(&'a [Value]);
 
-pub(super) struct Members<'a>(serde_json::map::Iter<'a>);
+pub(crate) struct Members<'a>(serde_json::map::Iter<'a>);
 
-pub(super) struct Elements<'a>(std::slice::Iter<'a, Value>);
+pub(crate) struct Elements<'a>(std::slice::Iter<'a, Value>);
 
 /// What is reported in the place of a value once the budget is spent.
 static NOTHING: Value = Value::Null;
@@ -297,7 +297,7 @@ impl<'a> Iterator for Elements<'a> {
 }
 
 /// Steps to look at all of `value`.
-pub(crate) fn size(value: &Value) -> u64 {
+pub fn size(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
         Value::Object(fields) => {

@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-pub(super) fn is_unique(items: &[Value]) -> bool {
+pub(crate) fn is_unique(items: &[Value]) -> bool {
     let mut seen = HashSet::with_capacity(items.len());
     items.iter().all(|item| seen.insert(Item(item)))
 }

@@ -4,28 +4,28 @@
 //! (docs/security.md, "Work that schemas cause"): a schema when it is accepted, by `cost`, and a
 //! validation while it runs, by counting what it reads (`metered`).
 
-#[cfg(test)]
-mod attacks;
+#![forbid(unsafe_code)]
+
+mod bounds;
 mod cost;
 mod metered;
 mod pattern;
-#[cfg(test)]
-mod tests;
 mod tree;
 mod unique;
+mod weights;
 
-use cost::Weights;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
-pub(crate) use metered::size;
 use metered::{Metered, Read, within};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write as _};
-use std::sync::LazyLock;
 use thiserror::Error;
+use toolhold_text::cut;
+use weights::Weights;
 
-pub use cost::SchemaTooCostly;
+pub use bounds::{CheckTooCostly, SchemaTooCostly};
+pub use metered::size;
 pub use pattern::PatternFault;
 
 /// A compiled schema.
@@ -56,20 +56,10 @@ pub enum CheckError {
     TooCostly(#[from] CheckTooCostly),
 }
 
-/// Whether a value fits was not found out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "it could not be checked: with this schema the check takes more work than one check may take; \
-     give a smaller value, or use a schema with fewer alternatives, references and patterns"
-)]
-pub struct CheckTooCostly;
-
 /// Steps of one check, each an addition and a comparison beside the read that it counts.
 const STEPS: u64 = 16_000_000;
 /// Steps to find all faults of a value that does not fit, or the first one.
 const FAULT_STEPS: u64 = 2 * STEPS;
-/// Maximum bytes of a text that is checked to be a regular expression.
-const MAX_REGEX: usize = 4 << 10;
 /// Maximum faults shown to a model: it fixes the first ones, and more only cost tokens.
 const MAX_FAULTS_FOR_MODEL: usize = 3;
 /// Maximum faults shown to a person: as many as fit a screen.
@@ -101,7 +91,7 @@ impl Validator {
         jsonschema::options_for::<Metered>()
             .offline()
             .with_pattern_options(pattern::options())
-            .with_format("regex", is_regex)
+            .with_format("regex", pattern::is_regex)
             .build(schema)
             .map(|inner| Self { inner, weights })
             .map_err(|error| SchemaFault::Invalid(bounded(&error).unwrap_or_else(|short| short)))
@@ -207,18 +197,6 @@ impl Violation {
     }
 }
 
-/// Whether `text` is a regular expression. jsonschema compares each name of a group with all others.
-fn is_regex(text: &str) -> bool {
-    static REGEX: LazyLock<Option<jsonschema::Validator>> = LazyLock::new(|| {
-        let options = jsonschema::options().should_validate_formats(true);
-        options.build(&json!({"format": "regex"})).ok()
-    });
-    text.len() <= MAX_REGEX
-        && REGEX
-            .as_ref()
-            .is_some_and(|regex| regex.is_valid(&Value::from(text)))
-}
-
 /// The reason in words. A long value is not quoted: half of a cut secret could not be recognised and hidden.
 fn reason(error: &ValidationError<'_>) -> String {
     bounded(error).unwrap_or_else(|_| match bounded(&error.masked()) {
@@ -299,7 +277,7 @@ impl Display for Violation {
 
 /// A JSON pointer for a message: as many names as there is room for. A long name is not quoted: half of a cut secret could
 /// not be recognised and hidden.
-pub(crate) fn short_place(pointer: &str) -> String {
+pub fn short_place(pointer: &str) -> String {
     if pointer.len() <= MAX_PLACE_BYTES {
         return pointer.to_owned();
     }
@@ -314,12 +292,4 @@ pub(crate) fn short_place(pointer: &str) -> String {
         text.push_str(name);
     }
     text
-}
-
-/// At most `max` characters of `text`, with an ellipsis where something is missing.
-pub fn cut(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

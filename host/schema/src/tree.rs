@@ -1,9 +1,9 @@
 //! A schema as JSON: how large it is, and where its references may lead.
 
-use super::cost::{
+use crate::bounds::{
     MAX_BYTES, MAX_DEPTH, MAX_ENTERED, MAX_NEGATED, MAX_POINTER_BYTES, MAX_VALUES, SchemaTooCostly,
 };
-use super::metered::size;
+use crate::metered::size;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const BYTES_A_VALUE: u64 = 64;
 
 /// A schema as JSON, with what references may lead to.
-pub(super) struct SchemaTree<'a> {
+pub(crate) struct SchemaTree<'a> {
     root: &'a Value,
     /// Schemas with an `$id`, by its last segment.
     resources: Vec<(&'a str, &'a Value)>,

@@ -1,7 +1,8 @@
 //! Patterns that are matched in time linear in the text: no lookaround, no backreferences.
 
 use jsonschema::{PatternOptions, Regex};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
 use thiserror::Error;
 
 /// Maximum bytes of a pattern as it is written.
@@ -21,6 +22,8 @@ const SIZES: [u64; 9] = [
     4 << 20,
     MAX_BYTES,
 ];
+/// Maximum bytes of a text that is checked to be a regular expression.
+const MAX_REGEX: usize = 4 << 10;
 /// Maximum bytes that one thread keeps for the matches of one pattern.
 const MAX_CACHE: usize = 256 << 10;
 /// Bytes of a compiled pattern for one step of 32 bytes of text: each state may be visited at each byte.
@@ -43,7 +46,7 @@ pub enum PatternFault {
 }
 
 /// The options under which every pattern is compiled.
-pub(super) fn options() -> PatternOptions<Regex> {
+pub(crate) fn options() -> PatternOptions<Regex> {
     limited(MAX_BYTES)
 }
 
@@ -54,7 +57,7 @@ fn limited(bytes: u64) -> PatternOptions<Regex> {
 }
 
 /// How many bytes `pattern` has once it is compiled, rounded up to a limit. What is no pattern at all is said when it is.
-pub(super) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
+pub(crate) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
     if pattern.len() > MAX_LENGTH {
         return Err(PatternFault::TooLong);
     }
@@ -70,11 +73,23 @@ pub(super) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
     }
     if needs_backtracking(pattern) {
         Err(PatternFault::Backtracking)
-    } else if super::is_regex(pattern) {
+    } else if is_regex(pattern) {
         Err(PatternFault::TooLarge)
     } else {
         Ok(0)
     }
+}
+
+/// Whether `text` is a regular expression. jsonschema compares each name of a group with all others.
+pub(crate) fn is_regex(text: &str) -> bool {
+    static REGEX: LazyLock<Option<jsonschema::Validator>> = LazyLock::new(|| {
+        let options = jsonschema::options().should_validate_formats(true);
+        options.build(&json!({"format": "regex"})).ok()
+    });
+    text.len() <= MAX_REGEX
+        && REGEX
+            .as_ref()
+            .is_some_and(|regex| regex.is_valid(&Value::from(text)))
 }
 
 /// Whether a pattern that cannot be compiled has what only backtracking matches.
@@ -107,6 +122,6 @@ fn needs_backtracking(pattern: &str) -> bool {
 }
 
 /// Steps to match 32 bytes of text with a pattern of `bytes`.
-pub(super) fn weight(bytes: u64) -> u64 {
+pub(crate) fn weight(bytes: u64) -> u64 {
     1 + bytes / BYTES_A_STEP
 }

@@ -8,128 +8,17 @@
 //! (`properties`, `items`: to a part of it). Only what applies in place multiplies without a value that
 //! pays for it, so that is what is bounded; what applies below is counted while a value is read.
 
-use super::cut;
-use super::metered::{FAR, size};
-use super::pattern::{self, PatternFault};
-use super::tree::SchemaTree;
+use crate::bounds::{
+    MAX_IN_PLACE, MAX_IN_PLACE_DEPTH, MAX_PATTERN_BYTES, MAX_PATTERNS, MAX_TRACKED, SchemaTooCostly,
+};
+use crate::metered::{FAR, size};
+use crate::pattern;
+use crate::tree::SchemaTree;
+use crate::weights::Weights;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use thiserror::Error;
+use toolhold_text::cut;
 
-/// Maximum bytes of a schema: names, texts and one for each value.
-pub(super) const MAX_BYTES: usize = 256 << 10;
-/// Maximum values in a schema, keywords included.
-pub(super) const MAX_VALUES: usize = 100_000;
-/// Maximum nesting of a schema as JSON.
-pub(super) const MAX_DEPTH: usize = 64;
-/// Maximum bytes of the JSON pointers to all values of a schema: the compiled schema holds several copies of each.
-pub(super) const MAX_POINTER_BYTES: u64 = 4 << 20;
-/// Maximum entries that apply to one value in place, with all references followed.
-const MAX_IN_PLACE: u64 = 16_384;
-/// Maximum references and keywords that apply in place within each other.
-const MAX_IN_PLACE_DEPTH: usize = 64;
-/// Maximum of the same over all schemas with `unevaluatedProperties` or `unevaluatedItems`, which are built apart.
-const MAX_TRACKED: u64 = 32_768;
-/// Maximum values in all subschemas of `not`, each counted as often as it is in one.
-pub(super) const MAX_NEGATED: u64 = 100_000;
-/// Maximum values in a schema, times the orders in which its inner schemas with an `$id` may be entered: each order
-/// is built apart.
-pub(super) const MAX_ENTERED: u64 = 100_000;
-/// Maximum different patterns of a schema.
-const MAX_PATTERNS: usize = 256;
-/// Maximum bytes of all compiled patterns of a schema.
-const MAX_PATTERN_BYTES: u64 = 12 << 20;
-
-/// A schema is refused because of the work that it would cause, or could cause.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum SchemaTooCostly {
-    #[error("it has more than {MAX_BYTES} bytes; split it, or shorten its texts")]
-    Bytes,
-    #[error("it has more than {MAX_VALUES} values; split it")]
-    Values,
-    #[error("it is nested more than {MAX_DEPTH} levels deep; move inner schemas to \"$defs\"")]
-    Depth,
-    #[error("its long names stand above too many schemas; move the inner schemas to \"$defs\"")]
-    Pointers,
-    #[error(
-        "{place}: with all references followed, more than {MAX_IN_PLACE} entries apply to one value; refer to \
-         fewer schemas in allOf, anyOf and oneOf"
-    )]
-    Expanded { place: String },
-    #[error(
-        "{place}: more than {MAX_IN_PLACE_DEPTH} references and combinations lead to one value; shorten the chain"
-    )]
-    Chain { place: String },
-    #[error(
-        "{place}: it applies itself to the same value without end; a schema may refer to itself only below \
-             properties or items"
-    )]
-    Endless { place: String },
-    #[error(
-        "unevaluatedProperties and unevaluatedItems apply to too many schemas; use additionalProperties or \
-             items in some of them"
-    )]
-    Tracked,
-    #[error("its subschemas of \"not\" are too large; move what they hold to \"$defs\"")]
-    Negated,
-    #[error(
-        "it holds too many schemas with an \"$id\" of their own for its size; give them names in \"$defs\" only"
-    )]
-    Resources,
-    #[error(
-        "{place}: {reference} is not within this schema, and nothing is fetched; put it into \"$defs\""
-    )]
-    Elsewhere { place: String, reference: String },
-    #[error("{place}: {fault}")]
-    Pattern { place: String, fault: PatternFault },
-    #[error(
-        "it has more than {MAX_PATTERNS} patterns, or patterns that are too large together; use fewer"
-    )]
-    Patterns,
-}
-
-/// What reading a value costs beyond one step, because of the schema that it is read for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Weights {
-    /// Steps of a value that is reached, for schemas in place that do not read it.
-    pub child: u64,
-    /// Steps of 32 bytes of a text that is read.
-    pub text: u64,
-    /// Steps of 32 bytes of a property's name that is read.
-    pub name: u64,
-    /// Steps of a number that is read.
-    pub number: u64,
-    /// Steps of a comparison with a list or an object in `const` or `enum`.
-    pub constant: u64,
-    /// Steps of a fault that is written down: it copies parts of the schema.
-    pub fault: u64,
-}
-
-impl Weights {
-    pub const NONE: Self = Self {
-        child: 1,
-        text: 1,
-        name: 1,
-        number: 1,
-        constant: 1,
-        fault: 1,
-    };
-
-    /// While faults are written down, which takes memory that is kept to the end: names are listed, and each
-    /// fault is one of many.
-    pub fn writing(self) -> Self {
-        Self {
-            name: self.name.max(MIN_NAME_WRITTEN),
-            fault: self.fault.saturating_mul(FAULT_FACTOR),
-            ..self
-        }
-    }
-}
-
-/// The least steps of 32 bytes of a name that may be listed in a fault.
-const MIN_NAME_WRITTEN: u64 = 1024;
-/// How many times the steps of other work a fault costs, because it takes memory.
-const FAULT_FACTOR: u64 = 16;
 /// Steps of a fault that is written down, without what it copies: about 600 bytes.
 const FAULT_STEPS: u64 = 64;
 /// Bytes that a fault copies, for one step.
@@ -145,7 +34,7 @@ const TEXT_BY_BYTE: u64 = 32;
 
 /// # Errors
 /// Why the schema is refused.
-pub(super) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
+pub(crate) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
     let document = SchemaTree::of(schema)?;
     let mut weighing = Weighing::new(&document);
     weighing.below.push((schema, String::new()));
