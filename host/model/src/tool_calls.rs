@@ -9,7 +9,9 @@
 //!   otherwise (Ollama sends whole calls, all of index 0);
 //! - arguments may be an object instead of text, and then are whole.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::sync::OnceLock;
 
 use crate::error::ModelError;
 use toolhold_json::scan::{JsonLexer, JsonToken};
@@ -30,6 +32,8 @@ struct Slot {
     index: Option<u64>,
     call: ChatToolCall,
     written: Written,
+    /// Whether the arguments are JSON. It is read once, when all brackets are closed: blanks behind them change nothing.
+    is_json: OnceLock<bool>,
 }
 
 /// How far the arguments of a call are written. Each character is looked at once, however small the pieces.
@@ -174,8 +178,11 @@ impl Slot {
         // The cheap look first: this is asked for every fragment of servers that repeat the name.
         self.written.is_closed
             && !self.written.is_broken
-            && self.call.arguments.trim_end().ends_with('}')
-            && serde_json::from_str::<serde::de::IgnoredAny>(&self.call.arguments).is_ok()
+            && *self.is_json.get_or_init(|| {
+                let arguments = &self.call.arguments;
+                arguments.trim_end().ends_with('}')
+                    && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+            })
     }
 }
 

@@ -56,12 +56,15 @@ pub(super) fn begins(text: &str) -> HeaderMatch<'_> {
             HeaderMatch::WithNone
         };
     }
-    match text.split_once(MESSAGE) {
-        Some((head, content)) if head.len() <= MAX_HEADER => {
+    // No more is looked at, however long the text is.
+    let head = &text[..text.floor_char_boundary(MAX_HEADER + MESSAGE.len())];
+    match head.split_once(MESSAGE) {
+        Some((head, _)) => {
+            let content = &text[head.len() + MESSAGE.len()..];
             header(head, content).map_or(HeaderMatch::WithNone, HeaderMatch::With)
         }
-        None if text.len() <= MAX_HEADER => HeaderMatch::Open,
-        _ => HeaderMatch::WithNone,
+        None if text.len() < MAX_HEADER + MESSAGE.len() => HeaderMatch::Open,
+        None => HeaderMatch::WithNone,
     }
 }
 

@@ -164,8 +164,9 @@ impl<'a> ParsedReply<'a> {
         is_text: bool,
     ) -> Self {
         // In a reply that streams, the calls behind such a mark were judged as what they are.
-        let is_quoted = |mark: thought::EndMark<'_>| is_text && provenance.is_quoted_mark(mark);
-        let split = thought::split_from(&completion.content, &is_quoted);
+        let mut marks = provenance.marks();
+        let mut is_quoted = |mark: thought::EndMark<'_>| is_text && marks.is_quoted(mark);
+        let split = thought::split_from(&completion.content, &mut is_quoted);
         Self {
             completion,
             answer: split.answer,

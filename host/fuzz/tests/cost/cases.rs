@@ -5,7 +5,7 @@ use crate::shapes::{self, Shape};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use std::time::Duration;
-use toolhold_agent::contract::{ReplyReader, RequestView};
+use toolhold_agent::contract::{Provenance, ReplyReader, RequestView, read_from};
 use toolhold_json::bounded;
 use toolhold_json::coerce::coerce;
 use toolhold_json::lower::Lowering;
@@ -66,7 +66,7 @@ readers! {
     };
     json_in_pieces: "JSON that comes in pieces", 256 KiB, VALUE, 0 ms, [shapes::JSON], |text| {
         let mut scan = Scan::new(0);
-        for piece in pieces(text) {
+        for piece in pieces(text, 64) {
             if scan.push(piece).is_err() {
                 return;
             }
@@ -108,29 +108,14 @@ readers! {
         }
     };
     streams: "answers of model endpoints", 256 KiB, VALUE, 0 ms, [shapes::STREAMS, shapes::JSON], |text| {
-        drop(completion(text.as_bytes().chunks(64), 4 << 20, Some("text/event-stream")));
+        for bytes in [1, 64, usize::MAX] {
+            drop(completion(text.as_bytes().chunks(bytes), 4 << 20, Some("text/event-stream")));
+        }
         drop(completion([text.as_bytes()], 4 << 20, None));
     };
     replies: "text that a model wrote", 64 KiB, 2 * VALUE, 0 ms, [shapes::REPLIES, shapes::JSON], |text| {
-        let tools = ["weather.now", "news"].map(Tool::new);
-        let settings = Settings::default();
-        for contract in Contract::ALL {
-            let mut reader = ReplyReader::new(contract, &tools);
-            for piece in pieces(text) {
-                drop(reader.push(&Delta::Content(piece.to_owned())));
-            }
-            drop(reader.finish());
-            let whole = Completion { content: text.to_owned(), ..Completion::default() };
-            drop(toolhold_agent::contract::read(contract, &whole, &RequestView {
-                model: "",
-                instructions: "",
-                turns: &[],
-                composition: Composition::default(),
-                tools: &tools,
-                output_schema: None,
-                settings: &settings,
-            }));
-        }
+        streamed(text, 64, &Provenance::default());
+        whole(text, &Provenance::default());
     };
     secrets: "secrets in what comes back", 32 KiB, TEXT, 0 ms, [shapes::TEXTS, NEARLY_SECRET], |text| {
         let mut stream = REDACTOR.stream();
@@ -247,13 +232,104 @@ const DOCUMENTS: &[Shape] = &[
     ("comments that do not end", |n| "<!-- ".repeat(n / 5)),
 ];
 
-/// As a stream brings it.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+/// The bound of text that a model wrote, for inputs of other sizes.
+const fn replies_of(largest: usize) -> Bound {
+    Bound {
+        largest,
+        memory: 2 * VALUE,
+        budget: Duration::ZERO,
+    }
+}
+
+#[test]
+fn replies_in_small_pieces() {
+    for shapes in [shapes::MARKS, shapes::REPLIES] {
+        hold(
+            "text that a model wrote, in small pieces",
+            replies_of(64 << 10),
+            shapes,
+            |text| {
+                for bytes in [1, 44] {
+                    streamed(text, bytes, &Provenance::default());
+                }
+            },
+        );
+    }
+}
+
+/// The inputs are larger than those in small pieces: copies cost little, and only many large ones are found.
+#[test]
+fn replies_in_one_piece() {
+    for shapes in [shapes::MARKS, shapes::REPLIES] {
+        hold(
+            "text that a model wrote, in one piece",
+            replies_of(1 << 20),
+            shapes,
+            |text| streamed(text, usize::MAX, &Provenance::default()),
+        );
+    }
+}
+
+/// Marks of the reply are compared with the texts that the model was shown.
+#[test]
+fn replies_that_repeat_marks() {
+    static SHOWN: LazyLock<Provenance> = LazyLock::new(|| {
+        let marks = "</think> [/THINK] <|end|> </thinking> <tool_call> </tool_call>";
+        Provenance::of([marks, &shapes::many(64 << 10, "", "word # ", "", "")])
+    });
+    hold(
+        "text that a model wrote, with marks that it was shown",
+        replies_of(32 << 10),
+        shapes::MARKS,
+        |text| whole(text, &SHOWN),
+    );
+}
+
+fn tools() -> [Tool; 2] {
+    ["weather.now", "news"].map(Tool::new)
+}
+
+/// Reads a reply as it comes, in pieces of so many bytes.
+fn streamed(text: &str, bytes: usize, shown: &Provenance) {
+    for contract in Contract::ALL {
+        let mut reader = ReplyReader::new(contract, &tools());
+        for piece in pieces(text, bytes) {
+            drop(reader.push_from(&Delta::Content(piece.to_owned()), shown));
+        }
+        drop(reader.finish_from(shown));
+    }
+}
+
+/// Reads a reply that is complete.
+fn whole(text: &str, shown: &Provenance) {
+    let settings = Settings::default();
+    let completion = Completion {
+        content: text.to_owned(),
+        ..Completion::default()
+    };
+    for contract in Contract::ALL {
+        let view = RequestView {
+            model: "",
+            instructions: "",
+            turns: &[],
+            composition: Composition::default(),
+            tools: &tools(),
+            output_schema: None,
+            settings: &settings,
+        };
+        drop(read_from(contract, &completion, &view, shown));
+    }
+}
+
+/// Pieces of a text as a stream brings them, of at most so many bytes; at least one character.
+fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(rest.len().min(64)));
+        let first = rest.chars().next()?.len_utf8();
+        let end = rest.floor_char_boundary(bytes.min(rest.len())).max(first);
+        let (piece, after) = rest.split_at(end);
         rest = after;
-        (!piece.is_empty()).then_some(piece)
+        Some(piece)
     })
 }
 

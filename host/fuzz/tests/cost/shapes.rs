@@ -244,6 +244,16 @@ pub const STREAMS: &[Shape] = &[
             "data: [DONE]\n\n",
         )
     }),
+    ("pieces of a call that only looks whole", |n| {
+        let piece = |arguments: &str| {
+            let call = format!(
+                "{{\"index\":0,\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}"
+            );
+            format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n")
+        };
+        let arguments = format!("{{\\\"a\\\":[{}01]}}", "[],".repeat(n / 6));
+        many(n, &piece(&arguments), &piece(" "), "", "data: [DONE]\n\n")
+    }),
     ("one call in pieces", |n| {
         many(
             n,
@@ -341,6 +351,75 @@ pub const REPLIES: &[Shape] = &[
     ("marks of calls", |n| "[TOOL_CALLS]".repeat(n / 12)),
     ("prose", |n| "one word and another, ".repeat(n / 22)),
     ("lines", |n| "\n".repeat(n)),
+];
+
+/// A call of `news` whose argument has about so many bytes, without the mark that closes it.
+fn open_call(bytes: usize) -> String {
+    let argument = "x".repeat(bytes);
+    format!("<tool_call>{{\"name\":\"news\",\"arguments\":{{\"x\":\"{argument}\"}}}}")
+}
+
+/// Replies rich in marks: of thoughts, of calls, and around calls.
+pub const MARKS: &[Shape] = &[
+    ("marks around calls", |n| "</s>".repeat(n / 4)),
+    ("marks and blanks around calls", |n| {
+        " <|im_end|>\n</tool_calls>".repeat(n / 25)
+    }),
+    ("beginnings of marks", |n| "<\u{ff5c}tool".repeat(n / 8)),
+    ("marks after a call", |n| {
+        open_call(n / 2) + "</tool_call>" + &"</s>".repeat(n / 8)
+    }),
+    ("blanks after a call", |n| {
+        open_call(n / 2) + "</tool_call>" + &" ".repeat(n / 2)
+    }),
+    ("marks between calls", |n| {
+        open_call(0) + "</tool_call>\n" + &"</s>\n".repeat(n / 5)
+    }),
+    ("calls with marks after each", |n| {
+        (open_call(n / 80) + "</tool_call></s>\n").repeat(80)
+    }),
+    ("closing marks in a call", |n| {
+        open_call(n / 2).replace("\"}}", "") + &"</tool_call>".repeat(n / 24)
+    }),
+    ("closing marks after a quoted call", |n| {
+        open_call(n / 2) + "</tool_call> is a call.\n" + &"</tool_call>".repeat(n / 24)
+    }),
+    ("closing marks after a call of nothing", |n| {
+        open_call(n / 2).replace("news", "none") + &"</tool_call>".repeat(n / 24)
+    }),
+    ("a call that another one closes", |n| {
+        let call = format!("[TOOL_CALLS]news{{\"x\":\"{}\"}}", "x".repeat(n / 2));
+        call + &"[TOOL_CALLS]".repeat(n / 24)
+    }),
+    ("marks before calls that are none", |n| {
+        "</s>".repeat(n / 8) + &"<tool_call>".repeat(n / 22)
+    }),
+    ("marks that close thoughts", |n| "</think>".repeat(n / 8)),
+    ("thoughts that begin in the prompt", |n| {
+        "a\n</think>".repeat(n / 10)
+    }),
+    ("thoughts of nothing", |n| "<think></think>".repeat(n / 15)),
+    ("beginnings of a mark in a thought", |n| {
+        "<think>".to_owned() + &"</think".repeat(n / 7)
+    }),
+    ("thoughts of Harmony", |n| {
+        "<|channel|>analysis<|message|><|end|>".repeat(n / 37)
+    }),
+    ("commentaries of Harmony", |n| {
+        "<|start|>assistant<|channel|>commentary<|message|>".repeat(n / 50)
+    }),
+    ("a commentary with beginnings of marks", |n| {
+        "<|channel|>commentary<|message|>".to_owned() + &"<|start|>".repeat(n / 9)
+    }),
+    ("a header without an end", |n| {
+        "<|channel|>".to_owned() + &"a".repeat(n)
+    }),
+    ("marks in the last message of Harmony", |n| {
+        "<|channel|>final<|message|>".to_owned() + &"<|end|> \n".repeat(n / 9)
+    }),
+    ("a thought that lost its marks", |n| {
+        "analysis.".to_owned() + &"assistantcommentary".repeat(n / 19)
+    }),
 ];
 
 /// Texts for those who look for something in them.

@@ -12,6 +12,22 @@ pub(super) struct Mark {
     pub(super) is_token: bool,
 }
 
+impl Mark {
+    /// The mark that ends the call: the next call where none closes it.
+    pub(super) fn end(&self) -> &'static str {
+        match self.close {
+            "" => self.open,
+            close => close,
+        }
+    }
+
+    /// The call in `start`, which this mark opens, up to `end` bytes behind the mark.
+    pub(super) fn body<'t>(&self, start: &'t str, end: usize) -> &'t str {
+        let from = if self.is_named { 0 } else { self.open.len() };
+        &start[from..self.open.len() + end]
+    }
+}
+
 const fn tag(open: &'static str, close: &'static str) -> Mark {
     Mark {
         open,
@@ -108,7 +124,7 @@ const AROUND: [&str; 39] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// What stands on the line of a call, behind it.
+/// Text on the line of a call, behind the call and the marks around calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterCall {
     /// So far.
@@ -120,21 +136,33 @@ pub(super) enum AfterCall {
     Prose,
 }
 
-pub(super) fn follows(rest: &str) -> AfterCall {
+/// The text behind the blanks and the marks around calls that it begins with, in one line. When more text comes, these
+/// need not be read again: no mark is the beginning of another one.
+pub(super) fn along_line(text: &str) -> &str {
     let blank = |c: char| c.is_whitespace() && c != '\n';
-    let mut rest = rest.trim_start_matches(blank);
-    while let Some(more) = AROUND.iter().find_map(|around| rest.strip_prefix(around)) {
-        rest = more.trim_start_matches(blank);
+    let mut text = text.trim_start_matches(blank);
+    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_prefix(around)) {
+        text = rest.trim_start_matches(blank);
     }
+    text
+}
+
+/// The kind of the text behind a call, without the marks that [`along_line`] takes away.
+pub(super) fn follows(rest: &str) -> AfterCall {
     if rest.is_empty() {
         AfterCall::Nothing
-    } else if rest.starts_with('\n') || MARKS.iter().any(|mark| rest.starts_with(mark.open)) {
+    } else if rest.starts_with('\n') || opening(rest).is_some() {
         AfterCall::Calls
     } else if is_begun(rest) {
         AfterCall::Begun
     } else {
         AfterCall::Prose
     }
+}
+
+/// The mark of a call that `text` begins with.
+pub(super) fn opening(text: &str) -> Option<&'static Mark> {
+    MARKS.iter().find(|mark| text.starts_with(mark.open))
 }
 
 /// Without white space and what stands around calls.
@@ -161,4 +189,20 @@ pub(super) fn is_begun(text: &str) -> bool {
     marks
         .chain(AROUND)
         .any(|mark| mark.len() > text.len() && mark.starts_with(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks that were passed over once need not be read again when more text comes.
+    #[test]
+    fn no_mark_begins_another() {
+        let marks = || MARKS.iter().map(|mark| mark.open).chain(AROUND);
+        for mark in marks() {
+            assert!(!mark.is_empty() && !mark.starts_with(char::is_whitespace));
+            let longer: Vec<_> = marks().filter(|other| other.starts_with(mark)).collect();
+            assert_eq!(longer, [mark]);
+        }
+    }
 }

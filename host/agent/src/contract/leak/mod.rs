@@ -55,6 +55,7 @@
 //! of them are read then, because a native copy may follow until then (rule 5).
 
 mod body;
+mod closing;
 mod gemma;
 mod marks;
 mod pythonic;
@@ -67,8 +68,10 @@ pub(super) use body::CallableNames;
 pub(super) use reader::{Fate, LeakReader};
 
 use super::provenance::Provenance;
-use marks::{AfterCall, MARKS, Mark, follows, is_begun, past_around, trim_around};
+use closing::CallEnd;
+use marks::{AfterCall, MARKS, Mark, along_line, follows, opening, past_around, trim_around};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use toolhold_json::repair::End;
 use toolhold_json::repair::RepairKind;
 
@@ -88,7 +91,7 @@ pub(super) struct Leak {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
     /// The text that it was read from, with its marks; of several calls in one text perhaps all of it.
-    pub(super) written: String,
+    pub(super) written: Arc<str>,
 }
 
 impl Leak {
@@ -96,7 +99,7 @@ impl Leak {
         Self {
             tool,
             arguments,
-            written: String::new(),
+            written: Arc::default(),
         }
     }
 }
@@ -118,9 +121,10 @@ impl LeakedCalls {
 
     /// The calls with the text that they were read from, where none is known that is shorter.
     fn written_as(mut self, text: &str) -> Self {
+        let written = Arc::from(text);
         for call in &mut self.calls {
             if call.written.is_empty() {
-                text.clone_into(&mut call.written);
+                call.written = Arc::clone(&written);
             }
         }
         self
@@ -146,28 +150,15 @@ impl LeakedCalls {
     }
 }
 
-/// The beginning of a text.
+/// The beginning of a complete text.
 #[derive(Debug)]
 enum TextOpening<'t> {
     /// Calls, and what follows them.
     Calls(LeakedCalls, &'t str),
     /// Nothing more that counts.
     Nothing,
-    /// A mark that is not complete, or a call without an end.
-    Open,
-    /// A call; the following text decides whether it is quoted.
-    Waits,
     /// Something else.
     Other,
-}
-
-/// Whether an open mark can still be closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Text {
-    /// More may follow.
-    Growing,
-    /// It ended like this.
-    Whole(End),
 }
 
 /// The calls of a complete answer, if what it does is to call.
@@ -232,13 +223,13 @@ fn front_only(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls
 fn run(mut text: &str, offer: &CallableNames, end: End) -> (LeakedCalls, bool) {
     let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
-        match next(text, offer, Text::Whole(end)) {
+        match next(text, offer, end) {
             TextOpening::Calls(more, rest) => {
                 leaked.take(more);
                 text = rest;
             }
             TextOpening::Nothing => return (leaked, true),
-            TextOpening::Open | TextOpening::Waits | TextOpening::Other => return (leaked, false),
+            TextOpening::Other => return (leaked, false),
         }
     }
     (leaked, false)
@@ -248,36 +239,52 @@ fn run(mut text: &str, offer: &CallableNames, end: End) -> (LeakedCalls, bool) {
 fn last(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let mut found = None;
     let places = places(text).into_iter().rev().take(MAX_PLACES);
-    for (at, mark) in places.take_while(|(at, _)| text.len() - at <= MAX_LAST) {
-        if !mark.is_token && !begins_line(text, at) {
-            continue;
+    for place in places.take_while(|place| text.len() - place.at <= MAX_LAST) {
+        if place.mark.is_token || place.begins_line {
+            found = front_only(&text[place.at..], offer, end).or(found);
         }
-        found = front_only(&text[at..], offer, end).or(found);
     }
     found
 }
 
+/// A mark that opens a call, in a text.
+#[derive(Debug)]
+struct MarkPlace {
+    at: usize,
+    mark: &'static Mark,
+    /// Whether nothing but blanks and marks around calls stand before it on its line.
+    begins_line: bool,
+}
+
 /// Where marks stand outside of code.
-fn places(text: &str) -> Vec<(usize, &'static Mark)> {
+fn places(text: &str) -> Vec<MarkPlace> {
     let mut places = Vec::new();
     let (mut in_fence, mut at) = (false, 0);
     for line in text.split_inclusive('\n') {
         let start = line.trim_start();
         if start.starts_with("```") {
-            let mark = MARKS.iter().find(|mark| start.starts_with(mark.open));
-            if let (false, Some(mark)) = (in_fence, mark) {
-                places.push((at + line.len() - start.len(), mark));
+            if let (false, Some(mark)) = (in_fence, opening(start)) {
+                places.push(MarkPlace {
+                    at: at + line.len() - start.len(),
+                    mark,
+                    begins_line: true,
+                });
             }
             in_fence = !in_fence;
         } else if !in_fence {
+            // Once for all marks of the line, of which there may be many.
+            let first = line.len() - past_around(line).len();
             let mut ticks = 0;
             for (within, c) in line.char_indices() {
                 match c {
                     '`' => ticks += 1,
                     '<' | '[' if ticks % 2 == 0 => {
-                        let rest = &line[within..];
-                        if let Some(mark) = MARKS.iter().find(|mark| rest.starts_with(mark.open)) {
-                            places.push((at + within, mark));
+                        if let Some(mark) = opening(&line[within..]) {
+                            places.push(MarkPlace {
+                                at: at + within,
+                                mark,
+                                begins_line: within == first,
+                            });
                         }
                     }
                     _ => {}
@@ -289,70 +296,28 @@ fn places(text: &str) -> Vec<(usize, &'static Mark)> {
     places
 }
 
-fn begins_line(text: &str, at: usize) -> bool {
-    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    past_around(&text[line..at]).is_empty()
-}
-
-/// Reads what `text` begins with.
-fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> TextOpening<'t> {
+/// Reads what a complete text begins with.
+fn next<'t>(text: &'t str, offer: &CallableNames, end: End) -> TextOpening<'t> {
     let start = past_around(text);
-    if whole == Text::Growing && is_begun(start) {
-        return TextOpening::Open;
-    }
     if start.is_empty() {
         return TextOpening::Nothing;
     }
-    let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
+    let Some(mark) = opening(start) else {
         return TextOpening::Other;
     };
-    let inner = &start[mark.open.len()..];
-    let body = |end: usize| {
-        if mark.is_named {
-            &start[..mark.open.len() + end]
-        } else {
-            &inner[..end]
-        }
-    };
-    let mut from = 0;
-    for _ in 0..MAX_CLOSES {
-        let found = match mark.close {
-            "" => inner[from..].find(mark.open),
-            close => inner[from..].find(close),
+    if let Some((leaked, end)) = CallEnd::of(mark).find(start, offer) {
+        let rest = &start[end..];
+        return match follows(along_line(rest)) {
+            AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
+            AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
         };
-        let Some(at) = found.map(|at| from + at) else {
-            break;
-        };
-        // A named mark is a call with both of its ends.
-        let (end, rest) = match (mark.close, mark.is_named) {
-            ("", _) => (at, at),
-            (close, true) => (at + close.len(), at + close.len()),
-            (close, false) => (at, at + close.len()),
-        };
-        if let Some(leaked) = body::read(body(end), offer, End::Own) {
-            let leaked = leaked.written_as(&start[..mark.open.len() + rest]);
-            let rest = &inner[rest..];
-            return match follows(rest) {
-                AfterCall::Nothing | AfterCall::Begun if whole == Text::Growing => {
-                    TextOpening::Waits
-                }
-                AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
-                AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
-            };
-        }
-        from = at + mark.close.len().max(1);
-        while !inner.is_char_boundary(from) {
-            from += 1;
-        }
     }
-    let Text::Whole(end) = whole else {
-        return TextOpening::Open;
-    };
     // Nothing closes it: the next one does, or the end of the reply.
+    let inner = &start[mark.open.len()..];
     let end_at = inner.find(mark.open).unwrap_or(inner.len());
     let is_last = end_at == inner.len();
     let how = if is_last { end } else { End::Own };
-    match body::read(trim_around(body(end_at)), offer, how) {
+    match body::read(trim_around(mark.body(start, end_at)), offer, how) {
         Some(leaked) => {
             let leaked = leaked.written_as(&start[..mark.open.len() + end_at]);
             TextOpening::Calls(leaked, &inner[end_at..])

@@ -1,33 +1,45 @@
 //! Leaked calls that begin an answer, while it is generated.
 
-use super::marks::{MARKS, is_begun, past_around};
-use super::{CallableNames, Leak, MAX_CALLS, Text, TextOpening, front, next};
+use super::closing::CallEnd;
+use super::marks::{AfterCall, along_line, follows, is_begun, opening, past_around};
+use super::{CallableNames, Leak, LeakedCalls, MAX_CALLS, front};
 use crate::contract::provenance::Provenance;
 use std::mem;
 use toolhold_json::repair::End;
 
 /// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
 /// on. What it gives out, [`super::front`] of the complete answer begins with.
+///
+/// Reading resumes where the last piece ended, so the same bytes cost no more in many small pieces than in one.
 #[derive(Debug)]
 pub(in crate::contract) struct LeakReader {
     offer: CallableNames,
     place: LeakPosition,
     /// Text that was neither given out nor passed on.
     text: String,
-    /// How far it was looked through for what closes the call.
-    searched: usize,
-    /// Whether a call is complete, and what follows it decides.
-    is_waiting: bool,
+    /// Bytes of `text` before the call, or before the beginning of a mark: marks around calls. They are kept until a call
+    /// is given out, because without a call they are answer text.
+    past: usize,
     /// Calls that were given out.
     given: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum LeakPosition {
-    /// Too little text to tell.
-    Start,
-    /// In a call, or between two.
-    Calls,
+    /// Before the first call or between two, with too little text to tell.
+    Before,
+    /// In a call.
+    Call(CallEnd),
+    /// Behind a complete call. The next text of its line decides whether it is a call or a part of prose. Positions are in
+    /// bytes from the beginning of the call.
+    Behind {
+        leaked: LeakedCalls,
+        end: usize,
+        /// Position behind the marks around calls that follow it.
+        seen: usize,
+    },
+    /// There is no further call; the end of the answer decides what its text is.
+    Undecided,
     /// There were calls and something else followed; the rest is ignored.
     Over,
     /// There is none.
@@ -47,10 +59,9 @@ impl LeakReader {
     pub(in crate::contract) fn new(offer: CallableNames) -> Self {
         Self {
             offer,
-            place: LeakPosition::Start,
+            place: LeakPosition::Before,
             text: String::new(),
-            searched: 0,
-            is_waiting: false,
+            past: 0,
             given: 0,
         }
     }
@@ -71,104 +82,120 @@ impl LeakReader {
         match self.place {
             LeakPosition::Other => return Fate::Passed(text.to_owned()),
             LeakPosition::Over => return Fate::Taken(Vec::new()),
-            LeakPosition::Start | LeakPosition::Calls => self.text.push_str(text),
+            _ => self.text.push_str(text),
         }
-        if self.place == LeakPosition::Start {
-            let start = past_around(&self.text);
-            if is_begun(start) {
-                return Fate::Taken(Vec::new());
+        let mut calls = Vec::new();
+        while self.advance(provenance, &mut calls) {}
+        match self.place {
+            LeakPosition::Other => return Fate::Passed(mem::take(&mut self.text)),
+            LeakPosition::Over => self.text = String::new(),
+            _ if self.given > 0 && self.past > 0 => {
+                self.text.drain(..self.past);
+                self.past = 0;
             }
-            let is_call = MARKS.iter().any(|mark| start.starts_with(mark.open));
-            if !is_call || provenance.has_native_calls() {
-                self.place = LeakPosition::Other;
-                return Fate::Passed(mem::take(&mut self.text));
-            }
-            self.place = LeakPosition::Calls;
-        }
-        let says_nothing = |c: char| c.is_whitespace() && c != '\n';
-        if self.is_waiting && text.chars().all(says_nothing) {
-            return Fate::Taken(Vec::new());
-        }
-        let calls = self.calls(provenance);
-        if self.place == LeakPosition::Other {
-            return Fate::Passed(mem::take(&mut self.text));
+            _ => {}
         }
         Fate::Taken(calls)
     }
 
-    fn calls(&mut self, provenance: &Provenance) -> Vec<Leak> {
-        let mut calls = Vec::new();
-        while self.may_be_complete() {
-            match next(&self.text, &self.offer, Text::Growing) {
-                TextOpening::Calls(leaked, rest) => {
-                    let all = leaked.calls.len();
-                    let own = leaked.unquoted(provenance, self.given).unwrap_or_default();
-                    let is_quoted = own.calls.len() < all;
-                    self.given += own.calls.len();
-                    calls.extend(own.calls);
-                    if is_quoted {
-                        self.end();
-                        break;
-                    }
-                    self.text = rest.to_owned();
-                    self.searched = 0;
-                    if self.given >= MAX_CALLS {
-                        self.place = LeakPosition::Over;
-                        self.text = String::new();
-                    }
+    /// Takes one step, and says whether another one may be possible without more text.
+    fn advance(&mut self, provenance: &Provenance, calls: &mut Vec<Leak>) -> bool {
+        let rest = self.text.get(self.past..).unwrap_or_default();
+        match mem::replace(&mut self.place, LeakPosition::Over) {
+            LeakPosition::Before => {
+                let start = past_around(rest);
+                self.past = self.text.len() - start.len();
+                if is_begun(start) {
+                    self.place = LeakPosition::Before;
+                    return false;
                 }
-                TextOpening::Waits => {
-                    self.is_waiting = true;
-                    break;
-                }
-                TextOpening::Open | TextOpening::Nothing => break,
-                TextOpening::Other => {
-                    if self.given > 0 {
-                        self.end();
+                let is_text = self.given == 0 && provenance.has_native_calls();
+                self.place = match opening(start) {
+                    Some(mark) if !is_text => LeakPosition::Call(CallEnd::of(mark)),
+                    _ => self.without_call(),
+                };
+                true
+            }
+            LeakPosition::Call(mut closing) => {
+                let found = closing.find(rest, &self.offer);
+                let is_found = found.is_some();
+                self.place = match found {
+                    Some((leaked, end)) => LeakPosition::Behind {
+                        leaked,
+                        end,
+                        seen: end,
+                    },
+                    None if closing.is_missing() => self.undecided(),
+                    None => LeakPosition::Call(closing),
+                };
+                is_found
+            }
+            LeakPosition::Behind { leaked, end, seen } => {
+                let after = along_line(rest.get(seen..).unwrap_or_default());
+                match follows(after) {
+                    AfterCall::Nothing | AfterCall::Begun => {
+                        self.place = LeakPosition::Behind {
+                            leaked,
+                            end,
+                            seen: rest.len() - after.len(),
+                        };
+                        false
                     }
-                    break;
+                    AfterCall::Calls => {
+                        self.past += end;
+                        self.place = self.give(leaked, provenance, calls);
+                        true
+                    }
+                    AfterCall::Prose => {
+                        self.place = self.undecided();
+                        false
+                    }
                 }
             }
+            place => {
+                self.place = place;
+                false
+            }
         }
-        calls
+    }
+
+    /// Gives out the calls that are the model's own.
+    fn give(
+        &mut self,
+        leaked: LeakedCalls,
+        provenance: &Provenance,
+        calls: &mut Vec<Leak>,
+    ) -> LeakPosition {
+        let all = leaked.calls.len();
+        let own = leaked.unquoted(provenance, self.given).unwrap_or_default();
+        let is_quoted = own.calls.len() < all;
+        self.given += own.calls.len();
+        calls.extend(own.calls);
+        if is_quoted {
+            self.without_call()
+        } else if self.given >= MAX_CALLS {
+            LeakPosition::Over
+        } else {
+            LeakPosition::Before
+        }
     }
 
     /// No call comes any more: without any, the text is the answer.
-    fn end(&mut self) {
+    fn without_call(&self) -> LeakPosition {
         if self.given > 0 {
-            self.place = LeakPosition::Over;
-            self.text = String::new();
+            LeakPosition::Over
         } else {
-            self.place = LeakPosition::Other;
+            LeakPosition::Other
         }
     }
 
-    /// Whether what closes a call came since this was asked: only then the text is read, so that each of
-    /// its bytes is looked at once for every mark that it holds and not for every piece.
-    fn may_be_complete(&mut self) -> bool {
-        if mem::take(&mut self.is_waiting) {
-            return true;
+    /// There is no further call: without any, the end of the answer decides.
+    fn undecided(&self) -> LeakPosition {
+        if self.given > 0 {
+            LeakPosition::Over
+        } else {
+            LeakPosition::Undecided
         }
-        let start = past_around(&self.text);
-        let skipped = self.text.len() - start.len();
-        let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
-            // Between two calls: what comes is another one, or something else.
-            return !start.is_empty() && !is_begun(start) && self.given > 0;
-        };
-        let close = match mark.close {
-            "" => mark.open,
-            close => close,
-        };
-        let mut from = self.searched.max(skipped + mark.open.len());
-        while !self.text.is_char_boundary(from) {
-            from -= 1;
-        }
-        let found = self.text.get(from..).and_then(|text| text.find(close));
-        self.searched = match found {
-            Some(at) => from + at + close.len(),
-            None => (self.text.len() + 1).saturating_sub(close.len()).max(from),
-        };
-        found.is_some()
     }
 
     /// [`Self::finish_from`], where all calls are the model's own.
@@ -182,12 +209,13 @@ impl LeakReader {
     pub(in crate::contract) fn finish_from(&mut self, provenance: &Provenance) -> Option<String> {
         let text = mem::take(&mut self.text);
         let is_answer = self.given == 0
-            && matches!(self.place, LeakPosition::Start | LeakPosition::Calls)
+            && !matches!(self.place, LeakPosition::Over | LeakPosition::Other)
             && front(&text, &self.offer, End::Own)
                 .filter(|_| !provenance.has_native_calls())
                 .and_then(|leaked| leaked.unquoted(provenance, 0))
                 .is_none();
         self.place = LeakPosition::Over;
+        self.past = 0;
         is_answer.then_some(text)
     }
 

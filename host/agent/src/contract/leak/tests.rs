@@ -686,12 +686,17 @@ proptest! {
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
             "<|tool_call>", "call:news{", "q:", "<|\"|>", "<tool_call|>", "<start_function_call>", "<escape>",
-            "commentary to=functions.news", "analysis", "assistant",
-        ]), 0..12),
-        size in 1..9_usize,
+            "commentary to=functions.news", "analysis", "assistant", "</s>", "<|eot_id|>", "</think>", "</", "<|", "<eos>", "\t", "\r\n",
+            "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n", "<|channel|>commentary to=functions.news<|message|>{}<|call|>",
+            "[TOOL_CALLS][{\"name\": \"news\", \"arguments\": {}}, {\"name\": \"weather.now\"}]",
+        ]), 0..20),
+        size in select(vec![1_usize, 2, 3, 4, 6, 8, 44]),
     ) {
         let text = parts.concat();
         let (given, passed) = streamed(&text, size);
+        let (in_one, passed_in_one) = streamed(&text, text.len().max(1));
+        let tools = |given: &[(String, usize)]| given.iter().map(|(tool, _)| tool.clone()).collect::<Vec<_>>();
+        prop_assert_eq!((tools(&given), &passed), (tools(&in_one), &passed_in_one));
         let whole = front(&text, &offer(), End::Own).unwrap_or_default();
         let tools: Vec<_> = whole.calls.iter().map(|call| &call.tool).collect();
         let given: Vec<_> = given.iter().map(|(tool, _)| tool).collect();

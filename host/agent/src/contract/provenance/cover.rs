@@ -138,25 +138,23 @@ impl Parts {
     pub(super) fn found(mut self) -> Vec<usize> {
         let mut order: Vec<u32> = (0..).take(self.nodes.len()).collect();
         order.sort_by_key(|node| std::cmp::Reverse(self.node(*node).length));
-        for node in order {
-            let PartNode { link, found, .. } = *self.node(node);
+        for node in &order {
+            let PartNode { link, found, .. } = *self.node(*node);
             if let Some(link) = link.filter(|_| found > 0) {
                 // All that ends a text of this state, and is as short, was found with it.
                 let link = self.node_mut(link);
                 link.found = link.found.max(link.length.min(found));
             }
         }
-        let longest = |end: &u32| {
-            let mut at = *end;
-            while self.node(at).found == 0 {
-                match self.node(at).link {
-                    Some(link) => at = link,
-                    None => break,
-                }
+        // Where nothing of a state was found, what was found of the next shorter one is the longest: those come first,
+        // so that each state takes one step.
+        for node in order.into_iter().rev() {
+            let PartNode { link, found, .. } = *self.node(node);
+            if let Some(link) = link.filter(|_| found == 0) {
+                self.node_mut(node).found = self.node(link).found;
             }
-            self.node(at).found
-        };
-        self.ends.iter().map(longest).collect()
+        }
+        self.ends.iter().map(|end| self.node(*end).found).collect()
     }
 }
 

@@ -2,11 +2,12 @@
 //! quotation: not where it stands decides, but where it came from (docs/protocol.md, 4; docs/security.md, promise 10).
 
 mod cover;
+mod marks;
 mod plain;
 mod quotation;
 
 use super::simple::{ARGUMENTS, TOOL_NAME};
-use super::thought::EndMark;
+use marks::MarkComparison;
 use plain::{DecodedText, plain};
 use quotation::CallText;
 use serde_json::{Map, Value, json};
@@ -21,9 +22,6 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 /// Each further one counts as a quotation.
 const MAX_COMPARED_BYTES: usize = 64 << 20;
 const MIN_COMPARED_CALLS: usize = 4;
-/// Letters around a mark that are compared with it, and how many are no coincidence.
-const AROUND_MARK: usize = 24;
-const MIN_AROUND_MARK: usize = 8;
 /// Separator of two texts. It occurs in none of them.
 const BETWEEN: char = '\0';
 /// Forms of a call without arguments: what stands before its name and behind it, in plain form.
@@ -190,22 +188,9 @@ impl Provenance {
         }
     }
 
-    /// Whether a mark that ends a thought stands in text that the operator did not write, with the same words before or
-    /// behind it: then the model repeats it.
-    pub(super) fn is_quoted_mark(&self, mark: EndMark<'_>) -> bool {
-        if !self.other.text.contains(&plain(mark.mark)) {
-            return false;
-        }
-        let (before, after) = (plain(mark.before), plain(mark.after));
-        let from = before.char_indices().rev().take(AROUND_MARK).last();
-        let before = from.map_or("", |(from, _)| &before[from..]);
-        let to = after.char_indices().nth(AROUND_MARK);
-        let after = to.map_or(after.as_str(), |(to, _)| &after[..to]);
-        let has = |text: &str| text.len() >= MIN_AROUND_MARK;
-        let mark = plain(mark.mark);
-        let in_other = |text: String| self.other.text.contains(&text);
-        (has(before) && in_other(format!("{before}{mark}")))
-            || (has(after) && in_other(format!("{mark}{after}")))
+    /// The comparison of the marks of one reply.
+    pub(super) fn marks(&self) -> MarkComparison<'_> {
+        MarkComparison::with(&self.other.text)
     }
 
     /// Whether a call in a contract's own form is a copy of text that the operator did not write; `call` as it stands in

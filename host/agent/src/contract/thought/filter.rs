@@ -37,105 +37,115 @@ pub(in crate::contract) enum ReplyText {
 }
 
 impl Filter {
-    /// Takes the next text, and gives what of it is answer.
+    /// Takes the next text, and gives the part that is answer: at most one restart, and the text behind it. Each byte is
+    /// copied twice at most, with any number of marks and pieces of any size.
     pub(in crate::contract) fn push(&mut self, text: &str) -> Vec<ReplyText> {
         let mut parts = Vec::new();
-        let mut text = if self.held.is_empty() {
-            text.to_owned()
-        } else {
-            mem::take(&mut self.held) + text
-        };
+        if self.held.is_empty() {
+            self.held = self.read(text, &mut parts).to_owned();
+            return parts;
+        }
+        let mut all = mem::take(&mut self.held);
+        all.push_str(text);
+        let kept = self.read(&all, &mut parts);
+        // Text that stays held as a whole is not copied: it may be long, and the pieces short.
+        let is_whole = kept.len() == all.len();
+        self.held = if is_whole { all } else { kept.to_owned() };
+        parts
+    }
+
+    /// Reads `text`, and gives its end, which is to be held.
+    fn read<'t>(&mut self, text: &'t str, parts: &mut Vec<ReplyText>) -> &'t str {
+        let mut rest = text;
         loop {
-            text = match &mut self.place {
+            match &mut self.place {
                 FilterState::Start => {
-                    let start = text.trim_start();
-                    let begins = harmony::begins(start);
-                    if let HeaderMatch::With(header) = begins {
-                        self.place = match (header.channel, header.recipient) {
-                            (_, Some(_)) => FilterState::Settled,
-                            (Channel::Analysis, None) => FilterState::Thought(harmony::END),
-                            (Channel::Commentary, None) => FilterState::Commentary(0),
-                            (Channel::Final, None) => FilterState::Final,
-                        };
-                        match header.recipient {
-                            Some(_) => start.to_owned(),
-                            None => header.content.to_owned(),
-                        }
-                    } else if begins == HeaderMatch::Open {
-                        start.clone_into(&mut self.held);
-                        return parts;
-                    } else if let Some((open, close)) =
-                        MARKS.into_iter().find(|(open, _)| start.starts_with(open))
-                    {
-                        self.place = FilterState::Thought(close);
-                        start[open.len()..].to_owned()
-                    } else if let Some(rest) = MARKS
-                        .iter()
-                        .find_map(|(_, close)| start.strip_prefix(close))
-                    {
-                        rest.to_owned()
-                    } else if MARKS
-                        .into_iter()
-                        .any(|(open, close)| open.starts_with(start) || close.starts_with(start))
-                    {
-                        start.clone_into(&mut self.held);
-                        return parts;
-                    } else {
-                        self.place = if start.starts_with(ANSWERS) {
-                            FilterState::Settled
-                        } else {
-                            FilterState::Answer(ClosingMarkFinder::default())
-                        };
-                        start.to_owned()
+                    rest = rest.trim_start();
+                    match self.begin(rest) {
+                        Some(next) => rest = next,
+                        None => return rest,
                     }
                 }
                 FilterState::Thought(close) => {
-                    if let Some(at) = text.find(*close) {
-                        let rest = text[at + close.len()..].to_owned();
-                        self.place = FilterState::Start;
-                        rest
-                    } else {
-                        let mut from = text.len().saturating_sub(close.len() - 1);
-                        while !text.is_char_boundary(from) {
-                            from += 1;
-                        }
-                        text[from..].clone_into(&mut self.held);
-                        return parts;
-                    }
+                    let Some((_, after)) = rest.split_once(*close) else {
+                        let from = rest.len().saturating_sub(close.len() - 1);
+                        return &rest[rest.ceil_char_boundary(from)..];
+                    };
+                    self.place = FilterState::Start;
+                    rest = after;
                 }
-                FilterState::Answer(watch) => match watch.find(&text) {
-                    Some(end) => {
+                FilterState::Answer(watch) => {
+                    let Some(end) = watch.find(rest) else {
+                        parts.push(ReplyText::Answer(rest.to_owned()));
+                        return "";
+                    };
+                    if parts.is_empty() {
                         parts.push(ReplyText::Restart);
-                        self.place = FilterState::Start;
-                        text[end..].to_owned()
                     }
-                    None => {
-                        parts.push(ReplyText::Answer(text));
-                        return parts;
-                    }
-                },
+                    self.place = FilterState::Start;
+                    rest = &rest[end..];
+                }
                 FilterState::Commentary(searched) => {
-                    if let Some(at) = harmony::next_message(&text, *searched) {
-                        self.place = FilterState::Start;
-                        text.split_off(at)
-                    } else {
-                        *searched =
-                            text.floor_char_boundary(text.len().saturating_sub(harmony::NEXT));
-                        self.held = text;
-                        return parts;
-                    }
+                    let Some(at) = harmony::next_message(rest, *searched) else {
+                        let from = rest.len().saturating_sub(harmony::NEXT);
+                        *searched = rest.floor_char_boundary(from);
+                        return rest;
+                    };
+                    self.place = FilterState::Start;
+                    rest = &rest[at..];
                 }
                 FilterState::Final => {
-                    self.held = text.split_off(harmony::open_ending(&text));
-                    parts.push(ReplyText::Answer(text));
-                    return parts;
+                    let (answer, held) = rest.split_at(harmony::open_ending(rest));
+                    parts.push(ReplyText::Answer(answer.to_owned()));
+                    return held;
                 }
                 FilterState::Settled => {
-                    parts.push(ReplyText::Answer(text));
-                    return parts;
+                    parts.push(ReplyText::Answer(rest.to_owned()));
+                    return "";
                 }
-            };
+            }
         }
+    }
+
+    /// Finds what `start` begins with, and gives the text behind it. `None`: too little text to tell.
+    fn begin<'t>(&mut self, start: &'t str) -> Option<&'t str> {
+        let begins = harmony::begins(start);
+        if let HeaderMatch::With(header) = begins {
+            self.place = match (header.channel, header.recipient) {
+                (_, Some(_)) => FilterState::Settled,
+                (Channel::Analysis, None) => FilterState::Thought(harmony::END),
+                (Channel::Commentary, None) => FilterState::Commentary(0),
+                (Channel::Final, None) => FilterState::Final,
+            };
+            return Some(match header.recipient {
+                Some(_) => start,
+                None => header.content,
+            });
+        }
+        if begins == HeaderMatch::Open {
+            return None;
+        }
+        let opened = |(open, close)| Some((close, start.strip_prefix(open)?));
+        if let Some((close, rest)) = MARKS.into_iter().find_map(opened) {
+            self.place = FilterState::Thought(close);
+            return Some(rest);
+        }
+        let closed = |(_, close): &(_, _)| start.strip_prefix(*close);
+        if let Some(rest) = MARKS.iter().find_map(closed) {
+            return Some(rest);
+        }
+        let is_begun = MARKS
+            .into_iter()
+            .any(|(open, close)| open.starts_with(start) || close.starts_with(start));
+        if is_begun {
+            return None;
+        }
+        self.place = if start.starts_with(ANSWERS) {
+            FilterState::Settled
+        } else {
+            FilterState::Answer(ClosingMarkFinder::default())
+        };
+        Some(start)
     }
 
     /// Whether nothing that follows can make a thought of what was given.

@@ -57,13 +57,13 @@ pub(super) struct EndMark<'t> {
 }
 
 pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
-    split_from(text, &|_| false)
+    split_from(text, &mut |_| false)
 }
 
 /// [`split`], where some marks are no marks, because the model only repeats them.
 pub(super) fn split_from<'t>(
     text: &'t str,
-    is_quoted: &dyn Fn(EndMark<'_>) -> bool,
+    is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
 ) -> ThoughtAndAnswer<'t> {
     let mut rest = text;
     while let Some(next) = past_thought(rest, is_quoted) {
@@ -86,7 +86,10 @@ pub(super) fn split_from<'t>(
 }
 
 /// What follows the thought that `text` begins with.
-fn past_thought<'t>(text: &'t str, is_quoted: &dyn Fn(EndMark<'_>) -> bool) -> Option<&'t str> {
+fn past_thought<'t>(
+    text: &'t str,
+    is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
+) -> Option<&'t str> {
     let start = text.trim_start();
     if let HeaderMatch::With(header) = harmony::begins(start) {
         return past_message(&header);

@@ -171,18 +171,43 @@ proptest! {
             "◁think▷", "◁/think▷", "\n", " ", "a", "<|start|>assistant", "<|channel|>analysis", "<|channel|>final",
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
             "analysis", "assistant", "final", "assistantfinal", "assistantcommentary to=functions.a json{}",
-        ]), 0..14),
-        size in 1..5_usize,
+            "<think></think>", "\n</think>", "a\n</think>", "<|channel|>analysis<|message|>a<|end|>",
+            "<|start|>assistant<|channel|>commentary<|message|>a",
+        ]), 0..24),
+        size in select(vec![1_usize, 2, 3, 4, 44]),
     ) {
         let text = parts.concat();
         let chars: Vec<String> = text.chars().collect::<Vec<_>>().chunks(size).map(|chunk| chunk.iter().collect()).collect();
         let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
-        for pieces in [&chars[..], &[&text]] {
-            let answer = streamed(pieces);
-            prop_assert_eq!(answer.trim_start(), split(&text).answer.trim_start());
-        }
+        let whole = streamed(&[&text]);
+        prop_assert_eq!(&streamed(&chars), &whole);
+        prop_assert_eq!(whole.trim_start(), split(&text).answer.trim_start());
         let split = split(&text);
         let rest = text.strip_prefix(split.thought).unwrap_or_default();
         prop_assert!(rest.strip_prefix(split.answer).is_some_and(|end| end.is_empty() || harmony::ending(end) == Some(0)));
     }
+}
+
+/// A header of 256 bytes is one, and a longer one is none, in any pieces.
+#[test]
+fn the_longest_header_is_one_in_any_pieces() {
+    for (blanks, answer) in [(200, "7"), (239, "7"), (240, "")] {
+        let head = format!("<|channel|>final {}", " ".repeat(blanks));
+        let text = format!("{head}<|message|>7");
+        let answer = if answer.is_empty() { &text } else { answer };
+        let pieces: Vec<&str> = text.split("").collect();
+        assert_eq!(streamed(&pieces), answer, "{}", head.len());
+        assert_eq!(streamed(&[&text]), answer, "{}", head.len());
+    }
+}
+
+/// Only the last restart counts.
+#[test]
+fn a_piece_of_many_thoughts_restarts_once() {
+    let text = "a\n</think>".repeat(1_000) + "7";
+    let parts = Filter::default().push(&text);
+    assert_eq!(
+        parts,
+        [ReplyText::Restart, ReplyText::Answer("7".to_owned())]
+    );
 }
