@@ -3,8 +3,8 @@
 //! All commands are the variants of [`Command`], and `cargo xtask help` lists them. To read: `quickstart` (a task
 //! solved by a real model) and `test_run` (everything that must pass) stand on `project` (cargo, the `toolhold`
 //! binary) and `local_model` (a small real model served on this machine); `rooms` (the walls) and `lines` stand
-//! on `workspace` (crates) and `source` (their files); `licences` writes the third-party notices; `bench`, `fuzz`
-//! and `soak` run what lies beside the crates.
+//! on `workspace` (crates) and `source` (their files); `prose` counts sentences that have to be read twice; `licences`
+//! writes the third-party notices; `bench`, `fuzz` and `soak` run programs beside the crates.
 //! Narration goes to standard error, so that standard output carries only what a command answers.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod modules;
 mod narrate;
 mod nextest;
 mod project;
+mod prose;
 mod quickstart;
 mod record;
 mod rooms;
@@ -53,6 +54,8 @@ enum Command {
     Rooms(rooms::RoomsArguments),
     /// Count the lines of product code, by crate; compare with a revision
     Lines(lines::LinesArguments),
+    /// Count signs of prose that has to be read twice, by crate; fail where a number is not the accepted one
+    Prose(prose::ProseArguments),
     /// Measure the host's cost as ratios to yardsticks; compare with the accepted ratios
     Bench(bench::BenchArguments),
     /// Run the fuzz targets, which check properties that hold for any input
@@ -135,6 +138,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Rooms(arguments) => rooms::run(&arguments),
+        Command::Prose(arguments) => prose::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Lines(arguments) => lines::run(&arguments),
         Command::RecordDemo { model, profile } => record::run(model.model()?, profile),
