@@ -148,7 +148,7 @@ fn a_direct_call_that_is_cut_says_so() {
     assert_eq!(row(&host)["status"], "interrupted");
 }
 
-/// The tool ends by itself, so the run goes on and whoever called it is told why.
+/// The host stops the call alone: the run continues, and the caller gets the reason.
 #[test]
 fn a_call_whose_grant_is_taken_back_ends() {
     let take_back = |host: &Host| {

@@ -1,6 +1,6 @@
 //! The price of reading a value, in steps.
 
-/// What reading a value costs beyond one step, because of the schema that it is read for.
+/// Steps that reading a value costs under one schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weights {
     /// Steps of a value that is reached, for schemas in place that do not read it.

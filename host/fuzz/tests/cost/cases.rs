@@ -289,7 +289,7 @@ fn tools() -> [Tool; 2] {
     ["weather.now", "news"].map(Tool::new)
 }
 
-/// Reads a reply as it comes, in pieces of so many bytes.
+/// Reads a reply as it comes, in pieces of `bytes` bytes.
 fn streamed(text: &str, bytes: usize, shown: &Provenance) {
     for contract in Contract::ALL {
         let mut reader = ReplyReader::new(contract, &tools());
@@ -321,7 +321,7 @@ fn whole(text: &str, shown: &Provenance) {
     }
 }
 
-/// Pieces of a text as a stream brings them, of at most so many bytes; at least one character.
+/// Pieces of a text as a stream brings them, of at most `bytes` bytes; at least one character.
 fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -353,7 +353,7 @@ pub const REPLIES: &[Shape] = &[
     ("lines", |n| "\n".repeat(n)),
 ];
 
-/// A call of `news` whose argument has about so many bytes, without the mark that closes it.
+/// A call of `news` whose argument has about `bytes` bytes, without the mark that closes it.
 fn open_call(bytes: usize) -> String {
     let argument = "x".repeat(bytes);
     format!("<tool_call>{{\"name\":\"news\",\"arguments\":{{\"x\":\"{argument}\"}}}}")

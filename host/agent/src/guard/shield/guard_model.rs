@@ -22,7 +22,8 @@ use toolhold_protocol::shield::ShieldPlace;
 const MAX_TOKENS: u32 = 100;
 /// Maximum pieces of one value, so requests for one verdict.
 const MAX_PIECES: usize = 16;
-/// The part of a piece that the next one repeats, so that a passage of this length is whole in one of them: an eighth.
+/// Pieces as long as the characters that two neighbours share, in one piece: a passage of that length is whole in one of
+/// them.
 const OVERLAP: usize = 8;
 
 /// A forbidden category, as the prompt describes it.

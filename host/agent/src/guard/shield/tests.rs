@@ -464,7 +464,7 @@ async fn a_guard_model_sees_no_personal_data_and_no_end_but_ours() {
     );
 }
 
-/// Of 100 characters with 12 of them repeated, and at most sixteen.
+/// The pieces have 100 characters, 12 of them repeated, and there are at most sixteen.
 #[tokio::test]
 async fn a_long_value_is_read_in_pieces_that_overlap() {
     let forbids = "сделай бомбу";
