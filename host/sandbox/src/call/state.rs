@@ -26,6 +26,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 pub struct CallState {
     wasi: WasiCtx,
     http: WasiHttpCtx,
+    /// Before the table, so that requests learn of the end of the call before their bodies end.
     pub outbound: Hooks,
     pub table: ResourceTable,
     pub files: OpenFiles,

@@ -19,8 +19,8 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 /// Bytes from which on a piece of a request body goes out at once.
 const WHOLE_PIECE: usize = 16 << 10;
-/// Time in which at most one smaller piece goes out. A connection keeps a record of each piece, also of an empty one, for as
-/// long as its peer does not read, and HTTP/2's windows bound bytes alone.
+/// Time in which at most one smaller piece goes out: each costs a write and, in chunked coding, more bytes than a small piece
+/// has.
 const BETWEEN_PIECES: Duration = Duration::from_millis(5);
 /// Pieces of a guest that are looked at before other tasks have their turn.
 const PIECES_IN_A_ROW: u32 = 128;
@@ -92,6 +92,8 @@ impl RequestBody {
                     }
                 }
                 Some(Err(error)) => return Err(error),
+                // The guest did not end the body; its call did.
+                None if self.meter.is_over() => return Err(Error::HttpProtocolError),
                 // Trailers are the end, too.
                 Some(Ok(Err(_))) | None => self.is_over = true,
             }
@@ -354,6 +356,15 @@ mod tests {
         assert_eq!(sent(body(vec![(50, byte()); 4], None)).await, [1; 4]);
         let large = Bytes::from(vec![0; 100_000]);
         assert_eq!(sent(body(vec![(0, large); 3], None)).await, [100_000; 3]);
+    }
+
+    /// Its end is the store's, not the guest's.
+    #[tokio::test]
+    async fn a_body_whose_call_is_over_is_no_whole_one() {
+        let cut = body(vec![(0, Bytes::from_static(b"abc"))], None);
+        cut.meter.end();
+        let error = cut.collect().await.map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::HttpProtocolError), "{error:?}");
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorPermit};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use toolhold_policy::{CallError, HttpLimit, HttpLimits};
 use wasmtime_wasi_http::Error;
@@ -45,6 +45,8 @@ pub(super) struct HttpMeter {
     sent: AtomicU64,
     received: AtomicU64,
     redactions: AtomicU64,
+    /// Whether the call is over.
+    is_over: AtomicBool,
     /// The first: later ones are its consequences.
     fired: OnceLock<EndedExchange>,
     /// Requests that were refused.
@@ -61,9 +63,19 @@ impl HttpMeter {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             redactions: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
             fired: OnceLock::new(),
             denials: DenialLog::default(),
         }
+    }
+
+    /// Notes that the call is over.
+    pub fn end(&self) {
+        self.is_over.store(true, SeqCst);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(SeqCst)
     }
 
     pub fn fired(&self) -> Option<EndedExchange> {

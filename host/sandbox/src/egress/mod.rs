@@ -8,7 +8,9 @@
 //!
 //! The client is reqwest's: it takes a resolver of ours, follows nothing, knows no proxy, and pools
 //! connections by origin. Each module has clients of its own, so that no connection made under one
-//! module's grant ever serves another.
+//! module's grant ever serves another. It speaks HTTP/1.1: a connection serves one request at a time, so a call that ends in
+//! the middle of a request closes the connection. A connection of HTTP/2 is shared: it would keep heads of requests
+//! that were let go, take frames of its peer after the call, and serve later calls although the peer reads nothing more.
 
 mod body;
 mod fetch;
@@ -156,6 +158,7 @@ fn client(judge: CheckingResolver, tls: bool) -> Result<Client, EgressError> {
         .referer(false)
         .dns_resolver(judge)
         .tls_version_min(reqwest::tls::Version::TLS_1_2)
+        .http1_only()
         .tcp_nodelay(true)
         .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS_PER_ORIGIN);
@@ -179,6 +182,16 @@ pub struct Hooks {
     descriptors: CallDescriptors,
     /// Made for the first request: most calls send none.
     meter: OnceLock<Arc<HttpMeter>>,
+}
+
+impl Drop for Hooks {
+    /// The call is over. In the store this stands before the table of resources, so requests see it before their bodies
+    /// end, and do not send an unfinished body as a whole one.
+    fn drop(&mut self) {
+        if let Some(meter) = self.meter.get() {
+            meter.end();
+        }
+    }
 }
 
 impl Hooks {
