@@ -41,7 +41,7 @@ pub struct GuardModel {
     /// Where what it takes counts, a [`SideModel`](toolhold_model::side::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
-    /// Maximum characters that it is shown at once. A longer value is read in at most [`MAX_PIECES`] pieces, and one that
+    /// Maximum characters that it is shown at once. A longer value is read in at most sixteen pieces, and one that
     /// needs more cannot be screened.
     pub max_chars: usize,
     pub privacy: Privacy,
