@@ -9,10 +9,13 @@ mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "fetcher", generate_all });
 }
 
+mod pour;
 mod request;
 
-use bindings::{Guest, Response};
+use bindings::{Guest, Pouring, Response};
 use request::{Request, finish, pairs, read, start};
+use std::thread::sleep;
+use std::time::Duration;
 
 struct Component;
 
@@ -70,5 +73,21 @@ impl Guest for Component {
         let mut size = 0;
         read(&response, |chunk| size += chunk.len() as u64)?;
         Ok(size)
+    }
+
+    fn pour(url: String, how: Pouring) -> (u64, Vec<String>) {
+        pour::pour(&url, &how)
+    }
+
+    fn hold(url: String, count: u32, milliseconds: u32) -> Vec<String> {
+        let started: Vec<_> = (0..count).map(|_| start(&Request::get(&url))).collect();
+        let held: Vec<_> = started
+            .into_iter()
+            .map(|pending| pending.and_then(|pending| finish(&pending)))
+            .collect();
+        sleep(Duration::from_millis(milliseconds.into()));
+        held.into_iter()
+            .map(|one| one.map_or_else(|error| error, |response| response.status().to_string()))
+            .collect()
     }
 }

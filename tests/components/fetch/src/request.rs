@@ -27,6 +27,28 @@ impl Request {
 
 /// Hands the request to the host. What is wrong with it is the error, in words.
 pub fn start(request: &Request) -> Result<FutureIncomingResponse, String> {
+    let outgoing = outgoing(request)?;
+    let body = match &request.body {
+        Some(text) => Some((outgoing.body().map_err(|()| "bad body")?, text)),
+        None => None,
+    };
+    let pending = handle(outgoing, None).map_err(|error| format!("{error:?}"))?;
+    if let Some((body, text)) = body {
+        // What the host refuses of the body, it says in the response's place.
+        let _ = write(body, text.as_bytes());
+    }
+    Ok(pending)
+}
+
+/// Hands the request to the host while its body is open. The text of the body is not looked at.
+pub fn start_open(request: &Request) -> Result<(OutgoingBody, FutureIncomingResponse), String> {
+    let outgoing = outgoing(request)?;
+    let body = outgoing.body().map_err(|()| "bad body")?;
+    let pending = handle(outgoing, None).map_err(|error| format!("{error:?}"))?;
+    Ok((body, pending))
+}
+
+fn outgoing(request: &Request) -> Result<OutgoingRequest, String> {
     let headers: Vec<_> = request
         .headers
         .iter()
@@ -50,16 +72,7 @@ pub fn start(request: &Request) -> Result<FutureIncomingResponse, String> {
     set(outgoing.set_scheme(Some(&scheme)), "scheme")?;
     set(outgoing.set_authority(Some(authority)), "authority")?;
     set(outgoing.set_path_with_query(Some(path)), "path")?;
-    let body = match &request.body {
-        Some(text) => Some((outgoing.body().map_err(|()| "bad body")?, text)),
-        None => None,
-    };
-    let pending = handle(outgoing, None).map_err(|error| format!("{error:?}"))?;
-    if let Some((body, text)) = body {
-        // What the host refuses of the body, it says in the response's place.
-        let _ = write(body, text.as_bytes());
-    }
-    Ok(pending)
+    Ok(outgoing)
 }
 
 fn method(name: &str) -> Method {
