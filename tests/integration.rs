@@ -28,6 +28,8 @@ mod grants;
 mod host_files;
 mod http_languages;
 mod http_modules;
+#[cfg(target_os = "linux")]
+mod https;
 mod images;
 mod interpreters;
 mod key_addresses;
