@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn sentences_of_documents_are_long_beyond_thirty_words() {
         let sentence = |words: usize| format!("{}.\n", vec!["word"; words].join(" "));
-        assert_eq!(found("docs/a.md", &sentence(MAX_WORDS)), []);
+        assert_eq!(found("docs/runs.md", &sentence(MAX_WORDS)), []);
         let long = format!("# Head\n\n{}", sentence(MAX_WORDS + 1));
-        assert_eq!(found("docs/a.md", &long), [(3, Sign::LongSentence)]);
+        assert_eq!(found("docs/runs.md", &long), [(3, Sign::LongSentence)]);
     }
 
     #[test]
