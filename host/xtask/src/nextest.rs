@@ -51,7 +51,7 @@ fn install() -> Result<PathBuf> {
     Ok(wheel.install(Narration::Drawn)?.join("cargo-nextest"))
 }
 
-/// `cargo nextest run` in the repository's root. Of all tests, five run for two processors, because most of them wait;
+/// `cargo nextest run` in the repository's root. Of all tests, two run for each processor, because most of them wait;
 /// those that compute take two places (`.config/nextest.toml`).
 pub fn command(program: PathBuf, is_all: bool) -> Command {
     let mut command = Command::new(program);
@@ -60,7 +60,7 @@ pub fn command(program: PathBuf, is_all: bool) -> Command {
         .current_dir(project::root());
     if is_all {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        command.args(["--test-threads", &(processors * 5 / 2).max(2).to_string()]);
+        command.args(["--test-threads", &(2 * processors).to_string()]);
     }
     command
 }
