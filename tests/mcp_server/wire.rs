@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Stdio as Pipe};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use support::host::Host;
+use toolhold_hostile::processor_time_of;
 
 /// Far longer than anything should take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -258,23 +259,16 @@ impl HttpMcpServer {
 
     /// Waits until the server computes: nothing but a guest does, once it serves.
     pub fn until_it_computes(&self) {
-        let before = self.cpu();
+        let before = self.computed();
         let started = Instant::now();
-        while self.cpu() < before + 5 {
+        while self.computed() < before + Duration::from_millis(50) {
             assert!(started.elapsed() < PATIENCE, "no guest runs");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// The time that it has computed, in hundredths of a second.
-    fn cpu(&self) -> u64 {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(path).expect("it lives");
-        // Its name, in brackets, may hold anything.
-        let (_, rest) = stat.rsplit_once(')').expect("a name");
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let ticks = |place: usize| fields[place].parse::<u64>().expect("a number");
-        ticks(11) + ticks(12)
+    fn computed(&self) -> Duration {
+        processor_time_of(self.child.id()).expect("it lives")
     }
 
     /// Begins a session, and returns its id.

@@ -77,6 +77,7 @@ pub use apart::{SuiteProgress, run_all, run_apart, share_compiled};
 pub use attack::{Attack, AttackOutcome, AttackVerdict, Company, run};
 pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};
+pub use process::processor_time_of;
 
 /// A row that tries another part of Toolhold than the sandbox: it is a test, and no part of [`suite`].
 #[derive(Debug, Clone, Copy)]
