@@ -282,6 +282,44 @@ const ELSEWHERE: &[(&str, Proof)] = &[
             &["a_long_cell_adds_its_own_length_only"],
         ),
     ),
+    (
+        "connections of a call that has ended",
+        Proof::Tests(
+            "tests/https.rs",
+            &[
+                "a_connection_that_stalls_is_not_used_by_later_calls",
+                "floods_are_bounded_and_end_with_their_call",
+            ],
+        ),
+    ),
+    (
+        "pieces of a model's reply",
+        Proof::Tests(
+            "host/agent/src/run/driver/heard.rs",
+            &["many_pieces_are_joined_each_text_in_its_order"],
+        ),
+    ),
+    (
+        "pieces of a body that `--record` keeps",
+        Proof::Tests(
+            "host/model/src/replay_tests.rs",
+            &["a_body_in_very_many_pieces_is_recorded_in_fewer"],
+        ),
+    ),
+    (
+        "pings of a WebSocket's client",
+        Proof::Tests(
+            "host/connections/src/websocket.rs",
+            &["a_client_that_only_sends_ends_its_socket"],
+        ),
+    ),
+    (
+        "messages of an MCP server that answer nothing",
+        Proof::Tests(
+            "host/mcp/src/tests/calls.rs",
+            &["notifications_without_end_are_no_server"],
+        ),
+    ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
 
