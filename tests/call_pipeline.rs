@@ -564,7 +564,7 @@ fn nested_call_is_recorded_under_its_parent() {
         .find(|event| event["event"] == "tool_result")
         .expect("its result");
     assert_eq!(result["usage"]["calls"], 1, "{result}");
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     let human = host.run(&["show", "last"]);
     let human = format!("{}{}", human.stdout, human.stderr);
     assert!(human.contains("    → text.reverse"), "{human}");

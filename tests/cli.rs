@@ -161,7 +161,6 @@ fn runs_are_listed_as_json() {
     };
     assert_eq!(tasks(&["--json"]), [json!("one"), json!("two")]);
     assert_eq!(tasks(&["--json", "--last", "1"]), [json!("two")]);
-    assert_eq!(tasks(&["list", "--json"]).len(), 2);
 }
 
 /// The author of these modules decides what building them runs here; that needs the operator's consent.
@@ -382,7 +381,7 @@ fn a_resumed_run_says_when_another_model_goes_on_with_it() {
     for kept in ["the schema contract", "no known window", "no price"] {
         assert!(resumed.stderr.contains(kept), "{kept}: {resumed:?}");
     }
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
 
     killed_while_it_waits(&host, &["plan", "run", "plan.json"]);
     let refused = host.run(&["resume", "last", "--model", "m"]);
@@ -404,7 +403,7 @@ fn empty_lists_and_unknown_runs_say_what_to_do() {
         (&["approvals", "list"], 0, "no call waits for a person"),
         (&["show", "last"], 1, "there are no runs yet"),
         (&["resume", "last"], 1, "there are no runs yet"),
-        (&["diff", "last", "0"], 1, "there are no runs yet"),
+        (&["runs", "diff", "last", "0"], 1, "there are no runs yet"),
         (&["show", "0"], 1, "there is no run \"0\""),
     ] {
         let done = host.run(arguments);
@@ -620,16 +619,16 @@ fn the_cache_is_shown_and_pruned() {
     assert_eq!(files(parts())[0], Some(0));
 }
 
-/// Flags of all commands may stand before or behind `list`, those of `runs` alone behind it.
+/// Flags of all commands may stand before or behind a command of `runs`, those of `runs` alone behind it.
 #[test]
 fn flags_between_a_command_and_the_one_below_it() {
     let host = Host::new();
     for (arguments, code) in [
-        (&["runs", "--offline", "list"][..], 0),
-        (&["--offline", "runs", "list", "--last", "1"], 0),
+        (&["runs", "--offline", "prune", "--older-than", "1d"][..], 0),
+        (&["--offline", "runs", "prune", "--older-than", "1d"], 0),
         (&["runs", "--last", "1"], 0),
-        (&["runs", "--last", "1", "list"], 2),
-        (&["runs", "--json", "show", "last"], 2),
+        (&["runs", "--last", "1", "prune", "--older-than", "1d"], 2),
+        (&["runs", "--json", "replay", "last"], 2),
     ] {
         let done = host.run(arguments);
         assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");

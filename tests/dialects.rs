@@ -439,7 +439,7 @@ fn a_tokenizer_that_was_probed_counts_what_runs_send() {
         let form = asked.iter().find(|(path, _)| path == "/tokenize");
         let (_, form) = form.unwrap_or_else(|| panic!("nothing was counted: {asked:?}"));
         assert_eq!(form["add_special_tokens"], false);
-        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+        assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     }
 }
 
@@ -477,7 +477,7 @@ fn members_of_one_model_count_for_their_pool() {
         assert_eq!(done.code, Some(0), "{done:?}");
         assert!(done.stderr.contains(legend), "{model}: {done:?}");
         assert!(!done.stderr.contains("failed to count"), "{done:?}");
-        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+        assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     }
 }
 

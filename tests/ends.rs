@@ -127,7 +127,11 @@ fn a_run_that_is_stopped_ends_its_calls() {
                 "{told}"
             );
             assert_eq!(row(&host)["status"], "interrupted", "{tool} {reason}");
-            assert_eq!(host.run(&["replay", &run]).code, Some(0), "{tool} {reason}");
+            assert_eq!(
+                host.run(&["runs", "replay", &run]).code,
+                Some(0),
+                "{tool} {reason}"
+            );
         }
     }
 }
@@ -170,7 +174,7 @@ fn a_call_whose_grant_is_taken_back_ends() {
         let told = answer["steps"][0]["calls"][0].to_string();
         assert!(told.contains("taken back"), "{tool}: {told}");
         assert_eq!(row(&host)["error"], "revoked", "{tool}");
-        assert_eq!(host.run(&["replay", &run]).code, Some(0), "{tool}");
+        assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
     }
     let direct = host(granting);
     let (_endpoint, server) = serve(&direct, TOOL, &json!({}));

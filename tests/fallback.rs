@@ -235,6 +235,6 @@ fn a_candidate_that_managed_more_is_asked_first() {
     let asked = again.other.requests();
     let asked: Vec<_> = asked.iter().map(|request| &request["model"]).collect();
     assert_eq!(asked, ["big", "huge", "huge"]);
-    let replayed = again.host.run(&["replay", "last"]);
+    let replayed = again.host.run(&["runs", "replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }

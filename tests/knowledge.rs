@@ -484,7 +484,7 @@ fn a_run_finds_passages_in_the_configured_collections() {
     );
     let shown = host.run(&["show", "last"]);
     assert!(shown.stdout.contains("1 passage found"), "{shown:?}");
-    let replayed = host.run(&["replay", "last"]);
+    let replayed = host.run(&["runs", "replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     let done = ask(&[]);
     assert!(done.stderr.contains("there is no collection"), "{done:?}");

@@ -152,7 +152,7 @@ impl OlderState {
     }
 
     fn replays(&self, run: &str) {
-        let again = self.good(&["replay", run]);
+        let again = self.good(&["runs", "replay", run]);
         assert!(again.contains("identical"), "{again}");
     }
 }

@@ -296,7 +296,7 @@ fn a_deployment_is_decided_with_a_council() {
     assert_eq!(held["error"]["kind"], "council", "{held}");
     let digest = made["output"]["digest"].as_str();
     assert_eq!(digest.map(str::len), Some(64), "{made}");
-    let replayed = host.run(&["replay", "last"]);
+    let replayed = host.run(&["runs", "replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }
 

@@ -51,7 +51,7 @@ fn an_earlier_result_is_shown_as_one_at_the_terminal_and_in_the_audit_log() {
             assert_eq!(row["result_digest"], calls[0]["result_digest"], "{row}");
         }
         // It is a part of the record: played again, the run comes to the same.
-        let replayed = host.run(&["replay", "last"]);
+        let replayed = host.run(&["runs", "replay", "last"]);
         assert_eq!(replayed.code, Some(0), "{replayed:?}");
     }
     let host = Host::new();

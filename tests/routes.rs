@@ -581,7 +581,7 @@ fn a_member_that_says_nothing_is_hedged_and_let_go() {
         (&json!("hedge"), &json!("silent"))
     );
     assert!(lost["duration_ms"].as_u64().unwrap() >= 2_000, "{lost}");
-    let again = host.run(&["replay", "last"]);
+    let again = host.run(&["runs", "replay", "last"]);
     assert!(again.stdout.contains("identical"), "{again:?}");
 }
 
@@ -629,7 +629,7 @@ fn the_routers_usage_counts_and_is_in_stats() {
         text.contains("routed    tiny: 1 request, 10 prompt, 5 completion"),
         "{text}"
     );
-    let again = host.run(&["replay", "last"]);
+    let again = host.run(&["runs", "replay", "last"]);
     assert!(again.stdout.contains("identical"), "{again:?}");
 }
 

@@ -335,7 +335,11 @@ fn a_guard_model_is_asked_as_any_endpoint_is() {
         text.contains("screened  guard: 2 requests, 20 prompt, 10 completion, cost 0.00008"),
         "{text}"
     );
-    assert!(host.run(&["replay", "last"]).stdout.contains("identical"));
+    assert!(
+        host.run(&["runs", "replay", "last"])
+            .stdout
+            .contains("identical")
+    );
     // The budget holds for what shields ask.
     let endpoint = Endpoint::start(Scenario::new([answers(json!("done"))]));
     let guard = Endpoint::start(Scenario::new([Reply::content("safe")]));

@@ -286,7 +286,7 @@ fn caps_on_money_and_calls_stop_a_run_and_name_themselves() {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
     // What stopped it is what replaying it comes to.
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     let stats = json_of(&host.run(&["stats", "last", "--json"]));
     assert_eq!(stats["tools"]["calculator.evaluate"]["calls"], 1);
     assert_eq!(

@@ -108,7 +108,7 @@ fn an_answer_at_the_terminal_decides() {
             "{typed:?}: {}",
             told(&endpoint)
         );
-        assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+        assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
         let journal = host.run(&["show", "last", "--json"]).stdout;
         assert!(journal.contains("\"by\":\"terminal\""), "{journal}");
     }
@@ -251,7 +251,7 @@ fn always_is_bound_to_the_tool_and_a_pattern_of_its_arguments() {
             ["refuse", "terminal"],
         ]),
     );
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
 }
 
 /// The answer is text while it is written, and is not printed again; calls are a line each.

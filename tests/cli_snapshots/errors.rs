@@ -203,7 +203,7 @@ fn of_runs_and_of_what_is_kept() {
             &["show", "0f"],
             &["show", "nowhere.jsonl"],
             &["show", "plan.json"],
-            &["diff", "last", "0f"],
+            &["runs", "diff", "last", "0f"],
             &["stats", "--since", "2099-01-01"],
             &["runs", "cancel", "last"],
             &["resume", "last"],
@@ -229,7 +229,7 @@ fn of_the_state_folder() {
     let run = records.runs().pop().expect("a run");
     let line = records.lines(&run)[1].replace("\"a\"", "\"b\"");
     records.change(&run, 1, &line);
-    all_fail(&mut terminal, &[&["replay", "last"]]);
+    all_fail(&mut terminal, &[&["runs", "replay", "last"]]);
     let _ = writeln!(terminal.text, "# another process writes to the database");
     records.kept_busy(|| all_fail(&mut terminal, &[&["keys", "create", "ann"]]));
     terminal

@@ -57,12 +57,12 @@ fn a_run_is_watched_and_asked_about_afterwards() {
     terminal
         .run(&["runs"])
         .run(&["show", "last"])
-        .run(&["replay", "last"])
-        .run(&["diff", "last", "last"])
+        .run(&["runs", "replay", "last"])
+        .run(&["runs", "diff", "last", "last"])
         .run(&["runs", "prune", "--older-than", "30d"]);
     let listed = terminal.host.run(&["runs"]).stdout;
     let first = listed.split_whitespace().next().expect("a run");
-    terminal.run(&["diff", first, "last"]);
+    terminal.run(&["runs", "diff", first, "last"]);
     terminal.is_as("runs");
     terminal.text.clear();
     terminal

@@ -183,7 +183,7 @@ fn a_plan_runs_with_a_server_and_writes_its_results() {
         json!({"total": {"sum": 42}, "said": "it is said"})
     );
     assert_eq!(bench.log().matches("call ").count(), 2, "{}", bench.log());
-    assert_eq!(bench.cli(&["replay", "last"]).code, Some(0));
+    assert_eq!(bench.cli(&["runs", "replay", "last"]).code, Some(0));
 }
 
 /// Calls of servers wait for a person as others do; what waited is not made after a refusal.

@@ -34,7 +34,7 @@ fn steps(id: i64, meta: Value) -> Value {
     )
 }
 
-/// As a server of runs: `tests/serve.rs`.
+/// As a server of runs: `tests/serve/mod.rs`.
 #[test]
 fn a_server_that_says_that_it_serves_handles_signals() {
     let host = host();

@@ -270,7 +270,7 @@ fn a_request_registers_types_of_messages() {
         assert!(told.contains(part), "{part} in {told}");
     }
     let run = answer["id"].as_str().unwrap();
-    assert_eq!(host.run(&["replay", run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
 
     for refused in fixture["refused"].as_array().unwrap() {
         let messages = asked["context"].as_array_mut().unwrap();
@@ -376,7 +376,7 @@ fn a_maximum_of_context_drops_nothing_in_silence() {
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
     assert_eq!(endpoint.requests().len(), sent, "nothing was sent");
     let run = answer["id"].as_str().unwrap();
-    assert_eq!(host.run(&["replay", run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
 
     // Of the whole turn: the first reply takes more.
     asked["max_context_tokens"] = Value::Null;

@@ -82,7 +82,7 @@ fn a_reply_that_breaks_off_after_a_clients_call_ends_the_turn() {
             assert_eq!(answer["toolhold"]["reason"], "tool_calls");
             assert_eq!(endpoint.requests().len(), 1);
             let run = answer["toolhold"]["run"].as_str().unwrap();
-            assert_eq!(host.run(&["replay", run]).code, Some(0));
+            assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
         }
     }
 }

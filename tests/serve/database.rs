@@ -21,7 +21,7 @@ fn serve(host: &Host, endpoint: &Endpoint, cluster: &Cluster) -> Server {
 }
 
 fn replays(host: &Host, cluster: &Cluster, run: &str) {
-    let mut replay = host.command(&["replay", run]);
+    let mut replay = host.command(&["runs", "replay", run]);
     let replay = replay.env("TOOLHOLD_DATABASE_URL", cluster.url());
     let replayed = finish(replay.output().unwrap());
     assert_eq!(replayed.code, Some(0), "{replayed:?}");

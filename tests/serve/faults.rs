@@ -92,7 +92,7 @@ fn kills_lose_no_turn_and_repeat_no_completed_call() {
         }
         assert_eq!(completed.len(), CALLS, "{completed:?}");
         assert!(completed.values().all(|times| *times == 1), "{completed:?}");
-        assert_eq!(host.run(&["replay", run]).code, Some(0));
+        assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
     }
 }
 
@@ -145,7 +145,7 @@ fn runs_of_other_processes_are_watched_and_cancelled() {
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
     let watched = host.run(&["runs", "watch", &id]);
     assert_eq!(watched.code, Some(130), "{watched:?}");
-    let listed = host.run(&["runs", "list", "--json", "--last", "1"]).stdout;
+    let listed = host.run(&["runs", "--json", "--last", "1"]).stdout;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(
         (&listed["id"], &listed["reason"]),
@@ -301,7 +301,7 @@ fn a_full_disk_loses_nothing() {
     let listed = server.get("/v1/runs").good();
     assert_eq!(listed["runs"].as_array().unwrap().len(), 3);
     for run in [kept, &running] {
-        assert_eq!(host.run(&["replay", run]).code, Some(0), "{run}");
+        assert_eq!(host.run(&["runs", "replay", run]).code, Some(0), "{run}");
     }
     assert_eq!(host.run(&["audit", "verify"]).code, Some(0));
 }
@@ -330,7 +330,7 @@ fn calls_that_wait(server: &Server, number: usize) -> Vec<Value> {
 fn an_endpoint_that_comes_back_is_asked_again() {
     let host = host(
         "[approval]\nalways = [\"calculator\"]\n\
-         [endpoints.default]\nattempts = 50\nbackoff_ms = 100\nmax_backoff_ms = 200\nbreaker_failures = 0\n",
+         [endpoints.default]\nattempts = 50\nbackoff_ms = 100\nbreaker_failures = 0\n",
     );
     let [call, answer] = two_plus_two();
     let endpoint = scripted([call]);

@@ -103,7 +103,7 @@ fn an_agent_answers_in_responses() {
     assert_eq!(id(&response), format!("resp_{}", run.replace('-', "")));
     let shown = server.get(&format!("/v1/runs/{run}")).good();
     assert_eq!(shown["answer"]["output"], "It is 4.");
-    assert_eq!(host.run(&["replay", run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
 }
 
 #[test]

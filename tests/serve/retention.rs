@@ -158,7 +158,7 @@ fn records_that_ended_long_ago_are_deleted() {
         let first_turn = turns[0]["id"].as_str().unwrap().to_owned();
         assert_eq!(listed, [second, new.clone(), waiting, first_turn]);
         for run in &listed {
-            kept.run(&["replay", run]);
+            kept.run(&["runs", "replay", run]);
         }
 
         let pruned = kept.run(&["audit", "search", "pruned", "--json"]);

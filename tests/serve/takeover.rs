@@ -28,7 +28,7 @@ impl SharedDatabase {
     }
 
     fn replays(&self, run: &str) {
-        let mut replay = self.host.command(&["replay", run]);
+        let mut replay = self.host.command(&["runs", "replay", run]);
         let replayed = finish(replay.envs(self.variables()).output().unwrap());
         assert_eq!(replayed.code, Some(0), "{replayed:?}");
     }

@@ -32,7 +32,7 @@ impl Transcript {
         let events: Result<Vec<Value>, _> = lines.collect();
         let events = events.unwrap_or_else(|error| panic!("{error}: {finished:?}"));
         if let Some(run) = events.first().and_then(|event| event["run"].as_str()) {
-            let again = host.run(&["replay", run]);
+            let again = host.run(&["runs", "replay", run]);
             assert_eq!(again.code, Some(0), "{again:?}");
         }
         Self { finished, events }

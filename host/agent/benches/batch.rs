@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
-use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Shape;
@@ -69,7 +69,7 @@ impl Model for Planned {
 #[derive(Debug)]
 struct Upper;
 
-impl Toolbox for Upper {
+impl ToolSource for Upper {
     fn tools(&self) -> Vec<Tool> {
         vec![Tool {
             parameters: json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
@@ -85,7 +85,9 @@ impl Toolbox for Upper {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name}")) })
     }
+}
 
+impl ToolRunner for Upper {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let text = call.arguments["text"].as_str().unwrap_or_default();
         let result = ToolResult {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_agent::run::{Input, Machine};
-use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Completion;
@@ -87,7 +87,7 @@ fn completion(n: u32) -> Completion {
 #[derive(Debug)]
 struct Nothing;
 
-impl Toolbox for Nothing {
+impl ToolSource for Nothing {
     fn tools(&self) -> Vec<Tool> {
         tools()
     }
@@ -99,7 +99,9 @@ impl Toolbox for Nothing {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name}")) })
     }
+}
 
+impl ToolRunner for Nothing {
     fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { result() })
     }

@@ -106,5 +106,6 @@ pub mod toolbox;
 
 pub use run::{Driver, Run};
 pub use toolbox::{
-    Activities, Activity, NoModules, ResolvedModule, ToolCall, Toolbox, module_tool,
+    Activities, Activity, NoModules, ResolvedModule, ToolCall, ToolRunner, ToolSource, Toolbox,
+    module_tool,
 };

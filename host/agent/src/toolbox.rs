@@ -1,4 +1,4 @@
-//! The seam between the loop and whatever runs tools.
+//! The seam between the loop and tools: a source that lists them, and a runner that makes calls.
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -15,45 +15,65 @@ use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 
-/// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
-/// arguments fit.
-pub trait Toolbox: Send + Sync + Debug {
-    /// What there is to call without anyone defining it. Asked once, when a run starts: a run sees
-    /// one set of tools.
+/// Lists the tools of modules, and finds what `_module` names.
+pub trait ToolSource: Send + Sync + Debug {
+    /// Returns the tools that can be called without a tool message. Asked once, when a run starts: a run sees one set of
+    /// tools.
     fn tools(&self) -> Vec<Tool>;
 
-    /// The tool of this name, if it may be called; the name may say of which version of a module. By default one of
-    /// [`Self::tools`].
+    /// Returns the tool of this name, if it may be called; the name may say of which version of a module. By default one
+    /// of [`Self::tools`].
     fn tool(&self, name: &str) -> Option<Tool> {
         self.tools().into_iter().find(|tool| tool.name == name)
     }
 
-    /// The same, and what runs it: by default the toolbox itself.
+    /// Returns the tool of this name and its runner: by default the [`ToolRunner`] of the same toolbox.
     fn bound(&self, name: &str) -> Option<Bound> {
         let runner = Runner::Module(name.to_owned());
         self.tool(name).map(|tool| Bound { tool, runner })
     }
 
-    /// Finds what a tool message names as `_module`, before anything is asked or called.
+    /// Finds the module that a tool message names as `_module`, before anything is asked or called.
     ///
     /// # Errors
-    /// There is no such module, in words that say what there is.
+    /// There is no such module, in words that say which there are.
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
-    /// What [`Self::module`] fetched for this name, or could not fetch, or was dropped while it fetched: told once, to
-    /// whoever asked first. Without a default: one that wraps another and forgot it would leave fetches out of the record.
+    /// Returns the fetch that [`Self::module`] made for this name, a failed or interrupted one included; each fetch is
+    /// returned once, for the record of the run that asked first. Without a default: a source that wraps another and
+    /// forgot it would leave fetches out of the record.
     fn take_fetch(&self, name: &str) -> Option<RequestFetch>;
 
-    /// Everything that the result of a call depends on besides its tool's name, its arguments and its context: which code
-    /// runs it, under which grant, on whose behalf. Calls for which this is equal may be given one another's results,
-    /// where the run allows that. Absent, as by default: every call is made.
+    /// Returns everything that the result of a call depends on besides its tool's name, its arguments and its context:
+    /// the code, the grant, the client. Calls for which this is equal may share a result, where the run allows that.
+    /// Absent, as by default: every call is made.
     fn result_depends_on(&self, _call: &ToolCall) -> Option<Value> {
         None
     }
+}
 
-    /// Runs one call. Must return within `call.timeout`, in which the time does not count that a person takes who is
-    /// asked about a call that it makes; must stop working when dropped. Called concurrently.
+/// Makes calls. The loop has already checked that the tool exists and the arguments fit.
+pub trait ToolRunner: Send + Sync + Debug {
+    /// Makes one call. Must return within `call.timeout`, in which the time does not count that a person takes who is
+    /// asked about a nested call; must stop working when dropped. Called concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+}
+
+/// The source and the runner of a run's tools.
+#[derive(Debug, Clone)]
+pub struct Toolbox {
+    pub source: Arc<dyn ToolSource>,
+    pub runner: Arc<dyn ToolRunner>,
+}
+
+/// One type may be both.
+impl<T: ToolSource + ToolRunner + 'static> From<Arc<T>> for Toolbox {
+    fn from(both: Arc<T>) -> Self {
+        Self {
+            source: both.clone(),
+            runner: both,
+        }
+    }
 }
 
 /// A tool as a module describes it, run by the toolbox under its own name.
@@ -88,7 +108,7 @@ pub fn module_tool(spec: &ToolSpec) -> Tool {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoModules;
 
-impl Toolbox for NoModules {
+impl ToolSource for NoModules {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -100,7 +120,9 @@ impl Toolbox for NoModules {
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
         None
     }
+}
 
+impl ToolRunner for NoModules {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let message = format!("there is no tool {:?}", call.tool);
         let failed = ToolResult::failed(ToolFailure::correctable("unknown_tool", message));
@@ -119,7 +141,7 @@ pub enum ResolvedModule {
 
 /// Explicit code that runs calls, registered under a name (docs/protocol.md, 1).
 pub trait Activity: Send + Sync {
-    /// As [`Toolbox::call`].
+    /// As [`ToolRunner::call`].
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 
     /// What it promises of itself: then a tool message cannot promise more. Absent where the same

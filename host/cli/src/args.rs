@@ -46,10 +46,10 @@ pub enum Command {
     Request(RequestCommand),
     /// Resume a run whose process ended, with the limits and tools that it was started with.
     Resume(Box<run::ResumeArgs>),
-    /// List, follow, stop and delete recorded runs.
+    /// List recorded runs; follow, stop, replay, compare, export and delete them.
     Runs {
         #[command(flatten)]
-        list: runs::ListArgs,
+        list: runs::RunListArgs,
         #[command(subcommand)]
         command: Option<runs::RunsCommand>,
     },
@@ -63,25 +63,12 @@ pub enum Command {
     },
     /// Show the usage of runs: tokens, time, tools, cost.
     Stats(stats::StatsArgs),
-    /// Replay a run's record, without endpoint and tools, and compare the events.
-    Replay {
-        /// Id of the run, the beginning of the id, or last.
-        run: String,
-    },
-    /// Show the first difference between two runs.
-    Diff {
-        /// Id of the first run, the beginning of the id, or last.
-        left: String,
-        /// The second run, in the same form.
-        right: String,
-    },
     /// Chat with an agent in a session of several turns.
     Chat(Box<chat::ChatArgs>),
     /// Generate shell completions, manual pages and the configuration reference.
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
     /// Print the licences of what is in this program by others.
-    #[command(alias = "licenses")]
     Licences(licences::LicencesArgs),
     /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
     Serve(Box<serve::ServeArgs>),
@@ -190,10 +177,6 @@ impl Command {
             Self::Resume(args) => args.means.endpoint.put(flags),
             Self::Serve(args) => args.put(flags),
             Self::Chat(args) => args.put(flags),
-            Self::Runs {
-                command: Some(command),
-                ..
-            } => command.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
@@ -239,16 +222,12 @@ impl Command {
             | Self::Config { .. } => Needs::None,
             Self::Request(RequestCommand::List)
             | Self::Show { .. }
+            | Self::Runs { .. }
             | Self::Stats(_)
-            | Self::Replay { .. }
-            | Self::Diff { .. }
             | Self::Approvals(_)
             | Self::Audit(_)
             | Self::Keys(_)
             | Self::Policy(_) => Needs::Database,
-            Self::Runs { command, .. } => command
-                .as_ref()
-                .map_or(Needs::Database, runs::RunsCommand::needs),
             Self::Modules(command) => command.needs(),
             Self::Mcp(args) => args.needs(),
             _ => Needs::All,

@@ -117,10 +117,6 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         } => Box::pin(runs::runs(&load(&flags)?.configuration, command)).await,
         Command::Show { run, json } => record::show(&load(&flags)?.configuration, &run, json).await,
         Command::Stats(args) => stats::stats(&load(&flags)?.configuration, &args).await,
-        Command::Replay { run } => record::replayed(&load(&flags)?.configuration, &run).await,
-        Command::Diff { left, right } => {
-            record::diff(&load(&flags)?.configuration, [&left, &right]).await
-        }
         Command::Approvals(command) => {
             approvals::approvals(&load(&flags)?.configuration, command).await
         }

@@ -8,10 +8,7 @@ use std::fmt::Write as _;
 /// The groups of the commands in the help, in its order.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Agents", &["run", "chat", "request", "plan", "resume"]),
-    (
-        "Records of runs",
-        &["runs", "show", "stats", "replay", "diff"],
-    ),
+    ("Records of runs", &["runs", "show", "stats"]),
     ("Documents and facts", &["knowledge", "memory"]),
     ("Modules", &["modules", "new-module", "build", "mcp"]),
     ("Server", &["serve", "keys", "approvals", "audit"]),
@@ -74,10 +71,6 @@ pub fn command() -> Command {
 
 /// Flags that a command does not use are taken, because they may be set for all, and are not in its help.
 fn without_module_flags(command: Command) -> Command {
-    // `runs resume` is `resume`.
-    if command.get_name() == "resume" {
-        return command;
-    }
     command
         .mut_args(|arg| {
             let is_of_modules = MODULE_FLAGS.contains(&arg.get_id().as_str());

@@ -4,7 +4,7 @@
 use crate::{json, sandbox, types};
 use arbitrary::Unstructured;
 use serde_json::Value;
-use toolhold_sandbox::fuzzing::Signature;
+use toolhold_sandbox::fuzzing::FuzzedSignature;
 use toolhold_sandbox::value::LiftError;
 
 /// More than any input of libFuzzer's size can make.
@@ -44,7 +44,7 @@ fn check(u: &mut Unstructured) -> arbitrary::Result<()> {
 
 /// What came back, which is accepted and comes back as it is.
 fn settled(
-    signature: &Signature,
+    signature: &FuzzedSignature,
     given: &Value,
     back: Result<Value, LiftError>,
     wat: &str,
@@ -56,7 +56,7 @@ fn settled(
 }
 
 /// The limit counts the text of each parameter to the byte.
-fn bounded(signature: &Signature, value: &Value, limit: u64, wat: &str) {
+fn bounded(signature: &FuzzedSignature, value: &Value, limit: u64, wat: &str) {
     let parameters = value.as_object().into_iter().flatten();
     let fits = parameters.fold(true, |fits, (_, value)| {
         fits && value.to_string().len() as u64 <= limit
@@ -70,7 +70,8 @@ fn bounded(signature: &Signature, value: &Value, limit: u64, wat: &str) {
 }
 
 /// The imported function's parameters; generated components are valid, or the generator is at fault.
-pub(crate) fn signature(wat: &str) -> Option<Signature> {
+pub(crate) fn signature(wat: &str) -> Option<FuzzedSignature> {
     let bytes = wat::parse_str(wat).unwrap_or_else(|error| panic!("{error}\n{wat}"));
-    Signature::imported(&sandbox::ENGINE, &bytes).unwrap_or_else(|reason| panic!("{reason}\n{wat}"))
+    FuzzedSignature::imported(&sandbox::ENGINE, &bytes)
+        .unwrap_or_else(|reason| panic!("{reason}\n{wat}"))
 }

@@ -381,11 +381,9 @@ async fn proxy_variables(lab: &Lab) -> Result<String, AttackFailure> {
         return Ok("set here, and ignored".into());
     }
     // No process may change its own environment while its threads read it: so another one.
-    let program = lab.program().ok_or_else(|| {
-        AttackFailure::Unable(
-            "needs a host of its own process (compiler.own_process is off)".into(),
-        )
-    })?;
+    let program = lab
+        .program()
+        .ok_or_else(|| AttackFailure::Unable("needs a host of its own process".into()))?;
     let (proxy, folder) = (AttackServer::start().await?, lab.folder()?);
     let mut host = Command::new(program);
     host.args(["selftest", "--quick", "--json", "--row", "14"])

@@ -97,7 +97,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
         row: 24,
         attack: "output that pretends to be a system message or another tool's result",
         must: "fenced; nothing granted",
-        place: "the loop: host/agent/tests/protocol/run_loop.rs",
+        place: "the loop: host/agent/tests/scripted_runs/run_loop.rs",
     },
     OutsideRow {
         row: 28,
@@ -109,7 +109,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
         row: 29,
         attack: "a tool outside the allow-list; arguments that break the schema; a reference into another instance",
         must: "refused before execution; audited",
-        place: "the loop: tests/run.rs, host/agent/tests/protocol/instances.rs",
+        place: "the loop: tests/run.rs, host/agent/tests/scripted_runs/instances.rs",
     },
     OutsideRow {
         row: 30,

@@ -42,7 +42,7 @@ pub use offer::{Offer, OfferedTool};
 pub use pin::{Pins, Trust, is_revoked};
 pub use server::{McpServer, ReadySession};
 pub use servers::Servers;
-pub use settings::{Launch, Secrets, Settings};
+pub use settings::{Launch, Secrets, ServerSettings};
 pub use toolbox::McpToolbox;
 pub use wire::web::address;
 

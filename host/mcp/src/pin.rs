@@ -6,7 +6,7 @@
 
 use crate::error::Failure;
 use crate::offer::{Offer, OfferedTool};
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
@@ -44,7 +44,7 @@ impl Pins {
     ///
     /// # Errors
     /// It needs an approval, which the message explains.
-    pub async fn may_start(&self, settings: &Settings) -> Result<(), Failure> {
+    pub async fn may_start(&self, settings: &ServerSettings) -> Result<(), Failure> {
         match self.launch(settings).await {
             standing if standing.may_run() => Ok(()),
             standing => Err(refused(settings, &standing)),
@@ -52,7 +52,7 @@ impl Pins {
     }
 
     /// Compares how the server would be started with what was approved.
-    pub async fn launch(&self, settings: &Settings) -> Standing {
+    pub async fn launch(&self, settings: &ServerSettings) -> Standing {
         if !self.asks(settings) {
             return Standing::Trusted;
         }
@@ -71,7 +71,7 @@ impl Pins {
 
     /// Whether the tools that the server offers now may run. An offer that is seen for the first time is pinned, if the
     /// trust setting allows that.
-    pub async fn judge(&self, settings: &Settings, offer: &Offer) -> Standing {
+    pub async fn judge(&self, settings: &ServerSettings, offer: &Offer) -> Standing {
         // Without tools that may be called there is nothing to pin.
         if self.trust == Trust::Never || settings.tools.is_empty() {
             return Standing::Trusted;
@@ -92,7 +92,11 @@ impl Pins {
     }
 
     /// The differences from what was approved; `None` without an approval, or with a revoked one.
-    pub async fn compare(&self, settings: &Settings, offer: &Offer) -> Option<Vec<GrantChange>> {
+    pub async fn compare(
+        &self,
+        settings: &ServerSettings,
+        offer: &Offer,
+    ) -> Option<Vec<GrantChange>> {
         match self.recorded(settings).await {
             Recorded::One(pin) if is_revoked(&pin) => None,
             Recorded::One(pin) => Some(changes(&pin, &approval(settings, offer, pin.by))),
@@ -101,7 +105,7 @@ impl Pins {
     }
 
     /// The pinned tools, if the server may be started unchanged as far as its settings tell.
-    pub async fn known(&self, settings: &Settings) -> Option<Vec<OfferedTool>> {
+    pub async fn known(&self, settings: &ServerSettings) -> Option<Vec<OfferedTool>> {
         if self.trust == Trust::Never {
             return None;
         }
@@ -116,7 +120,7 @@ impl Pins {
     ///
     /// # Errors
     /// The record cannot be written.
-    pub async fn approve(&self, settings: &Settings, offer: &Offer) -> io::Result<()> {
+    pub async fn approve(&self, settings: &ServerSettings, offer: &Offer) -> io::Result<()> {
         self.put(settings, offer, ApprovedBy::Person).await
     }
 
@@ -138,25 +142,30 @@ impl Pins {
     }
 
     /// Whether this server needs an approval at all.
-    pub fn asks(&self, settings: &Settings) -> bool {
+    pub fn asks(&self, settings: &ServerSettings) -> bool {
         self.trust != Trust::Never || settings.found
     }
 
     /// The record of the server's approval or first sight.
-    pub async fn record(&self, settings: &Settings) -> Option<Approval> {
+    pub async fn record(&self, settings: &ServerSettings) -> Option<Approval> {
         match self.recorded(settings).await {
             Recorded::One(pin) => Some(*pin),
             Recorded::None | Recorded::Unreadable => None,
         }
     }
 
-    async fn put(&self, settings: &Settings, offer: &Offer, by: ApprovedBy) -> io::Result<()> {
+    async fn put(
+        &self,
+        settings: &ServerSettings,
+        offer: &Offer,
+        by: ApprovedBy,
+    ) -> io::Result<()> {
         let (approvals, pin) = (self.approvals.clone(), approval(settings, offer, by));
         let put = tokio::task::spawn_blocking(move || approvals.put(&pin)).await;
         put.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    async fn recorded(&self, settings: &Settings) -> Recorded {
+    async fn recorded(&self, settings: &ServerSettings) -> Recorded {
         let (approvals, name) = (self.approvals.clone(), settings.name.clone());
         let read = tokio::task::spawn_blocking(move || match approvals.get(&name) {
             Some(pin) => Recorded::One(Box::new(pin)),
@@ -175,7 +184,7 @@ enum Recorded {
 }
 
 /// The failure of a call that needs an approval, with advice for the operator.
-pub fn refused(settings: &Settings, standing: &Standing) -> Failure {
+pub fn refused(settings: &ServerSettings, standing: &Standing) -> Failure {
     let name = &settings.name;
     let look = match standing {
         // There is nothing to compare with.
@@ -193,7 +202,7 @@ pub fn is_revoked(pin: &Approval) -> bool {
     pin.digest == Approval::revoked(&pin.slot).digest
 }
 
-fn approval(settings: &Settings, offer: &Offer, by: ApprovedBy) -> Approval {
+fn approval(settings: &ServerSettings, offer: &Offer, by: ApprovedBy) -> Approval {
     let tools = json!(offer.tools);
     let grant = settings.grant();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

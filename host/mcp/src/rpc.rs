@@ -228,11 +228,11 @@ fn taken(bytes: &[u8], takes: TakesArguments<'_>) -> Result<(), InvalidMessage> 
 /// The id of a message, of which nothing else is read.
 pub fn id_of(bytes: &[u8]) -> Option<Id> {
     #[derive(Deserialize)]
-    struct Outline<'a> {
+    struct IdMember<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
     }
-    let Outline { id } = serde_json::from_slice(bytes).ok()?;
+    let IdMember { id } = serde_json::from_slice(bytes).ok()?;
     let id = id?.get();
     (id.len() <= 8 * MAX_ID).then(|| serde_json::from_str(id).ok().and_then(read_id))?
 }

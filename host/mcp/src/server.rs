@@ -4,7 +4,7 @@ use crate::content;
 use crate::error::Failure;
 use crate::offer::{Checks, Offer, OfferedTool};
 use crate::pin::{Pins, refused};
-use crate::settings::{Secrets, Settings, redactor};
+use crate::settings::{Secrets, ServerSettings, redactor};
 use crate::wire::session::McpSession;
 use crate::wire::stderr::Stderr;
 use secrecy::SecretString;
@@ -32,7 +32,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct McpServer {
     /// What the operator decided.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     pins: Pins,
     secrets: Secrets,
     redactor: Redactor,
@@ -65,7 +65,7 @@ pub struct ReadySession {
 
 impl McpServer {
     /// A server that is not started yet.
-    pub fn new(settings: Settings, pins: Pins) -> Self {
+    pub fn new(settings: ServerSettings, pins: Pins) -> Self {
         let secrets = settings.secrets.clone();
         let redactor = secrets.as_deref().map_err(Clone::clone).and_then(redactor);
         let (secrets, redactor) = match redactor {

@@ -2,12 +2,12 @@
 
 use crate::pin::Pins;
 use crate::server::McpServer;
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 use crate::tool::McpTool;
 use crate::toolbox::McpToolbox;
 use futures_util::future::join_all;
 use std::sync::Arc;
-use toolhold_agent::{Activities, Toolbox};
+use toolhold_agent::{Activities, ToolSource};
 use toolhold_policy::Permit;
 
 /// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
@@ -22,7 +22,7 @@ pub struct Servers {
 
 impl Servers {
     /// All configured servers. `allowed`: the tools or servers that may be used; absent: all.
-    pub fn new(settings: Vec<Settings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
+    pub fn new(settings: Vec<ServerSettings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
         let servers = settings
             .into_iter()
             .map(|settings| Arc::new(McpServer::new(settings, pins.clone())));
@@ -63,7 +63,7 @@ impl Servers {
     }
 
     /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
-    pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (McpToolbox<T>, Vec<String>) {
+    pub async fn offered<T: ToolSource>(&self, toolbox: T) -> (McpToolbox<T>, Vec<String>) {
         let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
         let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
         let mut toolbox = McpToolbox::new(toolbox);

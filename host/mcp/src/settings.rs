@@ -18,7 +18,7 @@ pub type Secrets = Result<Vec<(String, SecretString)>, String>;
 
 /// One server.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Unique among servers and modules.
     pub name: String,
     /// How the server is started or reached.
@@ -61,7 +61,7 @@ pub enum Launch {
     },
 }
 
-impl Settings {
+impl ServerSettings {
     /// Bound of one message's bytes. JSON inside of JSON may double in size.
     pub fn message_bytes(&self) -> usize {
         let result = self.max_result_bytes.saturating_mul(2);

@@ -5,7 +5,7 @@ use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::tool_name;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
@@ -21,7 +21,7 @@ pub struct McpToolbox<T> {
     runners: BTreeMap<String, McpTool>,
 }
 
-impl<T: Toolbox> McpToolbox<T> {
+impl<T> McpToolbox<T> {
     /// `inner` without tools of servers.
     pub fn new(inner: T) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<T: Toolbox> McpToolbox<T> {
     }
 }
 
-impl<T: Toolbox> Toolbox for McpToolbox<T> {
+impl<T: ToolSource> ToolSource for McpToolbox<T> {
     fn tools(&self) -> Vec<Tool> {
         let mut tools = self.inner.tools();
         tools.extend(self.offered.iter().cloned());
@@ -84,7 +84,9 @@ impl<T: Toolbox> Toolbox for McpToolbox<T> {
             None => self.inner.result_depends_on(call),
         }
     }
+}
 
+impl<T: ToolRunner> ToolRunner for McpToolbox<T> {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         match self.runners.get(&call.tool) {
             Some(runner) => runner.call(call),

@@ -21,7 +21,7 @@ pub enum Unavailable {
     /// The queue before it is full.
     #[error(
         "as many requests wait for {endpoint} as may: {waiting}, and half of them for one key; raise its \
-         concurrent_requests if it can do more, or its waiting_requests"
+         concurrent_requests if it can do more"
     )]
     QueueFull { endpoint: String, waiting: usize },
 

@@ -375,6 +375,22 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_registry_that_sends_nothing_is_left_in_time() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let network = Network {
+            idle_timeout: Duration::from_millis(50),
+            ..network(&[])
+        };
+        let reference = format!("oci://127.0.0.1:{port}/a/b:1").parse().unwrap();
+        let mut session = RegistrySession::new(&network, &reference).unwrap();
+        // The connection is made by the system; nothing accepts it.
+        let error = session.manifest(None).await.unwrap_err();
+        assert!(matches!(error, FetchError::Idle { .. }), "{error:?}");
+        assert!(error.to_string().contains("nothing for 50 ms"), "{error}");
+    }
+
     #[test]
     fn redirects_lead_neither_from_https_to_http_nor_to_loopback() {
         let network = network(&[]);

@@ -32,7 +32,7 @@ pub enum FetchError {
     )]
     Deadline { limit: Duration },
     #[error(
-        "{host} sent nothing for {} ms; try again, or raise oci.idle_timeout_ms", limit.as_millis()
+        "{host} sent nothing for {} ms; try again later", limit.as_millis()
     )]
     Idle { host: String, limit: Duration },
     #[error("the connection to {host} broke: {reason}; try again")]

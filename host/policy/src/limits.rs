@@ -2,7 +2,7 @@
 //!
 //! The operator sets the defaults, a module's own `module.toml` asks for more or less, and the
 //! operator's ceiling has the last word over what a module asked for. `limits!` holds the whole
-//! table: a limit is added there and nowhere else, and is then a key of the configuration and of
+//! table: a limit is added there and nowhere else, and is then a key of `[module.NAME.limits]` and of
 //! `module.toml`, a line of `toolhold modules inspect`, and has a default and a ceiling.
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,11 @@ macro_rules! limits {
         #[serde(deny_unknown_fields, default)]
         pub struct LimitsRequest {
             $(#[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<u64>,)+
+        }
+
+        impl LimitsRequest {
+            /// The keys of the table.
+            pub const NAMES: &[&str] = &[$(stringify!($name),)+];
         }
 
         impl Default for Limits {

@@ -55,11 +55,11 @@ pub enum Restriction {
 pub struct Permit {
     /// Absent: every module, or every server.
     module: Option<String>,
-    kind: Kind,
+    kind: RestrictedKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RestrictedKind {
     All,
     Capability(Capability),
     /// Calls that leave this sandbox.
@@ -155,11 +155,12 @@ impl GrantRestrictions {
 impl Permit {
     /// Whether tools of the MCP server of this name may be called.
     pub fn covers_server(&self, server: &str) -> bool {
-        self.is_of(server) && matches!(self.kind, Kind::All | Kind::Mcp)
+        self.is_of(server) && matches!(self.kind, RestrictedKind::All | RestrictedKind::Mcp)
     }
 
     fn covers(&self, module: &str, kind: Capability) -> bool {
-        self.is_of(module) && (self.kind == Kind::All || self.kind == Kind::Capability(kind))
+        self.is_of(module)
+            && (self.kind == RestrictedKind::All || self.kind == RestrictedKind::Capability(kind))
     }
 
     fn is_of(&self, name: &str) -> bool {
@@ -177,8 +178,10 @@ impl FromStr for Permit {
         let kind = |name: &str| {
             let mut known = Capability::ALL.iter().copied();
             let own = known.find(|kind| kind.name() == name);
-            let mcp = (name == MCP).then_some(Kind::Mcp);
-            own.map(Kind::Capability).or(mcp).ok_or_else(wrong)
+            let mcp = (name == MCP).then_some(RestrictedKind::Mcp);
+            own.map(RestrictedKind::Capability)
+                .or(mcp)
+                .ok_or_else(wrong)
         };
         let permit = match text.split_once(':') {
             None => Self {
@@ -188,7 +191,7 @@ impl FromStr for Permit {
             Some((module, _)) if !crate::text::is_name(module) => return Err(wrong()),
             Some((module, "*")) => Self {
                 module: Some(module.to_owned()),
-                kind: Kind::All,
+                kind: RestrictedKind::All,
             },
             Some((module, name)) => Self {
                 module: Some(module.to_owned()),
@@ -205,9 +208,9 @@ impl fmt::Display for Permit {
             write!(f, "{module}:")?;
         }
         f.write_str(match self.kind {
-            Kind::All => "*",
-            Kind::Capability(kind) => kind.name(),
-            Kind::Mcp => MCP,
+            RestrictedKind::All => "*",
+            RestrictedKind::Capability(kind) => kind.name(),
+            RestrictedKind::Mcp => MCP,
         })
     }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::calls::{KeptResults, ResultCache};
 use toolhold_agent::guard::shield::Shields;
 use toolhold_agent::run::{CandidateOutcomes, OperatorTexts};
-use toolhold_agent::{Activities, Driver, Toolbox};
+use toolhold_agent::{Activities, Driver, ToolSource as _};
 use toolhold_mcp::{McpToolbox, Servers};
 use toolhold_model::{Model, ModelError};
 use toolhold_policy::ErrorClass;

@@ -96,7 +96,7 @@ pub struct Models<'a> {
     config: &'a Configuration,
     routes: Routes<'a>,
     total: Duration,
-    recording: Option<Recording>,
+    recording: Option<RecordingFile>,
     spared: SharedProtection,
     is_patient: bool,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
@@ -111,7 +111,7 @@ impl<'a> Models<'a> {
             config,
             routes: config.routes(),
             total,
-            recording: record.map(Recording::create).transpose()?,
+            recording: record.map(RecordingFile::create).transpose()?,
             spared: SharedProtection::default(),
             is_patient: false,
             endpoints: BTreeMap::new(),
@@ -383,9 +383,9 @@ impl Model for LazyModel {
 
 /// One file for the exchanges with all endpoints: lines are never interleaved.
 #[derive(Debug, Clone)]
-struct Recording(Arc<Mutex<File>>);
+struct RecordingFile(Arc<Mutex<File>>);
 
-impl Recording {
+impl RecordingFile {
     fn create(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .create(true)
@@ -401,7 +401,7 @@ impl Recording {
     }
 }
 
-impl Write for Recording {
+impl Write for RecordingFile {
     /// Writes a whole line at once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file().write_all(bytes)?;

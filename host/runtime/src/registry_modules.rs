@@ -35,7 +35,7 @@ impl ModuleHost for RegistryModules {
         self.0.kept().clone()
     }
 
-    fn toolbox(&self, session: &str) -> Arc<dyn Toolbox> {
-        Arc::new(SandboxTools::new(self.0.clone()).on_behalf_of("", session))
+    fn toolbox(&self, session: &str) -> Toolbox {
+        Arc::new(SandboxTools::new(self.0.clone()).on_behalf_of("", session)).into()
     }
 }

@@ -1,4 +1,4 @@
-//! The bridge: implements the loop's [`Toolbox`] with the sandbox's [`Registry`] and the requests folder.
+//! The bridge: implements the loop's [`ToolSource`] and [`ToolRunner`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
 use crate::remote_requests::{FetchedRequests, RemoteRequests, UntoldFetches};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use toolhold_agent::calls::validator;
-use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
@@ -312,7 +312,7 @@ impl SandboxTools {
     }
 }
 
-impl Toolbox for SandboxTools {
+impl ToolSource for SandboxTools {
     fn tools(&self) -> Vec<Tool> {
         self.components
             .registry()
@@ -390,7 +390,9 @@ impl Toolbox for SandboxTools {
             "told": asks.then_some((&call.reserved, call.schema.as_deref())),
         }))
     }
+}
 
+impl ToolRunner for SandboxTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             match self.report(call, None).await {

@@ -15,9 +15,9 @@ use wasmtime::component::types::ComponentItem;
 
 /// The parameters of a function.
 #[derive(Debug)]
-pub struct Signature(Vec<ShapeMember>);
+pub struct FuzzedSignature(Vec<ShapeMember>);
 
-impl Signature {
+impl FuzzedSignature {
     /// Of the first function in the first interface that a component imports; `None` where a type has
     /// no JSON form. An import needs no code, so nothing but types is compiled.
     ///

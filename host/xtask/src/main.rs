@@ -69,7 +69,7 @@ enum Command {
     /// Serve a small real model on this machine's CPU, OpenAI-compatible
     LocalModel {
         #[command(subcommand)]
-        command: LocalModel,
+        command: LocalModelCommand,
     },
     /// Record again what `toolhold demo` replays, with a local model
     RecordDemo {
@@ -83,7 +83,7 @@ enum Command {
 }
 
 #[derive(Debug, Subcommand)]
-enum LocalModel {
+enum LocalModelCommand {
     /// Start it in the background, unless it runs; prints its base URL
     Start {
         #[arg(long, value_enum, default_value_t = Choice::Smaller)]
@@ -128,9 +128,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Quickstart(arguments) => quickstart::run(&arguments),
         Command::LocalModel { command } => match command {
-            LocalModel::Start { model, port } => commands::start(model.model()?, port),
-            LocalModel::Stop { model } => commands::stop(model),
-            LocalModel::Status { model } => commands::status(model),
+            LocalModelCommand::Start { model, port } => commands::start(model.model()?, port),
+            LocalModelCommand::Stop { model } => commands::stop(model),
+            LocalModelCommand::Status { model } => commands::status(model),
         },
         Command::Modules(arguments) => modules::run(&arguments),
         Command::Licences(arguments) => licences::run(&arguments),

@@ -65,7 +65,7 @@ const CLASSES: &[TestClass] = &[
         "a model on the CPU",
     ),
     class(
-        "toolhold-tests::integration wordcount::",
+        "toolhold-tests::integration example_modules::",
         180.0,
         "compiles interpreters to native code",
     ),
@@ -75,12 +75,12 @@ const CLASSES: &[TestClass] = &[
         "starts processes, waits for their deadlines, compiles components",
     ),
     class(
-        "toolhold-agent::protocol quoted::",
+        "toolhold-agent::scripted_runs quoted::",
         180.0,
         "4 500 runs, one for each form, place and copy",
     ),
     class(
-        "toolhold-agent::protocol ",
+        "toolhold-agent::scripted_runs ",
         30.0,
         "runs that are killed after each of their events",
     ),

@@ -7,7 +7,7 @@
 //! results of calls that made calls themselves: these depend on what the run may call. What is kept is what the tool
 //! returned: shields screen it, and hidden values are revealed in it, for each call anew.
 
-use crate::toolbox::{ToolCall, Toolbox};
+use crate::toolbox::{ToolCall, ToolSource};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -246,7 +246,7 @@ impl KeptResults {
         call: &ToolCall,
         bound: &Bound,
         waits: impl FnOnce() -> bool,
-        toolbox: &dyn Toolbox,
+        source: &dyn ToolSource,
     ) -> CallCaching {
         // The calls of sub-agents are looked at one by one.
         let (Runner::Module(_) | Runner::Activity(_), Some((run, policy))) =
@@ -267,7 +267,7 @@ impl KeptResults {
         if !is_named || waits() {
             return CallCaching::None;
         }
-        let Some(depends_on) = toolbox.result_depends_on(call) else {
+        let Some(depends_on) = source.result_depends_on(call) else {
             return CallCaching::None;
         };
         // From here on effects are noted.
@@ -512,7 +512,7 @@ impl Drop for EffectInProgress {
     }
 }
 
-/// `depends_on` is what the toolbox says of the tool; the rest is what a module is told, and the run that alone may be
+/// `depends_on` is what the tool's source says of it; the rest is what a module is told, and the run that alone may be
 /// given the result. Keys sorted:
 /// `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
 fn key(call: &ToolCall, depends_on: Value, run: Option<Uuid>) -> CacheKey {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::toolbox::ToolRunner;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::tool::{Annotations, Tool};
@@ -6,7 +7,7 @@ use toolhold_protocol::tool::{Annotations, Tool};
 #[derive(Debug)]
 struct Shelf;
 
-impl Toolbox for Shelf {
+impl ToolSource for Shelf {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -25,7 +26,9 @@ impl Toolbox for Shelf {
     fn result_depends_on(&self, _: &ToolCall) -> Option<Value> {
         Some(Value::Null)
     }
+}
 
+impl ToolRunner for Shelf {
     fn call<'a>(&'a self, _: &'a ToolCall) -> futures_util::future::BoxFuture<'a, ToolResult> {
         Box::pin(std::future::ready(result("made")))
     }

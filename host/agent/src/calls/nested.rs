@@ -80,7 +80,7 @@ impl NestedCaller {
         }
         let bytes = bounded::text_bytes(&call.arguments);
         let pipeline = self.pipeline.within(&self.parent);
-        let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
+        let tool = pipeline.tools.find(&*pipeline.toolbox.source, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let id = format!("{}.{number}", self.parent);
         let timeout = Some(call.clock.remaining());

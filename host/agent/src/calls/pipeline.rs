@@ -44,7 +44,7 @@ pub struct CallRules {
 #[derive(Debug, Clone)]
 pub struct CallPipeline {
     /// What runs calls, and knows the tools that modules may call.
-    pub toolbox: Arc<dyn Toolbox>,
+    pub toolbox: Toolbox,
     /// Tools that modules called, prepared.
     pub tools: Arc<CallableTools>,
     pub rules: Arc<CallRules>,
@@ -213,9 +213,11 @@ impl CallPipeline {
             caller.effects.note(tool.bound.tool.annotations);
         }
         let (mut call, effects) = self.tool_call(request, arguments, seen.clone());
-        let (rules, toolbox) = (&self.rules, &*self.toolbox);
+        let rules = &self.rules;
         let waits = || asks(rules, &tool, &call.tool);
-        let mut caching = rules.results.begin(&call, &tool.bound, waits, toolbox);
+        let mut caching = rules
+            .results
+            .begin(&call, &tool.bound, waits, &*self.toolbox.source);
         let known = caching.known();
         let nested = effects.clone();
         let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, nested);
@@ -223,7 +225,7 @@ impl CallPipeline {
             if let Some(known) = known {
                 break known;
             }
-            let result = self.toolbox.call(&call).await;
+            let result = self.toolbox.runner.call(&call).await;
             let retry = match attempts.judge(&call, result, &*self.budget) {
                 ControlFlow::Break(result) => break result,
                 ControlFlow::Continue(retry) => retry,

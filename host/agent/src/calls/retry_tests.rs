@@ -3,7 +3,7 @@ use crate::calls::{
     CallApprover, CallEnd, CallPipeline, CallRecorder, CallRecording, CallRequest, CallRules,
     CallableTool, NewCall, NoDecision, Unlimited,
 };
-use crate::toolbox::{ResolvedModule, Toolbox};
+use crate::toolbox::{ResolvedModule, ToolRunner, ToolSource};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::io;
@@ -39,7 +39,7 @@ impl Flaky {
     }
 }
 
-impl Toolbox for Flaky {
+impl ToolSource for Flaky {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -51,7 +51,9 @@ impl Toolbox for Flaky {
     fn module<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async { Err("none".into()) })
     }
+}
 
+impl ToolRunner for Flaky {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let attempt = {
@@ -162,7 +164,7 @@ async fn called(
 ) -> (ToolResult, Vec<ToolRetry>) {
     let told = Told::default();
     let pipeline = CallPipeline {
-        toolbox: toolbox.clone(),
+        toolbox: toolbox.clone().into(),
         tools: Arc::default(),
         rules: Arc::new(CallRules {
             call_timeout: timeout,

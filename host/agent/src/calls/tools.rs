@@ -2,7 +2,7 @@
 
 use crate::calls::ToolCheck;
 use crate::calls::check::{SchemaError, unknown};
-use crate::toolbox::Toolbox;
+use crate::toolbox::ToolSource;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use toolhold_protocol::bound::{Bound, Runner};
@@ -44,11 +44,11 @@ impl CallableTools {
     /// There is no such tool, in words that say what there is, or it cannot be called.
     pub fn find(
         &self,
-        toolbox: &dyn Toolbox,
+        source: &dyn ToolSource,
         name: &str,
     ) -> Result<Arc<CallableTool>, ToolFailure> {
-        let Some(bound) = toolbox.bound(name) else {
-            let tools = toolbox.tools();
+        let Some(bound) = source.bound(name) else {
+            let tools = source.tools();
             return Err(unknown(name, tools.iter().map(|tool| tool.name.as_str())));
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);

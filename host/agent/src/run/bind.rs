@@ -1,7 +1,7 @@
 //! Binds each tool to its runner before a run begins, so that an unknown name is an error then and not when a
 //! model calls it (docs/protocol.md, 3).
 
-use crate::toolbox::{Activities, ResolvedModule, Toolbox};
+use crate::toolbox::{Activities, ResolvedModule, ToolSource};
 use serde_json::{Map, Value, json};
 use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -19,7 +19,7 @@ use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 pub async fn bind(
     context: &Context,
     offered: Vec<Tool>,
-    toolbox: &dyn Toolbox,
+    source: &dyn ToolSource,
     activities: &Activities,
     fetches: &mut Vec<RequestFetch>,
 ) -> Result<(Vec<Bound>, Vec<String>), RunError> {
@@ -37,7 +37,7 @@ pub async fn bind(
             activities.is_clients(activity) || activities.named(activity).is_some()
         })?;
         warnings.append(&mut unknown);
-        let one = runner(tool, toolbox, activities, fetches).await?;
+        let one = runner(tool, source, activities, fetches).await?;
         // The last definition of a name wins.
         match bound
             .iter_mut()
@@ -71,20 +71,20 @@ pub async fn bind(
 
 /// Passes on what was fetched for a name when it is dropped: also where nobody waits for it any more.
 struct ToldFetch<'a> {
-    toolbox: &'a dyn Toolbox,
+    source: &'a dyn ToolSource,
     name: &'a str,
     fetches: &'a mut Vec<RequestFetch>,
 }
 
 impl Drop for ToldFetch<'_> {
     fn drop(&mut self) {
-        self.fetches.extend(self.toolbox.take_fetch(self.name));
+        self.fetches.extend(self.source.take_fetch(self.name));
     }
 }
 
 async fn runner(
     mut tool: Tool,
-    toolbox: &dyn Toolbox,
+    source: &dyn ToolSource,
     activities: &Activities,
     fetches: &mut Vec<RequestFetch>,
 ) -> Result<Bound, RunError> {
@@ -120,11 +120,11 @@ async fn runner(
         Execution::Module(name) if name == ANONYMOUS => Runner::CleanRoom,
         Execution::Module(name) => {
             let told = ToldFetch {
-                toolbox,
+                source,
                 name,
                 fetches,
             };
-            let module = toolbox.module(name).await;
+            let module = source.module(name).await;
             drop(told);
             let module = module.map_err(|reason| failed(&tool, reason))?;
             match module {

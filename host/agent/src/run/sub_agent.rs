@@ -330,7 +330,7 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
 mod tests {
     use super::*;
     use crate::run::bind::bind;
-    use crate::toolbox::{Activities, ResolvedModule, Toolbox};
+    use crate::toolbox::{Activities, ResolvedModule, ToolRunner, ToolSource};
     use futures_util::future::BoxFuture;
     use std::time::Duration;
     use toolhold_protocol::context::Context;
@@ -339,7 +339,7 @@ mod tests {
     #[derive(Debug)]
     struct Slow;
 
-    impl Toolbox for Slow {
+    impl ToolSource for Slow {
         fn tools(&self) -> Vec<Tool> {
             Vec::new()
         }
@@ -359,7 +359,9 @@ mod tests {
                 error: Some("given up".into()),
             })
         }
+    }
 
+    impl ToolRunner for Slow {
         fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
             Box::pin(std::future::pending())
         }

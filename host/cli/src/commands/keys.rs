@@ -22,7 +22,7 @@ pub enum KeysCommand {
         name: String,
         /// What the key permits.
         #[arg(long, value_enum, value_delimiter = ',', default_values = ["run", "approve"])]
-        scopes: Vec<ScopeName>,
+        scopes: Vec<KeyScopeName>,
         /// Permit only these agents [default: all].
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         agents: Option<Vec<String>>,
@@ -54,7 +54,7 @@ pub enum KeysCommand {
 
 /// A scope as `--scopes` names it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum ScopeName {
+pub enum KeyScopeName {
     /// Start runs, and read those of this key.
     Run,
     /// Decide pending calls of this key's runs.
@@ -63,12 +63,12 @@ pub enum ScopeName {
     Admin,
 }
 
-impl From<ScopeName> for Scope {
-    fn from(name: ScopeName) -> Self {
+impl From<KeyScopeName> for Scope {
+    fn from(name: KeyScopeName) -> Self {
         match name {
-            ScopeName::Run => Self::Run,
-            ScopeName::Approve => Self::Approve,
-            ScopeName::Admin => Self::Admin,
+            KeyScopeName::Run => Self::Run,
+            KeyScopeName::Approve => Self::Approve,
+            KeyScopeName::Admin => Self::Admin,
         }
     }
 }

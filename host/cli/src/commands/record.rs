@@ -1,4 +1,4 @@
-//! `toolhold show`, `replay`, `diff`: records of runs (docs/protocol.md, 11).
+//! `toolhold show`, `runs replay`, `runs diff`: records of runs (docs/protocol.md, 11).
 
 use crate::exit::Exit;
 use crate::terminal::view::EventPrinter;

@@ -1,9 +1,6 @@
 //! `toolhold runs`: past and running runs in the database.
 
-use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
-use crate::config::Flags;
-use crate::config::secrets::Needs;
 use crate::exit::Exit;
 use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{output, style};
@@ -20,7 +17,7 @@ use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
 /// What is listed, and how.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct RunListArgs {
     /// Show only the newest N.
     #[arg(long, value_name = "N")]
     last: Option<u32>,
@@ -29,7 +26,7 @@ pub struct ListArgs {
     json: bool,
 }
 
-impl ListArgs {
+impl RunListArgs {
     pub fn is_given(&self) -> bool {
         self.last.is_some() || self.json
     }
@@ -37,16 +34,6 @@ impl ListArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
-    /// List all runs, newest last.
-    List(ListArgs),
-    /// Print the steps of a recorded run.
-    Show {
-        /// Id of the run, the beginning of the id, or last.
-        run: String,
-        /// Print one JSON event per line.
-        #[arg(long)]
-        json: bool,
-    },
     /// Follow a run of another process, from its beginning.
     Watch {
         /// Id of the run, the beginning of the id, or last.
@@ -63,8 +50,18 @@ pub enum RunsCommand {
         /// Id of the run, the beginning of the id, or last.
         run: String,
     },
-    /// Resume a run whose process ended.
-    Resume(Box<ResumeArgs>),
+    /// Replay a run's record, without endpoint and tools, and compare the events.
+    Replay {
+        /// Id of the run, the beginning of the id, or last.
+        run: String,
+    },
+    /// Show the first difference between two runs.
+    Diff {
+        /// Id of the first run, the beginning of the id, or last.
+        left: String,
+        /// The second run, in the same form.
+        right: String,
+    },
     /// Print a run's record as stored, one sealed event per line; `toolhold show FILE.jsonl` reads it.
     Export {
         /// Id of the run, the beginning of the id, or last.
@@ -81,26 +78,8 @@ pub enum RunsCommand {
     },
 }
 
-impl RunsCommand {
-    pub fn put(&self, flags: &mut Flags) {
-        if let Self::Resume(args) = self {
-            args.means.endpoint.put(flags);
-        }
-    }
-
-    /// What it does with secrets.
-    pub fn needs(&self) -> Needs {
-        match self {
-            Self::Resume(_) => Needs::All,
-            _ => Needs::Database,
-        }
-    }
-}
-
 pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> {
     match command {
-        RunsCommand::List(args) => list(config, &args).await,
-        RunsCommand::Show { run, json } => record::show(config, &run, json).await,
         RunsCommand::Watch { run, json, verbose } => {
             let shown = OutputOptions {
                 json,
@@ -110,7 +89,8 @@ pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> 
             watch(config, &run, shown).await
         }
         RunsCommand::Cancel { run } => cancel(config, &run).await,
-        RunsCommand::Resume(args) => Box::pin(run::resume(config, *args)).await,
+        RunsCommand::Replay { run } => record::replayed(config, &run).await,
+        RunsCommand::Diff { left, right } => record::diff(config, [&left, &right]).await,
         RunsCommand::Export { run } => {
             let store = host::store(config).await?;
             let run = store.find(&run).await?.run()?;
@@ -152,7 +132,7 @@ fn said(over: PrunedCounts) -> String {
     )
 }
 
-pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
+pub async fn list(config: &Configuration, args: &RunListArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let mut runs = store
         .runs_before(None, None, args.last.unwrap_or(u32::MAX))

@@ -1,7 +1,8 @@
 //! `toolhold secrets`: keys and passwords that the configuration refers to by the name of a variable.
 
 use crate::config::secrets::{
-    self as store, Asks, KeyringError, KeyringQuestion, Needs, SecretPlace, SecretStore, Unread,
+    self as store, Asks, KeyringError, KeyringQuestion, Needs, SecretPlace, SecretStore,
+    UnreadSecret,
 };
 use crate::config::{self, ConfigError, Flags, Loaded, presets};
 use crate::exit::Exit;
@@ -38,11 +39,11 @@ pub enum SecretsCommand {
 
 /// Says that a secret could not be read, to a command that goes on without it.
 pub fn note(loaded: &Loaded, needs: Needs) {
-    let is_told = |unread: &&Unread| match needs {
+    let is_told = |unread: &&UnreadSecret| match needs {
         Needs::All => false,
         Needs::Database => true,
         // The keyring was not asked, and need not be.
-        Needs::None => matches!(unread, Unread::NoFile { .. }),
+        Needs::None => matches!(unread, UnreadSecret::NoFile { .. }),
     };
     if let Some(unread) = loaded.secrets.unread().filter(is_told) {
         output::note(&style::warn("secrets:"), &unread.to_string());

@@ -24,22 +24,13 @@ enum Rule {
 }
 
 /// Limits of modules: keys of `[limits]` and `[ceiling]`.
-const LIMITS: [&str; 24] = [
+const LIMITS: [&str; 14] = [
     "timeout_ms",
     "memory_bytes",
-    "table_elements",
-    "instances",
-    "tables",
-    "memories",
-    "stack_bytes",
-    "handles",
     "host_bytes",
     "argument_bytes",
     "output_bytes",
-    "json_depth",
-    "capture_bytes",
     "http_requests",
-    "http_concurrent",
     "http_request_bytes",
     "http_response_bytes",
     "http_timeout_ms",
@@ -48,7 +39,6 @@ const LIMITS: [&str; 24] = [
     "compile_ms",
     "compile_memory_bytes",
     "kept_bytes",
-    "list_tools_ms",
 ];
 /// Those of which 0 means "no limit".
 const LIMITS_UNLESS_ZERO: [&str; 2] = ["fuel", "calls_per_minute"];
@@ -82,19 +72,16 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_tools"
         | "fallback.attempts"
         | "tool_retry.attempts"
-        | "tool_retry.total_wait_ms"
         | "requests.timeout_ms"
         | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
         | "modules.waiting_calls"
         | "oci.timeout_ms"
-        | "oci.idle_timeout_ms"
         | "mcp_server.answer_timeout_ms"
         | "mcp_server.message_bytes"
         | "mcp_server.calls"
         | "mcp_server.connections"
         | "mcp_server.sessions"
-        | "mcp_server.session_idle_ms"
         | "serve.concurrent_runs"
         | "serve.key_concurrent_runs"
         | "serve.waiting_runs"
@@ -107,7 +94,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_tool_calls"
         | "modules.calls_per_minute"
         | "serve.key_requests_per_minute" => Rule::AtMostUnlessZero,
-        "approval.plans" | "oci.offline" | "compiler.own_process" => Rule::Only(true),
+        "approval.plans" | "oci.offline" => Rule::Only(true),
         "fallback.enabled" | "requests.plain_loopback" | "serve.module_upload" => Rule::Only(false),
         "approval.default" => Rule::Stricter(&["never", "on-write", "always"]),
         "modules.approval" => Rule::Stricter(&["never", "first-sight", "always"]),
@@ -177,7 +164,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 53] = [
+    const DANGEROUS: [&str; 51] = [
         // Which files are read.
         "knowledge.",
         // 0 is a share of the machine, which any number may exceed.
@@ -193,7 +180,6 @@ mod tests {
         "fallback.order",
         // How soon a tool that is busy is called again.
         "tool_retry.backoff_ms",
-        "tool_retry.max_backoff_ms",
         // What prices mean.
         "run.currency",
         // Off by default only to measure.
@@ -201,7 +187,6 @@ mod tests {
         // What a model is told in place of what a tool says now.
         "run.result_cache",
         "run.result_cache_tools",
-        "run.result_cache_ms",
         // Moves data between tools that the model never sees.
         "run.wiring",
         // Whether calls that advisors are against are held.

@@ -1,5 +1,6 @@
 //! The known keys: those of the default file, and those of tables that users name.
 
+use toolhold_policy::LimitsRequest;
 use toolhold_runtime::config::{
     AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, RETRIEVAL_KEYS, SHARES,
 };
@@ -94,7 +95,7 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
         ["agents", _, table, rest @ ..] => {
             OVERRIDES.contains(table) && is_listed(format!("{table}.{}", rest.join(".")))
         }
-        ["module", _, "limits", leaf] => is_listed(format!("limits.{leaf}")),
+        ["module", _, "limits", leaf] => LimitsRequest::NAMES.contains(leaf),
         _ => false,
     }
 }
@@ -109,7 +110,7 @@ pub fn leaves_of_named_tables() -> Vec<String> {
     };
     [
         below("module.m", &MODULE),
-        below("module.m.limits", &["fuel"]),
+        below("module.m.limits", LimitsRequest::NAMES),
         below("mcp.m", &MCP),
         below("shields.s", &SHIELD),
         below("agents.a", &AGENT_KEYS),
@@ -150,9 +151,21 @@ pub fn is_table(listed: &[String], key: &str) -> bool {
     }
 }
 
+/// Returns words about the key that an unknown `key` stands for, or nothing. They begin with a space and end with a
+/// semicolon or question mark.
+pub fn advice(listed: &[String], key: &str) -> String {
+    if let ["limits" | "ceiling", leaf] = parts(key).as_slice()
+        && LimitsRequest::NAMES.contains(leaf)
+    {
+        return format!(" [module.NAME.limits] sets {leaf:?} for one module;");
+    }
+    nearest(listed, key).map_or_else(String::new, |key| format!(" did you mean {key:?}?"))
+}
+
 /// The known key that is most similar: one of the same table if a user names it, else one of the default file.
-pub fn nearest(listed: &[String], key: &str) -> Option<String> {
+fn nearest(listed: &[String], key: &str) -> Option<String> {
     let leaves: &[&str] = match parts(key).as_slice() {
+        ["module", _, "limits", _] => LimitsRequest::NAMES,
         ["module", _, _] => &MODULE,
         ["mcp", _, _] => &MCP,
         ["pools", _, _] => &POOL_KEYS,

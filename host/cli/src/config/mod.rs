@@ -22,6 +22,8 @@ mod reserved;
 mod routes_tests;
 pub mod secrets;
 pub mod shipped;
+#[cfg(test)]
+mod surface;
 mod syntax;
 
 pub use flags::Flags;

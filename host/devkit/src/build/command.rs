@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::control::CommandEnd;
 use super::{BuildControl, BuildError, Failure};
+use toolhold_json::hex::sha256;
 
 /// Fits a terminal without scrolling; compilers print the reason last.
 const TAIL_LINES: usize = 30;
@@ -57,14 +58,19 @@ impl Tool {
 }
 
 impl Log {
+    /// Creates the log of a build of the module `module` in the folder `source`. Modules of one name in two folders have
+    /// a log each, because they may be built at the same time.
     pub fn create(
         toolchains: &Path,
         module: &str,
+        source: &Path,
         control: BuildControl,
     ) -> Result<Self, BuildError> {
         let directory = toolchains.join("logs");
         fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
-        let path = directory.join(format!("{module}.log"));
+        let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+        let folder = sha256(source.as_os_str().as_encoded_bytes());
+        let path = directory.join(format!("{module}-{folder:.8}.log"));
         File::create(&path).map_err(BuildError::io("create", &path))?;
         Ok(Self { path, control })
     }
@@ -179,8 +185,19 @@ mod tests {
     fn log() -> (tempfile::TempDir, Log) {
         let directory = tempfile::tempdir().unwrap();
         let control = BuildControl::new(std::time::Duration::from_mins(1));
-        let log = Log::create(directory.path(), "module", control).unwrap();
+        let log = Log::create(directory.path(), "module", directory.path(), control).unwrap();
         (directory, log)
+    }
+
+    #[test]
+    fn modules_of_one_name_in_two_folders_have_a_log_each() {
+        let (_directory, one) = log();
+        let (other, _) = log();
+        let control = BuildControl::new(std::time::Duration::from_mins(1));
+        let toolchains = one.path.ancestors().nth(2).unwrap();
+        let second = Log::create(toolchains, "module", other.path(), control).unwrap();
+        assert_eq!(one.path.parent(), second.path.parent());
+        assert_ne!(one.path, second.path);
     }
 
     #[test]

@@ -122,7 +122,12 @@ pub fn build(
     // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
     let job = Job {
-        log: Log::create(toolchains, &manifest.name, control.clone())?,
+        log: Log::create(
+            toolchains,
+            &manifest.name,
+            &manifest.directory,
+            control.clone(),
+        )?,
         manifest,
         control,
         toolchains,

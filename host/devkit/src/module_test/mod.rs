@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::calls::CallableTool;
-use toolhold_agent::{ToolCall, Toolbox as _, module_tool};
+use toolhold_agent::{ToolCall, ToolRunner as _, module_tool};
 use toolhold_policy::manifest::Requests;
 use toolhold_policy::tool::{Example, ToolSpec};
 use toolhold_policy::{DirectoryGrant, Grant, KeyValueGrant, ScratchGrant};
@@ -301,7 +301,7 @@ impl Peak {
             let full = full.join(" and ");
             let detail = format!(
                 "an example takes {shares}: a slightly larger input would be stopped; ask for more {full} under [limits] \
-                 in module.toml, or raise the operator's [ceiling]"
+                 in module.toml, or set it under [module.NAME.limits] in the configuration"
             );
             (CheckOutcome::Failed, detail)
         };

@@ -25,7 +25,7 @@ use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::docs::{package, section, wit};
-use toolhold_sandbox::fuzzing::{Signature, admitted};
+use toolhold_sandbox::fuzzing::{FuzzedSignature, admitted};
 use toolhold_sandbox::{Engine, EngineConfig, is_slot};
 use toolhold_schema::Validator;
 
@@ -405,13 +405,13 @@ const TYPES: &str = r#"(component (import "i" (instance
         (param "numbers" (list u32)) (param "texts" (list string)) (param "rows" (list (tuple string (option u32))))
         (param "text" string))))))"#;
 
-static SIGNATURE: LazyLock<Option<Signature>> = LazyLock::new(|| {
+static SIGNATURE: LazyLock<Option<FuzzedSignature>> = LazyLock::new(|| {
     let engine = Engine::new(EngineConfig {
         concurrent_calls: 2,
         max_memory_bytes: 16 << 20,
         ..EngineConfig::default()
     });
-    Signature::imported(&engine.ok()?, &wat::parse_str(TYPES).ok()?)
+    FuzzedSignature::imported(&engine.ok()?, &wat::parse_str(TYPES).ok()?)
         .ok()
         .flatten()
 });

@@ -21,10 +21,8 @@ use toolhold_admission::Lane;
 use toolhold_agent::calls::{
     CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
 };
-use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
-use toolhold_protocol::request_fetch::RequestFetch;
+use toolhold_agent::{NoModules, ToolCall, ToolRunner, Toolbox};
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
 impl Service {
@@ -73,17 +71,20 @@ impl Service {
         let pipeline = CallPipeline {
             toolbox: match &offered.request {
                 None => self.modules.toolbox(&metadata.session),
-                Some(request) => Arc::new(RequestTool {
-                    run,
-                    request: request.clone(),
-                    rules: rules.clone(),
-                    metadata: metadata.clone(),
-                    session: session
-                        .filter(|_| metadata.elicits && self.settings.ask)
-                        .cloned(),
-                    client_sender: client_sender.clone(),
-                    answer_timeout: self.settings.answer_timeout,
-                }),
+                Some(request) => Toolbox {
+                    source: Arc::new(NoModules),
+                    runner: Arc::new(RequestTool {
+                        run,
+                        request: request.clone(),
+                        rules: rules.clone(),
+                        metadata: metadata.clone(),
+                        session: session
+                            .filter(|_| metadata.elicits && self.settings.ask)
+                            .cloned(),
+                        client_sender: client_sender.clone(),
+                        answer_timeout: self.settings.answer_timeout,
+                    }),
+                },
             },
             tools: self.tools.clone(),
             rules: rules.calls.clone(),
@@ -242,20 +243,7 @@ struct RequestTool {
     answer_timeout: Duration,
 }
 
-impl Toolbox for RequestTool {
-    fn tools(&self) -> Vec<Tool> {
-        Vec::new()
-    }
-
-    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
-        None
-    }
-
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
-        let message = format!("there is no module {name:?} here");
-        Box::pin(std::future::ready(Err(message)))
-    }
-
+impl ToolRunner for RequestTool {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let (questions, asked) = mpsc::channel(1);

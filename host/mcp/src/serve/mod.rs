@@ -44,5 +44,5 @@ pub use mask::Mask;
 pub use request::tool_name as request_tool;
 pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
 pub use service::{Rules, Service};
-pub use settings::{AuditMode, Offer, Settings};
+pub use settings::{AuditMode, OfferedRequests, Settings};
 pub use stdio::serve as serve_stdio;

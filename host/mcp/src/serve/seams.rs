@@ -29,7 +29,7 @@ pub trait ModuleHost: Send + Sync + Debug {
     fn kept(&self) -> MemoryCeiling;
 
     /// The runner of a session's calls. A module's session state belongs to that session.
-    fn toolbox(&self, session: &str) -> Arc<dyn Toolbox>;
+    fn toolbox(&self, session: &str) -> Toolbox;
 }
 
 /// A module that waits for a person's approval.

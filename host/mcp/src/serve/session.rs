@@ -118,7 +118,7 @@ impl ClientSession {
             }
             questions.insert(id, answer);
         }
-        let _question = Question {
+        let _question = AskedQuestion {
             session: self,
             client_sender,
             id,
@@ -145,13 +145,13 @@ impl ClientSession {
 }
 
 /// An open question. Answered questions are removed from the session.
-struct Question<'a> {
+struct AskedQuestion<'a> {
     session: &'a ClientSession,
     client_sender: &'a ClientSender,
     id: u64,
 }
 
-impl Drop for Question<'_> {
+impl Drop for AskedQuestion<'_> {
     fn drop(&mut self) {
         if self.session.questions.lock().remove(&self.id).is_some() {
             let params = json!({"requestId": self.id, "reason": "the call is over"});

@@ -22,7 +22,7 @@ pub enum AuditMode {
 /// The saved Requests that are tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub enum Offer {
+pub enum OfferedRequests {
     /// All or none.
     All(bool),
     Named(Vec<String>),
@@ -37,14 +37,12 @@ pub struct Settings {
     /// Time to answer a question.
     #[serde(rename = "answer_timeout_ms", deserialize_with = "milliseconds")]
     pub answer_timeout: Duration,
-    pub requests: Offer,
+    pub requests: OfferedRequests,
     pub message_bytes: usize,
     /// Most calls of all clients in progress.
     pub calls: usize,
     pub connections: usize,
     pub sessions: usize,
-    #[serde(rename = "session_idle_ms", deserialize_with = "milliseconds")]
-    pub session_idle: Duration,
     /// Accepted values of `Host` and `Origin`.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
@@ -63,7 +61,6 @@ impl Settings {
             ("calls", self.calls == 0),
             ("connections", self.connections == 0),
             ("sessions", self.sessions == 0),
-            ("session_idle_ms", self.session_idle.is_zero()),
         ];
         if let Some((key, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
             return Some((key, "must be at least 1".into()));

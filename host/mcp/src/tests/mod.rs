@@ -7,7 +7,7 @@ mod trust;
 
 use crate::pin::{Pins, Trust};
 use crate::server::McpServer;
-use crate::settings::{Launch, Settings};
+use crate::settings::{Launch, ServerSettings};
 use crate::tool::McpTool;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl ApprovalStore for Memory {
 struct McpFixture {
     folder: TempDir,
     approvals: Arc<Memory>,
-    settings: Settings,
+    settings: ServerSettings,
 }
 
 impl McpFixture {
@@ -65,7 +65,7 @@ impl McpFixture {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log").display().to_string();
         let command = ["python3", SCRIPT, "--log", &log];
-        let settings = Settings {
+        let settings = ServerSettings {
             name: "s".into(),
             launch: Launch::Command {
                 command: command
@@ -91,7 +91,7 @@ impl McpFixture {
         }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut ServerSettings)) -> Self {
         change(&mut self.settings);
         self
     }

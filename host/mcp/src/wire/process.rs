@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::rpc;
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 use crate::wire::rpc::{Incoming, cancelled, parse};
 use crate::wire::stderr::Stderr;
 use bytes::{Buf as _, Bytes};
@@ -66,7 +66,7 @@ struct Group(Child);
 
 impl Process {
     pub fn start(
-        settings: &Settings,
+        settings: &ServerSettings,
         command: &[String],
         env: &BTreeMap<String, String>,
         secrets: &[(String, SecretString)],

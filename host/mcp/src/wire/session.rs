@@ -1,7 +1,7 @@
 //! A conversation with one server: `initialize`, `tools/list`, `tools/call`, over either transport.
 
 use crate::error::{Failure, one_line};
-use crate::settings::{Launch, Settings};
+use crate::settings::{Launch, ServerSettings};
 use crate::wire::process::Process;
 use crate::wire::stderr::Stderr;
 use crate::wire::web::HttpSession;
@@ -36,7 +36,7 @@ enum Connection {
 impl McpSession {
     /// Starts or connects to the server, and agrees on a version.
     pub async fn open(
-        settings: &Settings,
+        settings: &ServerSettings,
         secrets: &[(String, SecretString)],
         stderr: Arc<Stderr>,
     ) -> Result<Self, Failure> {

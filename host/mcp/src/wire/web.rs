@@ -2,7 +2,7 @@
 
 use crate::error::{Failure, one_line};
 use crate::rpc;
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 use crate::wire::process::unasked;
 use crate::wire::rpc::{Incoming, cancelled, parse};
 use bytes::Bytes;
@@ -47,7 +47,7 @@ struct HttpLine {
 
 impl HttpSession {
     pub fn new(
-        settings: &Settings,
+        settings: &ServerSettings,
         url: &str,
         secrets: &[(String, SecretString)],
     ) -> Result<Self, Failure> {

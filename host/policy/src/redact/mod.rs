@@ -76,8 +76,8 @@ impl Redactor {
     }
 
     /// Cleans what comes in pieces.
-    pub fn stream(&self) -> Redaction {
-        Redaction {
+    pub fn stream(&self) -> StreamRedaction {
+        StreamRedaction {
             automaton: self.0.clone(),
             scanner: Scanner::default(),
             held: Vec::new(),
@@ -89,7 +89,7 @@ impl Redactor {
 
 /// A stream on its way through a [`Redactor`]. Holds back only what may be the beginning of a
 /// secret, so that ordinary data is not delayed.
-pub struct Redaction {
+pub struct StreamRedaction {
     automaton: Option<Arc<Automaton>>,
     scanner: Scanner,
     /// Seen, and not yet passed on.
@@ -111,7 +111,7 @@ struct FoundSecret {
     is_replaced: bool,
 }
 
-impl Redaction {
+impl StreamRedaction {
     /// What can be passed on once `chunk` has come.
     pub fn push(&mut self, chunk: &[u8]) -> RedactedBytes {
         let Some(automaton) = self.automaton.clone() else {
@@ -221,9 +221,9 @@ impl fmt::Debug for Automaton {
     }
 }
 
-impl fmt::Debug for Redaction {
+impl fmt::Debug for StreamRedaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redaction")
+        f.debug_struct("StreamRedaction")
             .field("held", &self.held.len())
             .finish_non_exhaustive()
     }

@@ -40,7 +40,7 @@ const HERE: [&str; 13] = [
     include_str!("versions.rs"),
 ];
 
-const LOOP: &str = "host/agent/tests/protocol";
+const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
@@ -55,10 +55,10 @@ const ELSEWHERE: [(&str, &str, &str, &str); 44] = [
     ("4.9", LOOP, "schema.rs", "an_output_beside_calls_counts_only_where_both_are_allowed"),
     ("4.10", LOOP, "quoted.rs", "calls_that_are_repeated_are_made_in_no_form_and_from_no_place"),
     ("5.6", LOOP, "variables.rs", "without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told"),
-    ("6.2", "tests/protocol", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
+    ("6.2", "tests/module_runs", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
     ("6.3", "tests", "interpreters.rs", "nothing_is_there_in_the_next_call"),
-    ("6.4", "tests/protocol", "modules.rs", "a_component_by_path_stands_under_the_rules_of_its_name"),
-    ("6.5", "tests/protocol", "modules.rs", "a_nested_module_knows_its_own_call_and_not_its_callers"),
+    ("6.4", "tests/module_runs", "modules.rs", "a_component_by_path_stands_under_the_rules_of_its_name"),
+    ("6.5", "tests/module_runs", "modules.rs", "a_nested_module_knows_its_own_call_and_not_its_callers"),
     ("7.1", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.2", LOOP, "run_loop.rs", "a_call_is_over_before_the_model_has_written_the_last"),
     ("7.3", LOOP, "scheduling.rs", "a_call_waits_for_what_it_reads_and_the_others_do_not"),

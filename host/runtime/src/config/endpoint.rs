@@ -34,16 +34,11 @@ pub struct EndpointTable {
     pub weight: u32,
     attempts: u32,
     backoff_ms: u64,
-    max_backoff_ms: u64,
-    max_retry_after_ms: u64,
     retry_wait_ms: u64,
     /// 0: never.
     hedge_after_ms: u64,
     breaker_failures: u32,
-    breaker_window_ms: u64,
-    breaker_rest_ms: u64,
     concurrent_requests: usize,
-    waiting_requests: usize,
     queue_timeout_ms: u64,
     requests_per_minute: u64,
     tokens_per_minute: u64,
@@ -117,13 +112,12 @@ impl EndpointTable {
                 concurrent_requests: self.concurrent_requests,
                 requests_per_minute: self.requests_per_minute,
                 tokens_per_minute: self.tokens_per_minute,
-                waiting_requests: self.waiting_requests,
                 queue_timeout: Duration::from_millis(self.queue_timeout_ms),
+                ..EndpointLimits::default()
             },
             breaker: BreakerPolicy {
                 failures: self.breaker_failures,
-                window: Duration::from_millis(self.breaker_window_ms),
-                rest: Duration::from_millis(self.breaker_rest_ms),
+                ..BreakerPolicy::default()
             },
             window: Some(self.window).filter(|tokens| *tokens > 0),
             price: self.price(),
@@ -145,9 +139,8 @@ impl EndpointTable {
         RetryPolicy {
             attempts: self.attempts,
             backoff: Duration::from_millis(self.backoff_ms),
-            max_backoff: Duration::from_millis(self.max_backoff_ms),
-            max_retry_after: Duration::from_millis(self.max_retry_after_ms),
             total_wait: Duration::from_millis(self.retry_wait_ms),
+            ..RetryPolicy::default()
         }
     }
 

@@ -4,7 +4,7 @@ use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_mcp::{Launch, Settings, address};
+use toolhold_mcp::{Launch, ServerSettings, address};
 use toolhold_policy::is_name;
 
 /// Enough for servers that look something up; slower ones set their own timeout.
@@ -47,7 +47,7 @@ impl McpTable {
         is_found: bool,
         is_state_found: bool,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Settings, ConfigFault> {
+    ) -> Result<ServerSettings, ConfigFault> {
         if !is_name(name) {
             let reason = "a server's name is lower case letters, digits and _, at most 48, starting with a letter";
             return Err(ConfigFault::new("command", reason));
@@ -66,7 +66,7 @@ impl McpTable {
             return Err(ConfigFault::new("tools", reason));
         }
         let launch = self.launch()?;
-        Ok(Settings {
+        Ok(ServerSettings {
             name: name.to_owned(),
             secrets: launch.secrets(variable),
             launch,
@@ -124,7 +124,7 @@ fn is_tool(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Settings, ConfigFault> {
+    fn read(text: &str) -> Result<ServerSettings, ConfigFault> {
         let table: McpTable = toml::from_str(text).unwrap();
         table.settings("weather", false, false, &|_| None)
     }

@@ -1,4 +1,4 @@
-//! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]`, `[compiler]` and `[oci]`: the sources and the
+//! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]` and `[oci]`: the sources and the
 //! grants of modules.
 
 use crate::config::configuration::Configuration;
@@ -36,11 +36,6 @@ impl ModulesTable {
     pub(super) fn has_folder(&self) -> bool {
         self.folder.exists()
     }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct CompilerTable {
-    own_process: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -83,7 +78,6 @@ pub(super) struct OciTable {
     offline: bool,
     insecure: Vec<String>,
     pub(super) timeout_ms: u64,
-    pub(super) idle_timeout_ms: u64,
 }
 
 impl Configuration {
@@ -192,8 +186,8 @@ impl Configuration {
         }
     }
 
-    /// For an author, who waits for the compiler while no calls run: components are compiled on all cores and with the
-    /// functions of the module's last compilation, and crashes name lines of the source.
+    /// For an author, who waits for the compiler while no calls run: components are compiled on all cores,
+    /// and crashes name lines of the source.
     pub fn serve_author(&mut self) {
         if let Some(process) = &mut self.compiler {
             process.serves_author = true;
@@ -208,8 +202,8 @@ impl Configuration {
 
     fn compiler(&self) -> Compiler {
         match &self.compiler {
-            Some(process) if self.tables.compiler.own_process => Compiler::Process(process.clone()),
-            _ => Compiler::InProcess,
+            Some(process) => Compiler::Process(process.clone()),
+            None => Compiler::InProcess,
         }
     }
 
@@ -299,16 +293,13 @@ impl Configuration {
 
     /// How components are fetched, and with which credentials.
     pub fn fetch(&self, credentials: Option<toolhold_oci::Credentials>) -> toolhold_oci::Settings {
-        toolhold_oci::Settings {
-            offline: self.tables.oci.offline,
-            timeout: Duration::from_millis(self.tables.oci.timeout_ms),
-            network: toolhold_oci::Network {
-                insecure: self.tables.oci.insecure.clone(),
-                idle_timeout: Duration::from_millis(self.tables.oci.idle_timeout_ms),
-                credentials,
-            },
-            folder: self.cache_folder().join("oci"),
-        }
+        let oci = &self.tables.oci;
+        let mut settings =
+            toolhold_oci::Settings::new(self.cache_folder().join("oci"), credentials);
+        settings.offline = oci.offline;
+        settings.timeout = Duration::from_millis(oci.timeout_ms);
+        settings.network.insecure.clone_from(&oci.insecure);
+        settings
     }
 }
 

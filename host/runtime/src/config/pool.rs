@@ -13,8 +13,6 @@ pub struct PoolTable {
     pub(super) members: Vec<String>,
     attempts: Option<u32>,
     backoff_ms: Option<u64>,
-    max_backoff_ms: Option<u64>,
-    max_retry_after_ms: Option<u64>,
     retry_wait_ms: Option<u64>,
     hedge_after_ms: u64,
     left_out_ms: Option<u64>,
@@ -25,12 +23,10 @@ pub struct PoolTable {
 }
 
 /// The keys of `[pools.NAME]`.
-pub const POOL_KEYS: [&str; 11] = [
+pub const POOL_KEYS: [&str; 9] = [
     "members",
     "attempts",
     "backoff_ms",
-    "max_backoff_ms",
-    "max_retry_after_ms",
     "retry_wait_ms",
     "hedge_after_ms",
     "left_out_ms",
@@ -49,9 +45,8 @@ impl PoolTable {
             retry: RetryPolicy {
                 attempts: self.attempts.unwrap_or(retry.attempts),
                 backoff: time(self.backoff_ms, retry.backoff),
-                max_backoff: time(self.max_backoff_ms, retry.max_backoff),
-                max_retry_after: time(self.max_retry_after_ms, retry.max_retry_after),
                 total_wait: time(self.retry_wait_ms, retry.total_wait),
+                ..retry
             },
             left_out: time(self.left_out_ms, default.left_out),
             overload: self.overload.clone(),

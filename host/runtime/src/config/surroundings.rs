@@ -21,7 +21,7 @@ pub struct ConfigContext<'a> {
     pub cache_folder: PathBuf,
     /// Where modules are found besides, if `modules.folder` is the default.
     pub usual_modules: UsualModules,
-    /// Compiles components in a process of its own if `compiler.own_process` is set. Without it they are
+    /// Compiles components in a process of its own if it is given. Without it they are
     /// compiled in this process.
     pub compiler: Option<CompilerProcess>,
     /// Modules with grants from this command line alone.

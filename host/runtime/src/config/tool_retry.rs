@@ -12,8 +12,6 @@ const MAX_ATTEMPTS: u32 = 10;
 pub struct ToolRetryTable {
     attempts: u32,
     backoff_ms: u64,
-    max_backoff_ms: u64,
-    total_wait_ms: u64,
 }
 
 impl ToolRetryTable {
@@ -32,8 +30,7 @@ impl ToolRetryTable {
         ToolRetryPolicy {
             attempts: self.attempts,
             backoff: Duration::from_millis(self.backoff_ms),
-            max_backoff: Duration::from_millis(self.max_backoff_ms),
-            total_wait: Duration::from_millis(self.total_wait_ms),
+            ..ToolRetryPolicy::default()
         }
     }
 }

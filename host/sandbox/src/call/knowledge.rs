@@ -10,10 +10,10 @@ pub const MAX_QUESTIONS: u32 = 100;
 
 /// The knowledge that one call reaches. The default is none.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GrantedKnowledge(Option<Arc<Granted>>);
+pub(crate) struct GrantedKnowledge(Option<Arc<KnowledgeRights>>);
 
 #[derive(Debug)]
-struct Granted {
+struct KnowledgeRights {
     /// Absent: this host keeps no knowledge.
     access: Option<Arc<dyn KnowledgeAccess>>,
     call: KnowledgeCall,
@@ -28,7 +28,7 @@ impl GrantedKnowledge {
         invocation: &Invocation<'_>,
     ) -> Self {
         Self(grant.knowledge.as_ref().map(|knowledge| {
-            Arc::new(Granted {
+            Arc::new(KnowledgeRights {
                 access: access.cloned(),
                 call: KnowledgeCall {
                     id: invocation.id.to_owned(),

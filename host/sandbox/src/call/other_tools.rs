@@ -11,10 +11,10 @@ use toolhold_policy::{
 
 /// The tools of other modules that one call may call. The default is none.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OtherTools(Option<Arc<Granted>>);
+pub(crate) struct OtherTools(Option<Arc<ToolRights>>);
 
 #[derive(Debug)]
-struct Granted {
+struct ToolRights {
     /// Absent: the caller lets modules call no other tools.
     executor: Option<Arc<dyn NestedCalls>>,
     /// Full names of tools, or names of modules for all of theirs.
@@ -33,7 +33,7 @@ impl OtherTools {
         if tools.is_empty() {
             return Self(None);
         }
-        Self(Some(Arc::new(Granted {
+        Self(Some(Arc::new(ToolRights {
             executor: invocation.nested.clone(),
             tools: tools.to_vec(),
             id: invocation.id.to_owned(),
@@ -49,7 +49,7 @@ impl OtherTools {
         self.granted(tool).is_some()
     }
 
-    fn granted(&self, tool: &str) -> Option<&Arc<Granted>> {
+    fn granted(&self, tool: &str) -> Option<&Arc<ToolRights>> {
         let module = tool.split(['.', '@']).next().unwrap_or_default();
         self.0.as_ref().filter(|granted| {
             let mut tools = granted.tools.iter();

@@ -9,10 +9,9 @@
 //! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 //!
-//! Packs of functions (`compile/functions.rs`) and lists of edits (`compile/edits.rs`) are entries like that, with the
-//! digest of their module's folder in the place of a component's; no MAC of the one kind is one of the other.
+//! Lists of edits (`compile/edits.rs`) are entries like that, with the digest of their module's folder in the place of a
+//! component's; the MAC of one kind does not verify for the other.
 
-use super::functions::{FunctionCounts, MAX_PACK_BYTES};
 use super::process::Artefact;
 use super::unused;
 use crate::disk::private_folder;
@@ -47,8 +46,6 @@ pub struct Cache {
 struct CacheCounters {
     hits: AtomicU64,
     misses: AtomicU64,
-    functions_taken: AtomicU64,
-    functions_made: AtomicU64,
     /// Whether this process looked for entries that nothing uses any more.
     is_pruned: AtomicBool,
 }
@@ -91,24 +88,6 @@ impl Cache {
         }
     }
 
-    /// How many functions this host's compilations for authors took from packs, and made.
-    pub fn function_counts(&self) -> FunctionCounts {
-        FunctionCounts {
-            taken: self.tally.functions_taken.load(Ordering::Relaxed),
-            made: self.tally.functions_made.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(super) fn count_functions(&self, counts: FunctionCounts) {
-        let tally = &self.tally;
-        tally
-            .functions_taken
-            .fetch_add(counts.taken, Ordering::Relaxed);
-        tally
-            .functions_made
-            .fetch_add(counts.made, Ordering::Relaxed);
-    }
-
     /// The compiled form of the component with this digest, if there is a sound entry for this
     /// engine. A missing, foreign or damaged entry is `None`: compiling is always the way out.
     pub fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
@@ -139,28 +118,6 @@ impl Cache {
                 |error| tracing::warn!(%digest, %error, "a compiled cache entry did not load"),
             )
             .ok()
-    }
-
-    /// The functions of the last compilation of the component in this folder, or none if there is no sound pack.
-    pub(super) fn functions(&self, engine: &Engine, folder: &FolderName) -> Vec<u8> {
-        let pack = self.read(engine, EntryKind::Functions, &folder.0);
-        pack.unwrap_or_default()
-    }
-
-    /// Keeps the functions of a compilation, in the place of those of the one before.
-    ///
-    /// # Errors
-    /// As [`Self::store`].
-    pub(super) fn store_functions(
-        &self,
-        engine: &Engine,
-        folder: &FolderName,
-        pack: &[u8],
-    ) -> io::Result<()> {
-        if pack.len() > MAX_PACK_BYTES {
-            return Err(io::Error::other("they are too many"));
-        }
-        self.write(engine, EntryKind::Functions, &folder.0, pack)
     }
 
     /// Keeps a compiled component. The first entry that a process makes takes the place of those that nothing used for
@@ -255,7 +212,6 @@ impl Cache {
         name.write(&compatibility(engine).to_le_bytes());
         let ending = match kind {
             EntryKind::Component => unused::COMPONENT_ENDING,
-            EntryKind::Functions => unused::FUNCTIONS_ENDING,
             EntryKind::Edits => unused::EDITS_ENDING,
         };
         self.folder
@@ -280,7 +236,7 @@ impl Cache {
     }
 }
 
-/// The digest of a module's folder, under which it is kept what its author's edits are compiled with.
+/// Digest of a module's folder, under which the list of its author's edits is kept.
 #[derive(Debug, Clone)]
 pub(super) struct FolderName(Digest);
 
@@ -307,10 +263,8 @@ impl FolderName {
 pub(super) enum EntryKind {
     /// Compiled, under the component's digest.
     Component = 0,
-    /// Of a module's last compilation, under its [`FolderName`].
-    Functions = 2,
     /// The names of the entries that an author's edits made, under the module's [`FolderName`].
-    Edits = 4,
+    Edits = 2,
 }
 
 /// What of an entry a MAC is over: the one of a length is none of what follows.
@@ -325,9 +279,7 @@ pub(crate) fn adopt(engine: &Engine, artefact: &Artefact) -> Result<Component, L
     // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
     // `Component::serialize` of a compatible engine. An `Artefact` has no other constructor than
     // `process::compile`, which takes its bytes from this engine's compiler: in this process, or in a
-    // child running this host's own executable, over a private pipe. Functions that the child did not
-    // compile itself are from a pack whose keyed MAC was verified: this host's compiler made them, for
-    // the same module and an engine of the same compatibility hash.
+    // child running this host's own executable, over a private pipe.
     #[expect(
         unsafe_code,
         reason = "loading compiled code is unsafe by nature; see above"
@@ -503,34 +455,6 @@ mod tests {
         let of_length = &sound[LENGTH_BYTES..][..MAC_BYTES];
         let exchanged = [length, of_length, of_length, length].concat();
         assert_eq!(checked(&exchanged, &digest), None);
-    }
-
-    #[test]
-    fn functions_are_of_one_module_and_no_component() {
-        let root = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
-        let engine = Engine::new(EngineConfig::default()).unwrap();
-        assert!(FolderName::of(&root.path().join("none")).is_none());
-        let [one, two] = ["one", "two"].map(|name| root.path().join(name));
-        fs::create_dir(&one).unwrap();
-        fs::create_dir(&two).unwrap();
-        let name = FolderName::of(&one).unwrap();
-        assert!(cache.functions(&engine, &name).is_empty());
-        cache.store_functions(&engine, &name, b"functions").unwrap();
-        let found = |folder: &Path| cache.functions(&engine, &FolderName::of(folder).unwrap());
-        assert_eq!(found(&one), b"functions");
-        assert!(found(&two).is_empty());
-        let other = FolderName::of(&two).unwrap();
-        let path = |kind, name: &FolderName| cache.path(&engine, kind, &name.0);
-        let pack = path(EntryKind::Functions, &name);
-        // In the place of another module's, or of a component with that digest.
-        fs::copy(&pack, path(EntryKind::Functions, &other)).unwrap();
-        assert!(found(&two).is_empty());
-        fs::copy(&pack, path(EntryKind::Component, &name)).unwrap();
-        assert!(cache.load(&engine, &name.0).is_none());
-        let larger = vec![0; MAX_PACK_BYTES + 1];
-        assert!(cache.store_functions(&engine, &name, &larger).is_err());
-        assert_eq!(found(&one), b"functions");
     }
 
     #[test]

@@ -4,13 +4,11 @@
 pub mod cache;
 mod dwarf;
 mod edits;
-mod functions;
 mod lines;
 mod process;
 pub mod unused;
 
 pub use cache::{Cache, CacheLookupCounts};
-pub use functions::FunctionCounts;
 pub use lines::debug_file;
 pub(crate) use lines::{DebugInfo, SourceLine};
 pub use process::compiler_process;
@@ -116,53 +114,24 @@ pub(crate) async fn compiled(
     if is_small && may_stop {
         let _turn = SMALL.acquire().await;
         compiling();
-        let compiled = process::compile(engine, limits, bytes.clone(), None);
+        let compiled = process::compile(engine, limits, bytes.clone());
         quick = timeout(SMALL_COMPILE_TIME, compiled).await.ok();
     }
-    let mut has_pack = false;
-    let compiled = match quick {
-        Some(compiled) => compiled?,
+    let artefact = match quick {
+        Some(artefact) => artefact?,
         None => {
             let _turn = LARGE.acquire().await;
             compiling();
-            let pack = match (cache.cloned(), edited.clone()) {
-                (Some(cache), Some(folder)) if !is_small => {
-                    let engine = engine.clone();
-                    let read = move || cache.functions(&engine, &folder);
-                    Some(tokio::task::spawn_blocking(read).await.map_err(lost)?)
-                }
-                _ => None,
-            };
-            has_pack = pack.is_some();
-            process::compile(engine, limits, bytes, pack).await?
+            process::compile(engine, limits, bytes).await?
         }
     };
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
-        let process::Compiled {
-            artefact,
-            pack,
-            functions,
-        } = compiled;
         if let Some(cache) = cache {
             if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%digest, %error, "the compiled component could not be cached");
             }
             note_edit(&cache, &engine, edited.as_ref(), &digest);
-            if let Some(folder) = edited.filter(|_| has_pack) {
-                tracing::debug!(
-                    %digest,
-                    taken = functions.taken,
-                    made = functions.made,
-                    "compiled with the functions of the last compilation"
-                );
-                cache.count_functions(functions);
-                if let Some(pack) = pack
-                    && let Err(error) = cache.store_functions(&engine, &folder, &pack)
-                {
-                    tracing::warn!(%error, "the compiled functions could not be cached");
-                }
-            }
         }
         cache::adopt(&engine, &artefact)
     })
@@ -171,8 +140,8 @@ pub(crate) async fn compiled(
     Ok((component, digest))
 }
 
-/// The code of a base ([`crate::base`]), whose `digest` is that of what it is made from. Kept beside what was compiled of
-/// the module in this folder, with whose functions it is compiled: most are the same.
+/// Returns the code of a base ([`crate::base`]) of the module in `folder`, from the cache or from the compiler. `digest` is
+/// that of the files from which the base is made.
 pub(crate) async fn compiled_base(
     engine: &Engine,
     cache: Option<&Cache>,
@@ -184,35 +153,18 @@ pub(crate) async fn compiled_base(
     let lost = |error: tokio::task::JoinError| LoadError::Compile {
         reason: error.to_string(),
     };
-    let (found, pack, folder) = {
-        let (engine, cache) = (engine.clone(), cache.cloned());
-        tokio::task::spawn_blocking(move || {
-            let found = cache
-                .as_ref()
-                .and_then(|cache| cache.load(&engine, &digest));
-            let name = FolderName::of(&folder);
-            let pack = match (&cache, &name, &found) {
-                (Some(cache), Some(name), None) => Some(cache.functions(&engine, name)),
-                _ => None,
-            };
-            (found, pack, folder)
-        })
-        .await
-        .map_err(lost)?
-    };
-    if let Some(component) = found {
-        return Ok(component);
+    if let Some(cache) = cache.cloned() {
+        let engine = engine.clone();
+        let load = tokio::task::spawn_blocking(move || cache.load(&engine, &digest));
+        if let Some(component) = load.await.map_err(lost)? {
+            return Ok(component);
+        }
     }
-    let compiled = process::compile(engine, limits, bytes, pack).await?;
+    let artefact = process::compile(engine, limits, bytes).await?;
     let (engine, cache) = (engine.clone(), cache.cloned());
     tokio::task::spawn_blocking(move || {
         if let Some(cache) = cache {
-            let stored = cache.store(&engine, &digest, compiled.artefact.bytes());
-            let packed = match (FolderName::of(&folder), &compiled.pack) {
-                (Some(name), Some(pack)) => cache.store_functions(&engine, &name, pack),
-                _ => Ok(()),
-            };
-            if let Err(error) = stored.and(packed) {
+            if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%error, "the compiled base could not be cached");
             }
             // Under a name of its own, so that it does not take the place of the author's component.
@@ -223,7 +175,7 @@ pub(crate) async fn compiled_base(
                 &digest,
             );
         }
-        cache::adopt(&engine, &compiled.artefact)
+        cache::adopt(&engine, &artefact)
     })
     .await
     .map_err(lost)?

@@ -6,7 +6,6 @@
 //! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
 
 use super::dwarf;
-use super::functions::{FunctionCounts, FunctionStore, MAX_PACK_BYTES};
 use super::lines::LinesTask;
 use crate::engine::{Compiler, CompilerProcess, Engine, Variant, code_config};
 use crate::error::LoadError;
@@ -42,32 +41,16 @@ pub(super) struct Job {
 /// What the process does.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum CompilerTask {
-    /// Compiles a component. A pack of functions comes first, then the component.
-    Compile {
-        variant: Variant,
-        /// Bytes of the pack. Absent: none is used, and none is made.
-        pack_bytes: Option<usize>,
-    },
+    /// Compiles a component.
+    Compile { variant: Variant },
     /// Finds lines of a component's source.
     Lines(LinesTask),
 }
 
-/// What came of a compilation.
-#[derive(Debug)]
-pub(crate) struct Compiled {
-    pub artefact: Artefact,
-    /// The functions it used, if a pack was given and is not theirs already.
-    pub pack: Option<Vec<u8>>,
-    pub functions: FunctionCounts,
-}
-
-/// The first line of what the process answers to [`CompilerTask::Compile`]; the artefact follows, and then a pack of functions,
-/// or nothing.
+/// First line of the process's answer to [`CompilerTask::Compile`]; the artefact follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Reply {
     artefact_bytes: usize,
-    functions_taken: u64,
-    functions_made: u64,
 }
 
 /// Maximum bytes that are read of the process's stderr.
@@ -75,8 +58,7 @@ const MAX_STDERR_BYTES: u64 = 16 << 10;
 /// Maximum bytes of compiled code: about twenty times its Wasm is normal.
 pub const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
 
-/// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`. With `pack`, which may be
-/// empty, functions are taken from it; a compiler in this process takes none.
+/// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
 ///
 /// # Errors
 /// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileTime`] or
@@ -85,24 +67,17 @@ pub(crate) async fn compile(
     engine: &Engine,
     limits: &Limits,
     bytes: Arc<Vec<u8>>,
-    pack: Option<Vec<u8>>,
-) -> Result<Compiled, LoadError> {
+) -> Result<Artefact, LoadError> {
     match &engine.config().compiler {
         Compiler::InProcess => {
             let engine = engine.clone();
             tokio::task::spawn_blocking(move || engine.wasmtime().precompile_component(&bytes))
                 .await
                 .map_err(|error| compile_error(&error.to_string()))?
-                .map(|artefact| Compiled {
-                    artefact: Artefact(artefact),
-                    pack: None,
-                    functions: FunctionCounts::default(),
-                })
+                .map(Artefact)
                 .map_err(|error| compile_error(&format!("{error:#}")))
         }
-        Compiler::Process(process) => {
-            in_process(process, engine.which(), limits, &bytes, pack).await
-        }
+        Compiler::Process(process) => in_process(process, engine.which(), limits, &bytes).await,
     }
 }
 
@@ -111,14 +86,10 @@ async fn in_process(
     variant: Variant,
     limits: &Limits,
     bytes: &[u8],
-    pack: Option<Vec<u8>>,
-) -> Result<Compiled, LoadError> {
+) -> Result<Artefact, LoadError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let job = Job {
-        task: CompilerTask::Compile {
-            variant,
-            pack_bytes: pack.as_ref().map(Vec::len),
-        },
+        task: CompilerTask::Compile { variant },
         memory_bytes: limits.compile_memory_bytes,
         // No less than the clock allows: it ends a process that lost its host.
         cpu_seconds: limits
@@ -139,9 +110,8 @@ async fn in_process(
             process.program.display()
         ))
     })?;
-    let input = [pack.as_deref().unwrap_or_default(), bytes];
-    let most = MAX_ARTEFACT_BYTES + MAX_PACK_BYTES as u64;
-    let conversed = converse(&mut child, &job, &input, most);
+    let input = [bytes];
+    let conversed = converse(&mut child, &job, &input, MAX_ARTEFACT_BYTES);
     match timeout(limits.compile_time(), conversed).await {
         Err(_) => Err(LoadError::CompileTime {
             limit: limits.compile_ms,
@@ -168,19 +138,10 @@ async fn in_process(
     }
 }
 
-fn read_reply(mut bytes: Vec<u8>) -> Option<Compiled> {
+fn read_reply(mut bytes: Vec<u8>) -> Option<Artefact> {
     let (reply, begin): (Reply, usize) = first_line(&bytes)?;
     bytes.drain(..begin);
-    let pack =
-        (reply.artefact_bytes <= bytes.len()).then(|| bytes.split_off(reply.artefact_bytes))?;
-    Some(Compiled {
-        artefact: Artefact(bytes),
-        pack: (1..=MAX_PACK_BYTES).contains(&pack.len()).then_some(pack),
-        functions: FunctionCounts {
-            taken: reply.functions_taken,
-            made: reply.functions_made,
-        },
-    })
+    (bytes.len() == reply.artefact_bytes).then_some(Artefact(bytes))
 }
 
 /// The JSON of the first line, and where the next one begins.
@@ -284,10 +245,7 @@ pub fn compiler_process() -> Result<(), String> {
     let given = input.get(begin..).unwrap_or_default();
     let mut stdout = std::io::BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     match &job.task {
-        CompilerTask::Compile {
-            variant,
-            pack_bytes,
-        } => compile_here(*variant, *pack_bytes, given, &mut stdout)?,
+        CompilerTask::Compile { variant } => compile_here(*variant, given, &mut stdout)?,
         CompilerTask::Lines(task) => {
             let lines = dwarf::lines(task, given)?;
             serde_json::to_writer(&mut stdout, &lines).map_err(|error| error.to_string())?;
@@ -298,47 +256,23 @@ pub fn compiler_process() -> Result<(), String> {
 
 fn compile_here(
     variant: Variant,
-    pack_bytes: Option<usize>,
-    given: &[u8],
+    component: &[u8],
     answer: &mut impl std::io::Write,
 ) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
-    let (pack, component) = given
-        .split_at_checked(pack_bytes.unwrap_or_default())
-        .ok_or("the host's request is incomplete")?;
-    let store = pack_bytes.map(|_| Arc::new(FunctionStore::new(pack.to_vec(), MAX_PACK_BYTES)));
-    let artefact =
-        compiled(variant, component, store.clone()).map_err(|error| format!("{error:#}"))?;
-    let counts = store
-        .as_ref()
-        .map(|store| store.counts())
-        .unwrap_or_default();
+    let artefact = compiled(variant, component).map_err(|error| format!("{error:#}"))?;
     let reply = Reply {
         artefact_bytes: artefact.len(),
-        functions_taken: counts.taken,
-        functions_made: counts.made,
     };
     let mut line = serde_json::to_vec(&reply).map_err(|error| error.to_string())?;
     line.push(b'\n');
     answer.write_all(&line).map_err(text)?;
-    answer.write_all(&artefact).map_err(text)?;
-    if let Some(store) = store {
-        store.write(answer).map_err(text)?;
-    }
-    Ok(())
+    answer.write_all(&artefact).map_err(text)
 }
 
-/// What engines of that variant load. A store changes how long it takes, and nothing else.
-pub(super) fn compiled(
-    variant: Variant,
-    component: &[u8],
-    store: Option<Arc<FunctionStore>>,
-) -> wasmtime::Result<Vec<u8>> {
-    let mut config = code_config(variant);
-    if let Some(store) = store {
-        config.enable_incremental_compilation(store)?;
-    }
-    wasmtime::Engine::new(&config)?.precompile_component(component)
+/// Returns the component's code for engines of that variant.
+fn compiled(variant: Variant, component: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    wasmtime::Engine::new(&code_config(variant))?.precompile_component(component)
 }
 
 /// Limits for the rest of this process's life.
@@ -374,22 +308,15 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_cut_off_is_none() {
-        let reply = Reply {
-            artefact_bytes: 8,
-            functions_taken: 2,
-            functions_made: 1,
-        };
+        let reply = Reply { artefact_bytes: 8 };
         let mut answer = serde_json::to_vec(&reply).unwrap();
         answer.extend(b"\nartefact");
         for end in 0..answer.len() {
             assert!(read_reply(answer[..end].to_vec()).is_none(), "{end}");
         }
         let whole = read_reply(answer.clone()).unwrap();
-        assert_eq!(whole.artefact.bytes(), b"artefact");
-        assert_eq!(whole.functions, FunctionCounts { taken: 2, made: 1 });
-        assert!(whole.pack.is_none(), "it is as it was");
-        answer.extend(b"pack");
-        let whole = read_reply(answer).unwrap();
-        assert_eq!(whole.pack.as_deref(), Some(&b"pack"[..]));
+        assert_eq!(whole.bytes(), b"artefact");
+        answer.push(b'x');
+        assert!(read_reply(answer).is_none());
     }
 }

@@ -10,9 +10,6 @@ use std::time::{Duration, SystemTime};
 
 /// Files of compiled components.
 pub(super) const COMPONENT_ENDING: &str = "cwasm";
-/// Files of compiled functions.
-pub(super) const FUNCTIONS_ENDING: &str = "functions";
-
 /// Files that name what an author's edits made.
 pub(super) const EDITS_ENDING: &str = "edits";
 
@@ -95,9 +92,7 @@ impl Entry {
         let is_unfinished = ending == "tmp";
         // Not what a link leads to.
         let metadata = entry.metadata().ok()?;
-        let is_entry = [COMPONENT_ENDING, FUNCTIONS_ENDING, EDITS_ENDING]
-            .iter()
-            .any(|own| ending == *own);
+        let is_entry = ending == COMPONENT_ENDING || ending == EDITS_ENDING;
         let is_own = metadata.is_file() && (is_unfinished || is_entry);
         is_own.then(|| Self {
             bytes: metadata.len(),
@@ -130,7 +125,6 @@ mod tests {
         for (name, days) in [
             ("new.cwasm", 1),
             ("old.cwasm", 40),
-            ("old.functions", 40),
             ("left.tmp", 2),
             ("begun.tmp", 0),
             ("notes.txt", 90),
@@ -142,14 +136,13 @@ mod tests {
         assert_eq!(
             removed,
             CacheSize {
-                entries: 3,
-                bytes: 12
+                entries: 2,
+                bytes: 8
             }
         );
         for (name, is_there) in [
             ("new.cwasm", true),
             ("old.cwasm", false),
-            ("old.functions", false),
             ("left.tmp", false),
             ("begun.tmp", true),
             ("notes.txt", true),

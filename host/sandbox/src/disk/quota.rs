@@ -109,17 +109,17 @@ impl Drop for QuotaReservation {
 
 /// Where a write begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum WritePlace {
     At(u64),
     /// The end of the file at the moment of the write.
     End,
 }
 
 /// Writes all of `bytes`. Blocks on the file system.
-pub fn write_all(file: &File, mut bytes: &[u8], place: Place) -> io::Result<()> {
+pub fn write_all(file: &File, mut bytes: &[u8], place: WritePlace) -> io::Result<()> {
     let offset = match place {
-        Place::At(offset) => offset,
-        Place::End => loop {
+        WritePlace::At(offset) => offset,
+        WritePlace::End => loop {
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -192,14 +192,14 @@ impl Quota {
     ///
     /// # Errors
     /// What the file system says, and `EDQUOT` if the directory would hold more than it may.
-    pub fn write(&self, file: &File, bytes: &[u8], place: Place) -> io::Result<()> {
+    pub fn write(&self, file: &File, bytes: &[u8], place: WritePlace) -> io::Result<()> {
         let _no_shrinking = self.ledger.sizes.read();
         let length = bytes.len() as u64;
         let growth = match place {
-            Place::At(offset) => offset
+            WritePlace::At(offset) => offset
                 .saturating_add(length)
                 .saturating_sub(file.metadata()?.len()),
-            Place::End => length,
+            WritePlace::End => length,
         };
         self.growing(growth, || write_all(file, bytes, place))
     }
@@ -305,20 +305,22 @@ mod tests {
             assert_eq!(done.unwrap_err().raw_os_error(), Some(libc::EDQUOT));
             assert!(file.metadata().unwrap().len() <= 1 << 20);
         };
-        full(quota.write(&file, b"x", Place::At(1 << 40)));
-        full(quota.write(&file, b"x", Place::At(u64::MAX)));
+        full(quota.write(&file, b"x", WritePlace::At(1 << 40)));
+        full(quota.write(&file, b"x", WritePlace::At(u64::MAX)));
         full(quota.set_size(&file, 1 << 40));
         // A hole within the quota counts, and is filled without counting again.
-        quota.write(&file, b"x", Place::At(900_000)).unwrap();
+        quota.write(&file, b"x", WritePlace::At(900_000)).unwrap();
         for place in 0..900 {
             let bytes = [1; 1_000];
             quota
-                .write(&file, &bytes, Place::At(place * 1_000))
+                .write(&file, &bytes, WritePlace::At(place * 1_000))
                 .unwrap();
         }
-        full(quota.write(&file, &vec![1; 200_000], Place::End));
+        full(quota.write(&file, &vec![1; 200_000], WritePlace::End));
         quota.set_size(&file, 0).unwrap();
-        quota.write(&file, &vec![1; 200_000], Place::End).unwrap();
+        quota
+            .write(&file, &vec![1; 200_000], WritePlace::End)
+            .unwrap();
         assert_eq!(file.metadata().unwrap().len(), 200_000);
     }
 
@@ -331,10 +333,10 @@ mod tests {
             .write(true)
             .open(folder.path().join("large"));
         let file = file.unwrap();
-        quota.write(&file, b"over", Place::At(0)).unwrap();
-        quota.write(&file, b"more", Place::End).unwrap_err();
+        quota.write(&file, b"over", WritePlace::At(0)).unwrap();
+        quota.write(&file, b"more", WritePlace::End).unwrap_err();
         quota.set_size(&file, 10_000).unwrap();
-        quota.write(&file, b"more", Place::End).unwrap();
+        quota.write(&file, b"more", WritePlace::End).unwrap();
     }
 
     #[test]
@@ -349,7 +351,7 @@ mod tests {
                 scope.spawn(|| {
                     while std::time::Instant::now() < until {
                         let end = file.metadata().unwrap().len();
-                        let _ = quota.write(&file, &vec![1; 60_000], Place::At(end));
+                        let _ = quota.write(&file, &vec![1; 60_000], WritePlace::At(end));
                     }
                 });
                 scope.spawn(|| {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sync_wrapper::SyncWrapper;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use toolhold_policy::HttpLimit;
-use toolhold_policy::redact::{Redaction, Redactor};
+use toolhold_policy::redact::{Redactor, StreamRedaction};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 /// Bytes from which on a piece of a request body goes out at once.
@@ -157,10 +157,10 @@ pub(super) struct ResponseBody {
     open: Option<(reqwest::Body, RunningRequest)>,
     meter: Arc<HttpMeter>,
     redactor: Redactor,
-    redaction: Redaction,
+    redaction: StreamRedaction,
     /// Finds the secrets with which the response is refused.
     refused: Redactor,
-    refusal: Redaction,
+    refusal: StreamRedaction,
     /// For the names of errors.
     is_tls: bool,
     /// Came while bytes before them were still held back.

@@ -80,9 +80,8 @@ pub struct CompilerProcess {
     /// A program whose `main` calls [`crate::compiler_process`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// Whether an author waits for it. Then it may use all cores, of which half are otherwise left to running calls, and
-    /// keeps the functions that it compiled of a module that is built where it lies: the next compilation after an edit
-    /// takes those that did not change.
+    /// True if an author waits for it. Then it may use all cores, of which half are otherwise left to running calls, and
+    /// of a module that is built where it lies the cache keeps the components of the last two edits only.
     pub serves_author: bool,
 }
 

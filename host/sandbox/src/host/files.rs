@@ -10,7 +10,7 @@ use super::output::FileOutput;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
 use crate::denial_log::FileUse;
-use crate::disk::quota::Place;
+use crate::disk::quota::WritePlace;
 use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::fs::File;
@@ -96,7 +96,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
                     Ok(file) => file,
                     Err(code) => return Ok((Err(code),)),
                 };
-                let write = move || quota.write(&file, &buffer, Place::At(offset));
+                let write = move || quota.write(&file, &buffer, WritePlace::At(offset));
                 Ok((state.done(write).await.map(|()| length),))
             })
         },
@@ -144,7 +144,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut().entered();
             state.revocation.check()?;
-            Ok((state.output(&fd, Place::At(offset))?,))
+            Ok((state.output(&fd, WritePlace::At(offset))?,))
         },
     )?;
     types.func_wrap(
@@ -152,7 +152,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd,): (Fd,)| {
             let state = store.data_mut().entered();
             state.revocation.check()?;
-            Ok((state.output(&fd, Place::End)?,))
+            Ok((state.output(&fd, WritePlace::End)?,))
         },
     )
 }
@@ -194,7 +194,7 @@ impl CallState {
     fn output(
         &mut self,
         fd: &Fd,
-        place: Place,
+        place: WritePlace,
     ) -> Result<Result<Resource<DynOutputStream>, ErrorCode>> {
         let file = match self.writable(fd)? {
             Ok(file) => file,

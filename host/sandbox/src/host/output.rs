@@ -3,7 +3,7 @@
 
 use super::blocking::Blocking;
 use crate::call::meter::{Gauge, RefusedResource};
-use crate::disk::quota::{Place, Quota, write_all};
+use crate::disk::quota::{Quota, WritePlace, write_all};
 use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::fs::File;
@@ -19,7 +19,7 @@ const CAPACITY: usize = 64 << 10;
 pub struct FileOutput {
     file: Arc<File>,
     /// Where the next write begins.
-    place: Place,
+    place: WritePlace,
     gauge: Gauge,
     revocation: Arc<Revocation>,
     quota: Option<Arc<Quota>>,
@@ -37,7 +37,7 @@ enum OutputState {
 impl FileOutput {
     pub fn new(
         file: Arc<File>,
-        place: Place,
+        place: WritePlace,
         (gauge, revocation): (Gauge, Arc<Revocation>),
         quota: Option<Arc<Quota>>,
     ) -> Self {
@@ -59,7 +59,7 @@ impl FileOutput {
         let (written, bytes) = (task.done().await, *bytes as u64);
         self.state = match written {
             Ok(()) => {
-                if let Place::At(offset) = &mut self.place {
+                if let WritePlace::At(offset) = &mut self.place {
                     *offset = offset.saturating_add(bytes);
                 }
                 OutputState::Ready
@@ -173,7 +173,7 @@ mod tests {
         for (bytes, fits) in [(60, true), (100, true), (101, false), (100, true)] {
             let before = file.metadata().unwrap().len();
             let meters = (gauge.clone(), Arc::default());
-            let mut stream = FileOutput::new(file.clone(), Place::End, meters, None);
+            let mut stream = FileOutput::new(file.clone(), WritePlace::End, meters, None);
             let text = Bytes::from(vec![b'x'; bytes]);
             let written = stream.blocking_write_and_flush(text).await;
             assert_eq!(written.is_ok(), fits, "{bytes}: {written:?}");

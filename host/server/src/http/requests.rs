@@ -29,7 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct AgentQuery {
+struct RequestsQuery {
     /// Name of the agent whose requests folder is listed; default: `default`.
     agent: Option<String>,
 }
@@ -83,13 +83,13 @@ impl RequestBody {
 
 /// Lists the saved Requests with their input schemas.
 #[utoipa::path(
-    get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(AgentQuery),
+    get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(RequestsQuery),
     responses((status = 200, body = RequestList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    QueryParams(whose): QueryParams<AgentQuery>,
+    QueryParams(whose): QueryParams<RequestsQuery>,
 ) -> Result<Json<RequestList>, ApiError> {
     client.may(Scope::Run)?;
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);

@@ -30,7 +30,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct AgentQuery {
+struct ToolsQuery {
     /// Name of the agent whose tools are listed; default: `default`.
     agent: Option<String>,
 }
@@ -55,13 +55,13 @@ struct ToolBody {
 
 /// Lists the tools that the key may have an agent call.
 #[utoipa::path(
-    get, path = "/v1/tools", tag = "tools", security(("key" = [])), params(AgentQuery),
+    get, path = "/v1/tools", tag = "tools", security(("key" = [])), params(ToolsQuery),
     responses((status = 200, body = ToolList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    QueryParams(whose): QueryParams<AgentQuery>,
+    QueryParams(whose): QueryParams<ToolsQuery>,
 ) -> Result<Json<ToolList>, ApiError> {
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let prepared = app.prepared(&client, name)?;

@@ -3,18 +3,15 @@
 
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::run::approval::Approver;
-use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ToolCall, ToolRunner, Toolbox};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::completion::Completion;
-use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
 /// The admission of one owner's runs.
@@ -100,10 +97,13 @@ impl RunPermit {
         Driver {
             model: permitted(driver.model),
             candidates,
-            toolbox: Arc::new(PermittedToolbox {
-                permit: self.clone(),
-                toolbox: driver.toolbox,
-            }),
+            toolbox: Toolbox {
+                source: driver.toolbox.source,
+                runner: Arc::new(PermittedRunner {
+                    permit: self.clone(),
+                    runner: driver.toolbox.runner,
+                }),
+            },
             approver: Arc::new(ParkingApprover {
                 permit: self.clone(),
                 approver: driver.approver,
@@ -255,36 +255,16 @@ impl Model for PermittedModel {
 }
 
 #[derive(Debug)]
-struct PermittedToolbox {
+struct PermittedRunner {
     permit: RunPermit,
-    toolbox: Arc<dyn Toolbox>,
+    runner: Arc<dyn ToolRunner>,
 }
 
-impl Toolbox for PermittedToolbox {
-    fn tools(&self) -> Vec<Tool> {
-        self.toolbox.tools()
-    }
-
-    fn tool(&self, name: &str) -> Option<Tool> {
-        self.toolbox.tool(name)
-    }
-
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
-        self.toolbox.module(name)
-    }
-
-    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
-        self.toolbox.take_fetch(name)
-    }
-
-    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
-        self.toolbox.result_depends_on(call)
-    }
-
+impl ToolRunner for PermittedRunner {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let _working = self.permit.work().await;
-            self.toolbox.call(call).await
+            self.runner.call(call).await
         })
     }
 }

@@ -128,7 +128,7 @@ pub mod tests {
     #[test]
     fn files_count_for_their_crate_or_for_the_documents() {
         let cases = [
-            ("host/agent/tests/protocol/a.rs", "agent"),
+            ("host/agent/tests/scripted_runs/a.rs", "agent"),
             ("host/fuzz/smith/src/main.rs", "fuzz"),
             ("host/ARCHITECTURE.md", "docs"),
             ("modules/text/src/lib.rs", "modules"),

@@ -53,26 +53,46 @@ impl TypeNames {
         }
     }
 
-    /// The names that more than [`MAX_SAME_NAME`] types share.
+    /// The names that more than [`MAX_SAME_NAME`] types share, or two of one crate.
     pub fn violations(&self, root: &Path) -> Vec<String> {
-        let shared = self
-            .0
-            .iter()
-            .filter(|(name, places)| places.len() > MAX_SAME_NAME && *name != ONE_PER_CRATE);
-        let described = shared.map(|(name, places)| {
-            let places = places.iter().map(|(path, line)| {
-                let path = path.strip_prefix(root).unwrap_or(path);
-                format!("{}:{line}", path.display())
-            });
-            let places: Vec<_> = places.collect();
-            format!(
-                "{} types are named {name}, more than {MAX_SAME_NAME}: {}",
-                places.len(),
-                places.join(", ")
-            )
-        });
-        described.collect()
+        let mut violations = Vec::new();
+        for (name, places) in &self.0 {
+            if places.len() > MAX_SAME_NAME && name != ONE_PER_CRATE {
+                let what = format!("types are named {name}, more than {MAX_SAME_NAME}");
+                violations.push(described(root, &what, places.iter()));
+            }
+            for of_crate in
+                places.chunk_by(|(one, _), (two, _)| crate_of(one, root) == crate_of(two, root))
+            {
+                if of_crate.len() > 1 {
+                    let what = format!("types of one crate are named {name}");
+                    violations.push(described(root, &what, of_crate.iter()));
+                }
+            }
+        }
+        violations
     }
+}
+
+/// Folder of the crate in which `path` lies: `host/NAME`.
+fn crate_of<'p>(path: &'p Path, root: &Path) -> Vec<&'p std::ffi::OsStr> {
+    let path = path.strip_prefix(root).unwrap_or(path);
+    path.iter().take(2).collect()
+}
+
+fn described<'p>(
+    root: &Path,
+    what: &str,
+    places: impl ExactSizeIterator<Item = &'p (PathBuf, usize)>,
+) -> String {
+    let count = places.len();
+    let places: Vec<_> = places
+        .map(|(path, line)| {
+            let path = path.strip_prefix(root).unwrap_or(path);
+            format!("{}:{line}", path.display())
+        })
+        .collect();
+    format!("{count} {what}: {}", places.join(", "))
 }
 
 #[cfg(test)]
@@ -104,6 +124,15 @@ mod tests {
         assert_eq!(
             found,
             ["3 types are named Order, more than 2: 0.rs:1, 1.rs:2, 2.rs:1"]
+        );
+    }
+
+    #[test]
+    fn two_types_of_one_crate_are_reported() {
+        let found = violations(["mod one { struct Twin; } mod two { enum Twin {} }", "", ""]);
+        assert_eq!(
+            found,
+            ["2 types of one crate are named Twin: 0.rs:1, 0.rs:1"]
         );
     }
 

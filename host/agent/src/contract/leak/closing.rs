@@ -8,7 +8,7 @@ use toolhold_json::repair::End;
 /// The search for the mark that closes a call. When the text has grown, it resumes at its last position: each byte is
 /// compared with marks once, and the text before a mark is read as a call once for each of [`MAX_CLOSES`] marks.
 #[derive(Debug)]
-pub(super) struct CallEnd {
+pub(super) struct ClosingMark {
     mark: &'static Mark,
     /// Position of the search, in bytes behind the mark that opens the call.
     from: usize,
@@ -16,7 +16,7 @@ pub(super) struct CallEnd {
     tried: usize,
 }
 
-impl CallEnd {
+impl ClosingMark {
     /// The search behind `mark`, which opens the call.
     pub(super) fn of(mark: &'static Mark) -> Self {
         Self {

@@ -68,7 +68,7 @@ pub(super) use body::CallableNames;
 pub(super) use reader::{Fate, LeakReader};
 
 use super::provenance::Provenance;
-use closing::CallEnd;
+use closing::ClosingMark;
 use marks::{AfterCall, MARKS, Mark, along_line, follows, opening, past_around, trim_around};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -305,7 +305,7 @@ fn next<'t>(text: &'t str, offer: &CallableNames, end: End) -> TextOpening<'t> {
     let Some(mark) = opening(start) else {
         return TextOpening::Other;
     };
-    if let Some((leaked, end)) = CallEnd::of(mark).find(start, offer) {
+    if let Some((leaked, end)) = ClosingMark::of(mark).find(start, offer) {
         let rest = &start[end..];
         return match follows(along_line(rest)) {
             AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),

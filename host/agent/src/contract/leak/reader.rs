@@ -1,6 +1,6 @@
 //! Leaked calls that begin an answer, while it is generated.
 
-use super::closing::CallEnd;
+use super::closing::ClosingMark;
 use super::marks::{AfterCall, along_line, follows, is_begun, opening, past_around};
 use super::{CallableNames, Leak, LeakedCalls, MAX_CALLS, front};
 use crate::contract::provenance::Provenance;
@@ -29,7 +29,7 @@ enum LeakPosition {
     /// Before the first call or between two, with too little text to tell.
     Before,
     /// In a call.
-    Call(CallEnd),
+    Call(ClosingMark),
     /// Behind a complete call. The next text of its line decides whether it is a call or a part of prose. Positions are in
     /// bytes from the beginning of the call.
     Behind {
@@ -111,7 +111,7 @@ impl LeakReader {
                 }
                 let is_text = self.given == 0 && provenance.has_native_calls();
                 self.place = match opening(start) {
-                    Some(mark) if !is_text => LeakPosition::Call(CallEnd::of(mark)),
+                    Some(mark) if !is_text => LeakPosition::Call(ClosingMark::of(mark)),
                     _ => self.without_call(),
                 };
                 true

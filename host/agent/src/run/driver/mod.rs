@@ -54,7 +54,7 @@ const EVENT_QUEUE: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Driver {
     pub model: Arc<dyn Model>,
-    pub toolbox: Arc<dyn Toolbox>,
+    pub toolbox: Toolbox,
     pub activities: Activities,
     pub approver: Arc<dyn Approver>,
     /// Models that may be asked to make a call, by the names under which
@@ -121,10 +121,10 @@ impl Drop for Run {
 
 impl Driver {
     /// A driver without activities, shields and approver.
-    pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
+    pub fn new(model: Arc<dyn Model>, toolbox: impl Into<Toolbox>) -> Self {
         Self {
             model,
-            toolbox,
+            toolbox: toolbox.into(),
             activities: Activities::default(),
             approver: Arc::new(NoApprover),
             candidates: BTreeMap::new(),
@@ -248,7 +248,7 @@ impl Driver {
         let offered = if request.own_tools_only {
             Vec::new()
         } else {
-            self.toolbox.tools()
+            self.toolbox.source.tools()
         };
         let activities = match request.depth {
             0 => self.activities.clone(),
@@ -257,7 +257,7 @@ impl Driver {
         let (tools, warnings) = bind::bind(
             &context,
             offered,
-            self.toolbox.as_ref(),
+            self.toolbox.source.as_ref(),
             &activities,
             fetches,
         )

@@ -372,7 +372,7 @@ impl Performer {
         seen: Option<&Arc<CalledTool>>,
     ) -> NestedCaller {
         let pipeline = CallPipeline {
-            toolbox: tools.clone(),
+            toolbox: tools.clone().into(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
             approver: Arc::new(RunApprover {

@@ -5,7 +5,7 @@ use crate::run::Budgets;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Delegated, SubAgentLimits};
-use crate::toolbox::{ResolvedModule, ToolCall, Toolbox};
+use crate::toolbox::{ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use toolhold_protocol::tool::{Execution, Tool};
 
 /// What runs one call of a run, and the calls nested in it.
 ///
-/// As a toolbox it is that of the nested calls: the run's own, and behind it the activities and the saved Requests that
+/// It is the toolbox of the nested calls: the run's own, and behind it the activities and the saved Requests that
 /// the run offers. A module names these as its grant does, by their own names, and not by the names that the
 /// context gives to them: its author chooses those freely.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl RunTools {
         begun: Option<Replayed>,
     ) -> ToolResult {
         match runner {
-            Runner::Module(_) => self.driver.toolbox.call(call).await,
+            Runner::Module(_) => self.driver.toolbox.runner.call(call).await,
             Runner::Activity(name) => match self.driver.activities.named(name) {
                 Some(activity) => activity.call(call).await,
                 None => ToolResult::failed(ToolFailure::correctable(
@@ -97,7 +97,7 @@ impl RunTools {
     }
 }
 
-impl Toolbox for RunTools {
+impl ToolSource for RunTools {
     fn tools(&self) -> Vec<Tool> {
         let own = self.offered.iter().filter_map(|bound| {
             Some(Tool {
@@ -105,7 +105,13 @@ impl Toolbox for RunTools {
                 ..bound.tool.clone()
             })
         });
-        self.driver.toolbox.tools().into_iter().chain(own).collect()
+        self.driver
+            .toolbox
+            .source
+            .tools()
+            .into_iter()
+            .chain(own)
+            .collect()
     }
 
     fn tool(&self, name: &str) -> Option<Tool> {
@@ -113,27 +119,29 @@ impl Toolbox for RunTools {
     }
 
     fn bound(&self, name: &str) -> Option<Bound> {
-        let own = self.driver.toolbox.bound(name);
+        let own = self.driver.toolbox.source.bound(name);
         own.or_else(|| self.find(name).cloned())
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
-        self.driver.toolbox.module(name)
+        self.driver.toolbox.source.module(name)
     }
 
     fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
-        self.driver.toolbox.take_fetch(name)
+        self.driver.toolbox.source.take_fetch(name)
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
-        self.driver.toolbox.result_depends_on(call)
+        self.driver.toolbox.source.result_depends_on(call)
     }
+}
 
+impl ToolRunner for RunTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             match self.bound(&call.tool) {
                 Some(Bound { tool, runner }) => self.run(call, &tool, &runner, None).await,
-                None => self.driver.toolbox.call(call).await,
+                None => self.driver.toolbox.runner.call(call).await,
             }
         })
     }

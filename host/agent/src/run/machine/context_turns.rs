@@ -27,7 +27,7 @@ concat. A call waits for the calls before it that write what it reads.";
 pub(super) const GIVEN: &str = "given_";
 
 /// A kind of data, in one instance or in all.
-type Key = (String, Option<String>);
+type TurnKey = (String, Option<String>);
 
 /// How a context is shown.
 #[derive(Debug, Clone, Copy)]
@@ -203,8 +203,8 @@ impl ContextView<'_> {
     }
 
     /// Which data is shown last: the scratchpad, and whatever calls wrote.
-    fn current(self) -> Vec<Key> {
-        let mut keys: Vec<Key> = Vec::new();
+    fn current(self) -> Vec<TurnKey> {
+        let mut keys: Vec<TurnKey> = Vec::new();
         let mut add = |kind: &str, instance: Option<&String>| {
             let key = (kind.to_owned(), instance.cloned());
             if !keys.contains(&key) {
@@ -235,7 +235,7 @@ impl ContextView<'_> {
         self,
         kind: &str,
         instance: Option<&String>,
-        shown: &mut BTreeSet<Key>,
+        shown: &mut BTreeSet<TurnKey>,
         turns: &mut Vec<Turn>,
     ) {
         if shown.insert((kind.to_owned(), instance.cloned())) {

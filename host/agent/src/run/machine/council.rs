@@ -1,7 +1,7 @@
 //! The council: a reply's calls wait for its advisors' votes, and those that go against the votes are held
 //! (docs/protocol.md, 10.4).
 
-use super::fallbacks::Key;
+use super::fallbacks::CallTarget;
 use super::{Effects, Machine};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ const MAX_OPINION_CHARS: usize = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct CouncilState {
     /// What was held of the last reply. It is made if the model chooses it again.
-    held: BTreeSet<Key>,
+    held: BTreeSet<CallTarget>,
     /// A reply was sent back because none of its advisors voted, and none has voted since. Then calls are made without
     /// votes, so that a model that gives none can go on.
     was_silent: bool,
@@ -346,7 +346,7 @@ impl Machine {
     }
 }
 
-fn choice(call: &Call) -> Key {
+fn choice(call: &Call) -> CallTarget {
     (call.tool.clone(), call.instance.clone())
 }
 

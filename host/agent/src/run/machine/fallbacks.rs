@@ -25,12 +25,12 @@ const NOT_THE_MODELS: [&str; 8] = [
 ];
 
 /// A tool, in one instance or in what belongs to all.
-pub(super) type Key = (String, Option<String>);
+pub(super) type CallTarget = (String, Option<String>);
 
 /// What fails: the calls of a tool, or replies of which nothing can be used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    Call(Key),
+    Call(CallTarget),
     Reply,
 }
 
@@ -172,7 +172,7 @@ impl Fallbacks {
     }
 
     /// The tool, and its instance, that a candidate is being asked to call; none if it is asked for a whole reply.
-    pub(super) fn key(&self) -> Option<&Key> {
+    pub(super) fn key(&self) -> Option<&CallTarget> {
         match self.cause()? {
             Cause::Call(key) => Some(key),
             Cause::Reply => None,

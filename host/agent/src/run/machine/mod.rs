@@ -5,7 +5,7 @@
 //!
 //! | state | what it knows |
 //! |---|---|
-//! | `tools`: `RunTools` | what runs each tool, which the model is shown, the checks of their calls |
+//! | `tools`: `ToolTable` | what runs each tool, which the model is shown, the checks of their calls |
 //! | `step_calls`: `StepCalls` | where each call of a step is on its way, and which of them may go on |
 //! | `running_calls`: `RunningCalls` | how many calls run, and those in the background |
 //! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
@@ -96,7 +96,7 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
 use toolhold_schema::Validator;
-use tools::RunTools;
+use tools::ToolTable;
 use uuid::Uuid;
 use window_tokens::{Fitting, WindowTokens};
 
@@ -107,7 +107,7 @@ pub struct Machine {
     /// What every Request of the run's models begins with.
     instructions: String,
     model: String,
-    tools: RunTools,
+    tools: ToolTable,
     warnings: Vec<String>,
     output: Option<Arc<Validator>>,
     context: Context,
@@ -202,7 +202,7 @@ impl Machine {
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
-        let tools = RunTools::new(tools)?;
+        let tools = ToolTable::new(tools)?;
         let output = request
             .output_schema
             .as_ref()

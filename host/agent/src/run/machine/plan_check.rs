@@ -6,7 +6,7 @@
 
 use super::plan_progress::PlanProgress;
 use super::scopes::{guidance, scopes};
-use super::tools::RunTools;
+use super::tools::ToolTable;
 use super::wiring::known_instance;
 use serde_json::{Value, json};
 use toolhold_protocol::bound::Runner;
@@ -24,7 +24,7 @@ const GUIDANCE: &str = "/scopes";
 /// What plans are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlanCheck<'a> {
-    pub tools: &'a RunTools,
+    pub tools: &'a ToolTable,
     pub context: &'a Context,
     /// The plan is not run now: it may be made for inputs that come later.
     pub is_dry_run: bool,
@@ -311,7 +311,7 @@ mod tests {
     use toolhold_protocol::context::Message;
     use toolhold_protocol::tool::{Execution, Tool};
 
-    fn tools() -> RunTools {
+    fn tools() -> ToolTable {
         let run = |name: &str| Tool {
             execution: Execution::Activity(name.into()),
             ..Tool::new(name)
@@ -332,7 +332,7 @@ mod tests {
             },
             tool,
         });
-        RunTools::new(bound.into()).unwrap()
+        ToolTable::new(bound.into()).unwrap()
     }
 
     fn context(messages: Value) -> Context {

@@ -14,7 +14,7 @@ use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 /// The tools of one run.
 #[derive(Debug)]
-pub(super) struct RunTools {
+pub(super) struct ToolTable {
     bound: Vec<Bound>,
     /// The same, as the model is shown them.
     offered: Vec<Tool>,
@@ -26,7 +26,7 @@ pub(super) struct RunTools {
     book: Toolbook,
 }
 
-impl RunTools {
+impl ToolTable {
     /// # Errors
     /// A schema that is none, or two tools of one name.
     pub(super) fn new(bound: Vec<Bound>) -> Result<Self, RunError> {
@@ -194,7 +194,7 @@ mod tests {
     use serde_json::json;
     use toolhold_protocol::bound::Runner;
 
-    fn tools(described: &[(&str, &str)]) -> RunTools {
+    fn tools(described: &[(&str, &str)]) -> ToolTable {
         let bound = described.iter().map(|(name, description)| Bound {
             tool: Tool {
                 description: (*description).into(),
@@ -202,10 +202,10 @@ mod tests {
             },
             runner: Runner::Activity((*name).into()),
         });
-        RunTools::new(bound.collect()).unwrap()
+        ToolTable::new(bound.collect()).unwrap()
     }
 
-    fn names(tools: &RunTools) -> Vec<&str> {
+    fn names(tools: &ToolTable) -> Vec<&str> {
         let shown = tools.shown().iter();
         shown.map(|tool| tool.name.as_str()).collect()
     }

@@ -1,7 +1,7 @@
 //! Documents that are named by their addresses: fetched as modules would fetch them, with the public internet alone in
 //! reach.
 
-use super::walk::{Unread, WalkedFile};
+use super::walk::{UnreadFile, WalkedFile};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub async fn fetch(address: &str, max: u64) -> WalkedFile {
     let fetched = fetch_at(address, max).await;
     let (content, media_type) = match fetched {
         Ok((bytes, media_type)) => (Ok(bytes), media_type),
-        Err(error) => (Err(Unread::Fetch(error)), String::new()),
+        Err(error) => (Err(UnreadFile::Fetch(error)), String::new()),
     };
     WalkedFile {
         path: address.into(),

@@ -14,7 +14,7 @@ use toolhold_storage::{Collection, CollectionDocument, Store};
 
 /// What is listed, and how.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct CollectionListArgs {
     /// List the documents of this collection, newest first.
     #[arg(long, value_name = "NAME")]
     collection: Option<String>,
@@ -28,7 +28,7 @@ const MAX_COLLECTIONS: u32 = 1_000;
 /// Documents of one query.
 const PAGE_DOCUMENTS: u32 = 500;
 
-pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
+pub async fn list(config: &Configuration, args: &CollectionListArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     if let Some(name) = &args.collection {
         let collection = super::collection(&store, name).await?;

@@ -40,7 +40,7 @@ pub enum KnowledgeCommand {
     /// cannot be read is refused with its reason.
     Add(add::AddArgs),
     /// List the collections, or the documents of one.
-    List(list::ListArgs),
+    List(list::CollectionListArgs),
     /// Find passages by their words, and by vectors where a model is configured.
     Search(search::SearchArgs),
     /// Delete documents, or a whole collection.

@@ -49,14 +49,14 @@ pub struct WalkedFile {
     pub path: PathBuf,
     /// Whether it was named, and not found in a folder.
     pub is_named: bool,
-    pub content: Result<Vec<u8>, Unread>,
+    pub content: Result<Vec<u8>, UnreadFile>,
     /// As a server gave it; empty for a file.
     pub media_type: String,
 }
 
 /// Why a file or a folder was not read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unread {
+pub enum UnreadFile {
     #[error("{0}")]
     Failed(#[from] ReadError),
     #[error("{0}")]
@@ -124,7 +124,7 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
             Ok(folder) => self.folder(folder, path),
             Err(error) if error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()) => {
                 let content = toolhold_files::read(&path, self.bounds.file_bytes, Links::Follow);
-                self.send(path, true, content.map_err(Unread::from))
+                self.send(path, true, content.map_err(UnreadFile::from))
             }
             Err(error) => self.send(path, true, Err(error.into())),
         }
@@ -148,7 +148,7 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
                 },
                 Ok(FolderEntry::File(file)) => {
                     let content = toolhold_files::read_to_end(file, self.bounds.file_bytes);
-                    self.send(path, false, content.map_err(Unread::from))
+                    self.send(path, false, content.map_err(UnreadFile::from))
                 }
                 Ok(FolderEntry::Other) => true,
                 Err(error) => self.send(path, false, Err(error.into())),
@@ -166,10 +166,10 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
         open: &mut Vec<OpenFolder>,
         file: File,
         path: PathBuf,
-    ) -> Result<(), (PathBuf, Unread)> {
+    ) -> Result<(), (PathBuf, UnreadFile)> {
         if open.len() >= self.bounds.depth {
             let most = self.bounds.depth;
-            return Err((path, Unread::Depth { most }));
+            return Err((path, UnreadFile::Depth { most }));
         }
         let held: usize = open.iter().map(|folder| folder.names.len()).sum();
         match names(&file, self.bounds.names.saturating_sub(held)) {
@@ -179,18 +179,23 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
             }
             Ok(None) => {
                 let most = self.bounds.names;
-                Err((path, Unread::Names { most }))
+                Err((path, UnreadFile::Names { most }))
             }
             Err(error) => Err((path, error.into())),
         }
     }
 
-    fn send(&mut self, path: PathBuf, is_named: bool, content: Result<Vec<u8>, Unread>) -> bool {
+    fn send(
+        &mut self,
+        path: PathBuf,
+        is_named: bool,
+        content: Result<Vec<u8>, UnreadFile>,
+    ) -> bool {
         self.files += 1;
         let is_over = self.files > self.bounds.files;
         let most = self.bounds.files;
         let content = if is_over {
-            Err(Unread::Files { most })
+            Err(UnreadFile::Files { most })
         } else {
             content
         };

@@ -6,7 +6,7 @@ use crate::terminal::style::{bad, bold, dim, headline, line, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings};
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession, ServerSettings};
 use toolhold_policy::Standing;
 use toolhold_policy::text;
 
@@ -108,7 +108,7 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
 }
 
 /// The server's name, and what is started or asked.
-fn heading(settings: &Settings) {
+fn heading(settings: &ServerSettings) {
     output::tell(&format!(
         "{}  {}",
         bold(&line(&settings.name)),

@@ -26,7 +26,7 @@ every other call; all other settings are in [mcp_server] of the configuration.
 #[command(args_conflicts_with_subcommands = true)]
 pub struct McpArgs {
     #[command(flatten)]
-    serve: serve::ServeArgs,
+    serve: serve::McpServeArgs,
     /// Commands for the MCP servers whose tools runs may call.
     #[command(subcommand)]
     command: Option<McpCommand>,

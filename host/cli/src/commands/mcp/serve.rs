@@ -14,7 +14,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::calls::{CallRules, KeptResults};
 use toolhold_mcp::serve::{
-    Bound, FolderRequest, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
+    Bound, FolderRequest, Mask, OfferedRequests, Rules, Service, request_tool, serve_http,
+    serve_stdio,
 };
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
@@ -28,7 +29,7 @@ use toolhold_runtime::shields::shields;
 use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub struct McpServeArgs {
     /// Serve over streamable HTTP at this address and the path /mcp, instead of over stdin and stdout. An
     /// address that other machines can reach requires a token.
     #[arg(long, value_name = "ADDRESS")]
@@ -40,7 +41,7 @@ pub struct ServeArgs {
 }
 
 /// Serves until the client disconnects or the process gets a signal to stop.
-pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
+pub async fn serve(loaded: &Loaded, args: McpServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
     let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
@@ -145,20 +146,20 @@ impl RulesSource {
 }
 
 /// The present saved Requests, as far as they are offered.
-async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<FolderRequest>> {
-    if *offer == Offer::All(false) {
+async fn requests(config: &Configuration, offer: &OfferedRequests) -> Result<Vec<FolderRequest>> {
+    if *offer == OfferedRequests::All(false) {
         return Ok(Vec::new());
     }
     let folder = config.requests_folder().to_path_buf();
     let requests = tokio::task::spawn_blocking(move || Requests::new(folder)).await?;
     let names: Vec<String> = match offer {
-        Offer::All(_) => {
+        OfferedRequests::All(_) => {
             let all = requests.names();
             all.filter(|name| !name.contains('/'))
                 .map(str::to_owned)
                 .collect()
         }
-        Offer::Named(names) => names.clone(),
+        OfferedRequests::Named(names) => names.clone(),
     };
     let found = names.into_iter().map(|name| {
         let found = requests.find(&name);

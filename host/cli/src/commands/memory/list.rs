@@ -13,7 +13,7 @@ use toolhold_storage::FactScope;
 pub struct FactListArgs {
     /// List the facts of this scope alone [default: all].
     #[arg(long, value_enum)]
-    scope: Option<ScopeName>,
+    scope: Option<FactScopeName>,
     /// The session's id, or the agent's name, that the scope is of.
     #[arg(long, value_name = "NAME", requires = "scope")]
     of: Option<String>,
@@ -32,7 +32,7 @@ pub struct FactListArgs {
 
 /// A scope on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ScopeName {
+enum FactScopeName {
     Session,
     User,
     Agent,
@@ -43,16 +43,16 @@ const PAGE_FACTS: u32 = 500;
 
 pub async fn list(config: &Configuration, args: &FactListArgs) -> Result<Exit> {
     let exact = match (args.scope, &args.of) {
-        (Some(ScopeName::User), None) => Some(FactScope::User),
-        (Some(ScopeName::User), Some(_)) => bail!("--of is for sessions and agents"),
-        (Some(ScopeName::Session), Some(of)) => Some(FactScope::Session(of.clone())),
-        (Some(ScopeName::Agent), Some(of)) => Some(FactScope::Agent(of.clone())),
+        (Some(FactScopeName::User), None) => Some(FactScope::User),
+        (Some(FactScopeName::User), Some(_)) => bail!("--of is for sessions and agents"),
+        (Some(FactScopeName::Session), Some(of)) => Some(FactScope::Session(of.clone())),
+        (Some(FactScopeName::Agent), Some(of)) => Some(FactScope::Agent(of.clone())),
         (_, None) | (None, Some(_)) => None,
     };
     let kind = args.scope.map(|scope| match scope {
-        ScopeName::Session => "session",
-        ScopeName::User => "user",
-        ScopeName::Agent => "agent",
+        FactScopeName::Session => "session",
+        FactScopeName::User => "user",
+        FactScopeName::Agent => "agent",
     });
     let store = host::store(config).await?;
     let (mut before, mut count) = (None, 0_u64);

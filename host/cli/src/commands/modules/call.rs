@@ -18,14 +18,12 @@ use toolhold_agent::calls::{
     CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, KeptResults, NoDecision,
     NotCalled, Unlimited,
 };
-use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{ToolCall, ToolRunner, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
 use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output, ProfileSlot};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::tool::Tool;
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -100,8 +98,9 @@ async fn called(
     let guards = Box::pin(guards.guards()).await?;
     let shields = Box::pin(shields(config, &components, None, &guards)).await?;
     let id = Uuid::now_v7().to_string();
+    let source = Arc::new(SandboxTools::new(registry).on_behalf_of("", said.session));
     let tools = Arc::new(ReportingTools {
-        tools: SandboxTools::new(registry).on_behalf_of("", said.session),
+        tools: source.clone(),
         id: id.clone(),
         profile: profile.as_ref().map(RequestedProfile::slot),
         reported: Mutex::default(),
@@ -113,7 +112,10 @@ async fn called(
             way: Map::from_iter([("via".to_owned(), "cli".into())]),
             ..RecordedCaller::default()
         }),
-        toolbox: tools.clone(),
+        toolbox: Toolbox {
+            source,
+            runner: tools.clone(),
+        },
         tools: Arc::default(),
         rules: Arc::new(CallRules {
             shields,
@@ -172,7 +174,7 @@ async fn called(
 /// A registry's tools that also keep details of one call besides its result.
 #[derive(Debug)]
 struct ReportingTools {
-    tools: SandboxTools,
+    tools: Arc<SandboxTools>,
     /// Id of the call; nested calls have other ids.
     id: String,
     /// Takes the profile of the call.
@@ -196,23 +198,7 @@ struct Reported {
     message: Option<Value>,
 }
 
-impl Toolbox for ReportingTools {
-    fn tools(&self) -> Vec<Tool> {
-        self.tools.tools()
-    }
-
-    fn tool(&self, name: &str) -> Option<Tool> {
-        self.tools.tool(name)
-    }
-
-    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
-        self.tools.take_fetch(name)
-    }
-
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
-        self.tools.module(name)
-    }
-
+impl ToolRunner for ReportingTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let profile = self.profile.clone().filter(|_| call.id == self.id);

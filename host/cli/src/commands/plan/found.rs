@@ -3,7 +3,7 @@
 use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_mcp::{McpServer, OfferedTool, Servers, Settings, activity};
+use toolhold_mcp::{McpServer, OfferedTool, ServerSettings, Servers, activity};
 use toolhold_policy::{Approval, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
@@ -215,7 +215,7 @@ async fn offer(server: &McpServer, is_live: bool) -> Result<Vec<OfferedTool>, Un
 ///
 /// # Errors
 /// The server does not, with advice.
-pub fn offers(settings: &Settings) -> Result<(), String> {
+pub fn offers(settings: &ServerSettings) -> Result<(), String> {
     let name = &settings.name;
     if settings.offer {
         return Ok(());

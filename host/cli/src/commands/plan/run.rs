@@ -16,7 +16,9 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{
+    Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool,
+};
 use toolhold_mcp::Servers;
 use toolhold_model::NoModel;
 use toolhold_protocol::context::Context;
@@ -209,7 +211,7 @@ fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
     }
 }
 
-impl Toolbox for PlanTools {
+impl ToolSource for PlanTools {
     fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
     }
@@ -231,7 +233,9 @@ impl Toolbox for PlanTools {
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
         self.modules.result_depends_on(call)
     }
+}
 
+impl ToolRunner for PlanTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         self.modules.call(call)
     }

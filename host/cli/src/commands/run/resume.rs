@@ -65,7 +65,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
         {
             // Calls of its tools will fail for this reason; the run may not need them any more.
-            if let Err(reason) = driver.toolbox.module(name).await {
+            if let Err(reason) = driver.toolbox.source.module(name).await {
                 output::left_out(&format!("{}: {reason}", bound.tool.name));
             }
         }

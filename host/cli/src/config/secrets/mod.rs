@@ -82,7 +82,7 @@ pub enum Needs {
 
 /// Why a secret could not be read.
 #[derive(Debug, Clone, Error)]
-pub enum Unread {
+pub enum UnreadSecret {
     #[error(
         "the secret {name} cannot be read from the keyring: {source}. Unlock or repair it, set the variable {name}, or \
          keep the secret anew: toolhold secrets set {name}"
@@ -120,7 +120,7 @@ pub enum Unread {
     },
 }
 
-type SecretAnswer = Result<Option<SecretString>, Unread>;
+type SecretAnswer = Result<Option<SecretString>, UnreadSecret>;
 
 /// Stands for a module's secret that was not read, where only what modules are granted counts: nobody gets it. A grant
 /// without its secrets would be another grant, as if a person had taken it back.
@@ -131,12 +131,12 @@ const STAND_IN: &str = "a-secret-that-was-not-read";
 pub struct ReadSecrets {
     /// Those that the keyring gave.
     of_keyring: BTreeMap<String, SecretString>,
-    unread: BTreeMap<String, Unread>,
+    unread: BTreeMap<String, UnreadSecret>,
 }
 
 impl ReadSecrets {
     /// One that could not be read and without which a command cannot begin. `database`: the variable of its URL.
-    pub fn lacking(&self, needs: Needs, database: &str) -> Option<&Unread> {
+    pub fn lacking(&self, needs: Needs, database: &str) -> Option<&UnreadSecret> {
         match needs {
             Needs::All => self.unread(),
             Needs::Database => self.unread.get(database),
@@ -145,9 +145,13 @@ impl ReadSecrets {
     }
 
     /// One that could not be read: of those that are known to be there, if any is.
-    pub fn unread(&self) -> Option<&Unread> {
-        let is_known =
-            |unread: &&Unread| !matches!(unread, Unread::NoKeyring { .. } | Unread::NoFile { .. });
+    pub fn unread(&self) -> Option<&UnreadSecret> {
+        let is_known = |unread: &&UnreadSecret| {
+            !matches!(
+                unread,
+                UnreadSecret::NoKeyring { .. } | UnreadSecret::NoFile { .. }
+            )
+        };
         let mut all = self.unread.values();
         all.clone().find(is_known).or_else(|| all.next())
     }
@@ -268,14 +272,14 @@ impl StoredSecrets {
     }
 
     fn look_up(&self, name: &str) -> SecretAnswer {
-        let misplaced = |place: SecretPlace, other: SecretPlace| Unread::Misplaced {
+        let misplaced = |place: SecretPlace, other: SecretPlace| UnreadSecret::Misplaced {
             name: name.to_owned(),
             place: place.name(),
             other: other.name(),
         };
         if let Some(source) = self.no_file.clone().filter(|_| is_valid_name(name)) {
             let name = name.to_owned();
-            return Err(Unread::NoFile { name, source });
+            return Err(UnreadSecret::NoFile { name, source });
         }
         match (self.store, self.file.get(name)) {
             (StoreChoice::Auto | StoreChoice::File, Some(SecretEntry::Value(value))) => {
@@ -297,7 +301,7 @@ impl StoredSecrets {
     fn of_keyring(&self, name: &str) -> SecretAnswer {
         let name = name.to_owned();
         if self.needs == Needs::None {
-            return Err(Unread::Unasked { name });
+            return Err(UnreadSecret::Unasked { name });
         }
         let is_marked = self.is_marked(&name);
         let error = match self.keyring.get_or_init(Keyring::new).get(&name) {
@@ -316,9 +320,9 @@ impl StoredSecrets {
         }
         let source = Arc::new(error);
         if !is_marked && !source.is_of_secret() {
-            return Err(Unread::NoKeyring { source });
+            return Err(UnreadSecret::NoKeyring { source });
         }
-        Err(Unread::InKeyring { name, source })
+        Err(UnreadSecret::InKeyring { name, source })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::serve::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,8 @@ use uuid::Uuid;
 
 /// Connections besides the others, for requests of health while all others are busy. As many as the HTTP API has.
 const RESERVED_CONNECTIONS: usize = 16;
+/// Time after which a session ends that does nothing.
+const SESSION_IDLE: Duration = Duration::from_mins(30);
 
 /// A listening address, and its protection.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let is_local = bound.address()?.ip().is_loopback();
     let endpoint = HttpEndpoint {
         guard: HttpGuard::new(is_local, settings, bound.token),
-        sessions: Sessions::new(settings.sessions, settings.session_idle),
+        sessions: Sessions::new(settings.sessions, SESSION_IDLE),
         id: Uuid::now_v7().to_string().into(),
         service: service.clone(),
     };

@@ -103,7 +103,6 @@ impl Configuration {
             ("run.call_timeout_ms", self.tables.run.call_timeout_ms),
             ("router.timeout_ms", self.tables.router.timeout_ms),
             ("oci.timeout_ms", self.tables.oci.timeout_ms),
-            ("oci.idle_timeout_ms", self.tables.oci.idle_timeout_ms),
         ]
         .map(|(key, time)| (key.to_owned(), Some(time)));
         let mut all = endpoints.chain(limits).chain(others);

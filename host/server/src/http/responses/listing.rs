@@ -13,7 +13,7 @@ const DEFAULT_PAGE_ITEMS: u32 = 20;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-pub struct Page {
+pub struct InputItemPage {
     /// Id of the last item of the previous page.
     after: Option<String>,
     /// 1 to 100; default 20.
@@ -44,7 +44,7 @@ pub struct InputItems {
     has_more: bool,
 }
 
-impl Page {
+impl InputItemPage {
     /// # Errors
     /// The limit is out of range, or `after` names no item.
     pub fn of(&self, mut items: Vec<Value>) -> Result<InputItems, ApiError> {
@@ -96,7 +96,7 @@ mod tests {
         ] {
             let (mut seen, mut after) = (Vec::new(), None);
             loop {
-                let page = Page {
+                let page = InputItemPage {
                     after,
                     limit: Some(2),
                     order,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn invalid_page_is_refused_with_the_reason() {
-        let page = |limit, after: Option<&str>| Page {
+        let page = |limit, after: Option<&str>| InputItemPage {
             after: after.map(str::to_owned),
             limit,
             order: SortOrder::Asc,

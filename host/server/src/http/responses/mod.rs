@@ -21,7 +21,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
-use listing::{InputItems, Page};
+use listing::{InputItemPage, InputItems};
 use object::{ResponseObject, ResponseState};
 use output::Output;
 use request::{PreviousResponse, ResponseRequest};
@@ -146,14 +146,14 @@ async fn show(
 /// Lists the input items of a response, after those of the previous responses.
 #[utoipa::path(
     get, path = "/v1/responses/{response}/input_items", tag = "responses", security(("key" = [])),
-    params(("response" = String, Path), Page),
+    params(("response" = String, Path), InputItemPage),
     responses((status = 200, body = InputItems), (status = "4XX", body = ErrorBody)),
 )]
 async fn input_items(
     State(app): State<App>,
     client: Client,
     PathParam(id): PathParam<String>,
-    QueryParams(page): QueryParams<Page>,
+    QueryParams(page): QueryParams<InputItemPage>,
 ) -> Result<Counted<InputItems>, ApiError> {
     let row = app.response(&client, &id).await?;
     let recorded = app.recorded(&client, row.id, Gathering::Record).await?;

@@ -19,10 +19,10 @@ const DISMISSED: i32 = -128;
 const NO_DEFAULT: i32 = -25307;
 
 #[derive(Default)]
-pub struct Backend {}
+pub struct Keychain {}
 
 // These calls have no time of their own: who asks gives up on the thread.
-impl Backend {
+impl Keychain {
     pub fn get(&mut self, name: &str, _: Duration) -> Result<Option<SecretString>, KeyringError> {
         let _quiet = SecKeychain::disable_user_interaction().map_err(failed)?;
         let found = generic_password(PasswordOptions::new_generic_password(SERVICE, name));

@@ -17,7 +17,7 @@ const NAME_KEY: &str = "variable";
 const CONTENT_TYPE: &str = "text/plain; charset=utf8";
 
 #[derive(Default)]
-pub struct Backend {
+pub struct ServiceKeyring {
     open: Option<Open>,
     // Dropped last: connections close on it.
     runtime: Option<Runtime>,
@@ -31,7 +31,7 @@ struct Open {
 
 type Found<'s> = SearchItemsResult<Item<'s>>;
 
-impl Backend {
+impl ServiceKeyring {
     pub fn get(
         &mut self,
         name: &str,

@@ -67,5 +67,5 @@ fn a_batch_of_a_hundred_items_is_worked_off_in_one_request() {
         let n: usize = instance.trim_start_matches("item").parse().unwrap();
         assert_eq!(result["output"]["words"], n + 1, "{result}");
     }
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
 }

@@ -51,7 +51,7 @@ fn shipped_modules_run_a_saved_plan_on_two_inputs_and_the_runs_are_recorded() {
             "{shown:?}"
         );
         assert!(shown.stdout.ends_with(&done.stdout), "{shown:?}");
-        let replayed = host.run(&["replay", "last"]);
+        let replayed = host.run(&["runs", "replay", "last"]);
         assert!(
             replayed.stdout.contains("comes to the same"),
             "{replayed:?}"
@@ -63,10 +63,10 @@ fn shipped_modules_run_a_saved_plan_on_two_inputs_and_the_runs_are_recorded() {
         .filter_map(|line| line.split(' ').next())
         .collect();
     assert_eq!(ids.len(), 2, "{runs}");
-    let differ = host.run(&["diff", ids[0], ids[1]]);
+    let differ = host.run(&["runs", "diff", ids[0], ids[1]]);
     assert_eq!(differ.code, Some(1), "{differ:?}");
     assert!(differ.stdout.contains("one two three"), "{differ:?}");
-    assert_eq!(host.run(&["diff", ids[0], ids[0]]).code, Some(0));
+    assert_eq!(host.run(&["runs", "diff", ids[0], ids[0]]).code, Some(0));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_saved_plan_that_was_interrupted_is_resumed_without_a_model() {
     let output = json_of(&done);
     assert_eq!(output["state"]["two"]["value"], "2", "{output}");
     assert_eq!(output["state"]["n"]["words"], 2, "{output}");
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
 }
 
 #[test]

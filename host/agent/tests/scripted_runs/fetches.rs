@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{NoJournal, StopReason};
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -19,7 +19,7 @@ const ADDRESS: &str = "https://agents.example.com/refund";
 #[derive(Debug)]
 struct Web;
 
-impl Toolbox for Web {
+impl ToolSource for Web {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -43,7 +43,9 @@ impl Toolbox for Web {
             error: None,
         })
     }
+}
 
+impl ToolRunner for Web {
     fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         unreachable!("there are no modules")
     }
@@ -63,7 +65,7 @@ async fn a_run_that_ends_at_once_has_its_fetches_before_its_end() {
         .push(Message::user("Refund it. ".repeat(5_000)));
     request.settings.window.max_prompt = Some(1_000);
     let driver = Driver {
-        toolbox: Arc::new(Web),
+        toolbox: Arc::new(Web).into(),
         ..driver(&Script::new([]), Activities::default())
     };
     let run = driver.start(request, Box::new(NoJournal)).await.unwrap();

@@ -157,5 +157,4 @@ impl Drop for Endpoint {
 }
 
 #[cfg(test)]
-#[path = "endpoint/tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -85,7 +85,7 @@ impl Echo {
 #[derive(Debug)]
 pub struct NoModules;
 
-impl Toolbox for NoModules {
+impl ToolSource for NoModules {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -97,7 +97,9 @@ impl Toolbox for NoModules {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name:?}")) })
     }
+}
 
+impl ToolRunner for NoModules {
     fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async { ToolResult::failed(ToolFailure::correctable("none", "no modules")) })
     }

@@ -113,7 +113,7 @@ fn calls_run_while_the_endpoint_still_streams() {
             first < last && first.is_some(),
             "{contract}: {first:?} {last:?}"
         );
-        let replayed = host.run(&["replay", "last"]);
+        let replayed = host.run(&["runs", "replay", "last"]);
         assert_eq!(replayed.code, Some(0), "{contract}: {replayed:?}");
     }
 }
@@ -191,7 +191,7 @@ fn a_killed_run_is_resumed_and_makes_no_call_twice() {
             assert!(expected.starts_with(&text), "{n}: {text}");
         }
     }
-    let replayed = host.run(&["replay", "last"]);
+    let replayed = host.run(&["runs", "replay", "last"]);
     assert!(replayed.stdout.contains("identical"), "{replayed:?}");
     assert_eq!(
         endpoint.requests().len(),
@@ -269,7 +269,7 @@ fn decisions_come_from_another_process() {
             assert!(host.run(&["approvals", "list"]).stdout.is_empty());
             let again = host.run(&["approvals", "approve", &id]);
             assert_eq!(again.code, Some(1), "it is decided: {again:?}");
-            assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+            assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
         }
     }
 }
@@ -362,7 +362,7 @@ fn a_killed_sub_agent_goes_on_where_it_was() {
             if is_waiting { 7 } else { 8 },
             "no Request is made again but the one that broke off"
         );
-        let replayed = host.run(&["replay", "last"]);
+        let replayed = host.run(&["runs", "replay", "last"]);
         assert!(replayed.stdout.contains("identical"), "{replayed:?}");
     }
 }
@@ -398,7 +398,7 @@ fn a_decision_counts_once_and_for_what_was_shown() {
     });
     host.run(&["approvals", "refuse", &second]);
     assert_eq!(wait(&host, child).code, Some(0));
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
 }
 
 /// A run is gone on with by one process at a time, and by another as soon as that is gone.
@@ -428,7 +428,7 @@ fn a_run_has_one_process() {
         (Some(0), "done"),
         "{done:?}"
     );
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     let over = host.run(&resume);
     assert!(over.stderr.contains("this run is over"), "{over:?}");
 }
@@ -460,7 +460,7 @@ fn a_changed_byte_is_found_and_named() {
             &lines[at][place + 1..]
         );
         records.change(&run, at, &line);
-        let found = host.run(&["replay", "last"]);
+        let found = host.run(&["runs", "replay", "last"]);
         assert_eq!(found.code, Some(1), "line {}: {found:?}", at + 1);
         assert!(
             found.stderr.contains(&format!("line {} of", at + 1)),
@@ -478,9 +478,9 @@ fn a_changed_byte_is_found_and_named() {
     );
     let last = lines.len() - 1;
     records.change(&run, last, &lines[last]);
-    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", "last"]).code, Some(0));
     records.lose(&run, 3);
-    let found = host.run(&["replay", "last"]);
+    let found = host.run(&["runs", "replay", "last"]);
     assert!(found.stderr.contains("line 4 of"), "{found:?}");
 }
 
@@ -505,9 +505,9 @@ fn diff_says_where_two_runs_part() {
     let [first, second, third] = ids[..] else {
         panic!("{listed}");
     };
-    let same = host.run(&["diff", first, second]);
+    let same = host.run(&["runs", "diff", first, second]);
     assert_eq!(same.code, Some(0), "{same:?}");
-    let other = host.run(&["diff", second, third]);
+    let other = host.run(&["runs", "diff", second, third]);
     assert_eq!(other.code, Some(1), "{other:?}");
     for part in ["1 milestones are the same", "- reply", "+ reply", "1+2"] {
         assert!(other.stdout.contains(part), "{part}: {other:?}");

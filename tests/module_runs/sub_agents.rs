@@ -706,7 +706,7 @@ fn a_sub_agent_comes_from_an_address_that_the_operator_granted() {
         "{audit}"
     );
     // The record has it.
-    let replayed = host.run(&["replay", "last"]);
+    let replayed = host.run(&["runs", "replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     assert_eq!(fetched.load(Ordering::SeqCst), 1);
 }

@@ -3,11 +3,8 @@
 //!
 //! The places are those of `docs/security.md`: a place that one has and the other lacks fails.
 
-#[path = "cost/cases.rs"]
 mod cases;
-#[path = "cost/measure.rs"]
 mod measure;
-#[path = "cost/shapes.rs"]
 mod shapes;
 
 use std::collections::BTreeSet;
@@ -21,7 +18,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "answers of a keyring",
         Proof::Tests(
-            "tests/keyring.rs",
+            "tests/keyring/mod.rs",
             &[
                 "a_keyring_that_does_not_answer_is_given_up_in_time",
                 "what_is_no_secret_is_not_taken_for_one",
@@ -121,7 +118,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "calls of other tools that are refused",
         Proof::Tests(
-            "host/agent/tests/protocol/nested.rs",
+            "host/agent/tests/scripted_runs/nested.rs",
             &["what_the_record_has_of_refused_nested_calls_is_bounded"],
         ),
     ),
@@ -285,7 +282,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "connections of a call that has ended",
         Proof::Tests(
-            "tests/https.rs",
+            "tests/https/mod.rs",
             &[
                 "a_connection_that_stalls_is_not_used_by_later_calls",
                 "floods_are_bounded_and_end_with_their_call",

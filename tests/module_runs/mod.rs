@@ -1,5 +1,5 @@
 //! The rules of docs/protocol.md, as the binary and shipped modules keep them. What needs neither is tested
-//! in `host/agent/tests/protocol`.
+//! in `host/agent/tests/scripted_runs`.
 
 mod instances;
 mod modules;

@@ -9,7 +9,7 @@ use crate::config::fallback;
 use crate::config::fallback::{FallbackCandidate, FallbackOrder, FallbackRoutes, FallbackTable};
 use crate::config::knowledge::KnowledgeTable;
 use crate::config::mcp::McpTable;
-use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
+use crate::config::modules::{ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
 use crate::config::requests::RequestsTable;
@@ -63,7 +63,6 @@ pub struct Tables {
     mcp: BTreeMap<String, McpTable>,
     #[serde(default)]
     shields: BTreeMap<String, ShieldTable>,
-    pub(super) compiler: CompilerTable,
     pub(super) oci: OciTable,
     pub(super) knowledge: KnowledgeTable,
     storage: StorageTable,
@@ -90,7 +89,7 @@ pub struct Configuration {
     pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
     is_max_tokens_default: bool,
     is_temperature_default: bool,
-    servers: Vec<mcp::Settings>,
+    servers: Vec<mcp::ServerSettings>,
     /// In screening order.
     screening: Vec<ShieldSettings>,
     /// The restrictions of grants, in the configuration of an agent.
@@ -152,7 +151,6 @@ struct RunTable {
     max_depth: u32,
     result_cache: CacheScope,
     result_cache_tools: Vec<String>,
-    result_cache_ms: u64,
     max_tools: usize,
 }
 
@@ -329,7 +327,7 @@ impl Configuration {
             result_cache: ResultCaching {
                 scope: run.result_cache,
                 tools: run.result_cache_tools.clone(),
-                max_age: Duration::from_millis(run.result_cache_ms),
+                ..ResultCaching::default()
             },
             parallel_calls: run.parallel_calls,
             max_calls: run.max_calls,
@@ -461,7 +459,7 @@ impl Configuration {
     }
 
     /// The MCP servers, by name.
-    pub fn servers(&self) -> Vec<mcp::Settings> {
+    pub fn servers(&self) -> Vec<mcp::ServerSettings> {
         self.servers.clone()
     }
 

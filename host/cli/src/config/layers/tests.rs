@@ -291,6 +291,13 @@ fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
         "{error}"
     );
     assert!(error.starts_with("file "), "{error}");
+    for table in ["limits", "ceiling"] {
+        let text = format!("[{table}]\nhandles = 3");
+        let error = merge_with(&text, &[], &Flags::default()).unwrap_err();
+        let advice = "[module.NAME.limits] sets \"handles\" for one module";
+        assert!(error.to_string().contains(advice), "{error}");
+    }
+    merge_with("[module.m.limits]\nhandles = 3", &[], &Flags::default()).unwrap();
     let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
         .unwrap_err()
         .to_string();
@@ -473,7 +480,7 @@ fn the_documented_addresses_go_with_the_documented_keys() {
         #[command(flatten)]
         endpoint: crate::commands::endpoint::EndpointArgs,
     }
-    let text = include_str!("../../../../docs/configuration.md");
+    let text = include_str!("../../../../../docs/configuration.md");
     let file = documented(text, "toml");
     let section = text
         .split("\n### Which address, which key\n")

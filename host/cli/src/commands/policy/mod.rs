@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use toolhold_agent::Toolbox as _;
+use toolhold_agent::ToolSource as _;
 use toolhold_agent::guard::shield::{OnFailure, ShieldBinding, Shields};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::approval::{ApprovalMode, Approvals};

@@ -6,7 +6,7 @@ mod keys;
 use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::found::{FOUND, FoundLayer, Untrusted};
-use super::secrets::{KeyringError, Unread};
+use super::secrets::{KeyringError, UnreadSecret};
 use super::{harmless, known};
 use endpoints::{endpoint, preset_of_variable};
 use keys::{Given, Layer, Withheld};
@@ -105,7 +105,7 @@ pub enum ConfigError {
         is_gone: bool,
     },
     #[error(transparent)]
-    Secret(#[from] Unread),
+    Secret(#[from] UnreadSecret),
     #[error(
         "the keyring cannot be used: {source}. Unlock or repair it, or use the file alone: secrets.store = \"file\", or \
          TOOLHOLD_SECRETS__STORE=file"
@@ -297,10 +297,9 @@ impl Merged {
         if is_table || known::is_key(&self.order, key) {
             return Ok(!is_table || known::is_entry(key));
         }
-        let meant = known::nearest(&self.order, key);
         Err(ConfigError::UnknownKey {
             origin: origin.to_owned(),
-            suggestion: meant.map_or_else(String::new, |key| format!(" did you mean {key:?}?")),
+            suggestion: known::advice(&self.order, key),
             key: key.to_owned(),
         })
     }
@@ -517,5 +516,4 @@ fn listed(text: &str) -> Value {
 }
 
 #[cfg(test)]
-#[path = "layers_tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_agent::run::Driver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Activity, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Activities, Activity, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::context::Context;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
@@ -198,7 +198,7 @@ pub fn echo() -> Tool {
     }
 }
 
-impl Toolbox for Shelf {
+impl ToolSource for Shelf {
     fn tools(&self) -> Vec<Tool> {
         self.0.clone()
     }
@@ -223,7 +223,9 @@ impl Toolbox for Shelf {
             }
         })
     }
+}
 
+impl ToolRunner for Shelf {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move { result(Ok(call.arguments.clone().into())) })
     }

@@ -16,9 +16,9 @@ mod service;
 #[cfg(not(feature = "keyring"))]
 use absent::NoKeyring as Backend;
 #[cfg(all(feature = "keyring", target_os = "macos"))]
-use macos::Backend;
+use macos::Keychain as Backend;
 #[cfg(all(feature = "keyring", not(target_os = "macos")))]
-use service::Backend;
+use service::ServiceKeyring as Backend;
 
 use super::MAX_SECRET_BYTES;
 use secrecy::SecretString;

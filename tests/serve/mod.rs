@@ -92,7 +92,7 @@ fn an_answer_comes_with_the_way_to_it() {
     assert_eq!(listed["runs"][0]["id"], run);
     // The same record as a run of the command line has.
     assert!(host.run(&["show", run]).stdout.contains("It is 4."));
-    assert_eq!(host.run(&["replay", run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
 }
 
 #[test]
@@ -531,7 +531,11 @@ fn a_tool_is_called_without_a_model() {
         "{wrong}"
     );
     let run = made["run"].as_str().unwrap();
-    assert_eq!(host.run(&["replay", run]).code, Some(0), "it is recorded");
+    assert_eq!(
+        host.run(&["runs", "replay", run]).code,
+        Some(0),
+        "it is recorded"
+    );
     let modules = server.get("/v1/modules").good();
     assert_eq!(modules["modules"].as_array().unwrap().len(), 2);
     let module = server.get("/v1/modules/calculator").good();
@@ -800,7 +804,7 @@ fn parked_runs_can_be_cancelled() {
     let cancelled = host.run(&["runs", "cancel", &run]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
     assert!(host.run(&["runs"]).stdout.contains("cancelled"));
-    assert_eq!(host.run(&["replay", &run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0));
 }
 
 #[test]
@@ -882,7 +886,7 @@ fn a_killed_server_goes_on_where_it_was() {
     );
     let count = |kind: &str| events.iter().filter(|sent| sent.event == kind).count();
     assert_eq!((count("tool_start"), count("resumed")), (1, 1));
-    assert_eq!(host.run(&["replay", &run]).code, Some(0));
+    assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0));
 }
 
 /// Told to stop, it is reached until clients know that they should go elsewhere.

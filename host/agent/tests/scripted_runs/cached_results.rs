@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::calls::{KeptResults, ResultCache};
 use toolhold_agent::run::approval::Approver;
-use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::approval::{ApprovalMode, Decision, Pending, Verdict};
 use toolhold_protocol::event::Event;
 use toolhold_protocol::failure::ToolFailure;
@@ -34,7 +34,7 @@ impl Shop {
     }
 }
 
-impl Toolbox for Shop {
+impl ToolSource for Shop {
     fn tools(&self) -> Vec<Tool> {
         ["shop.price", "shop.fails", "shop.buy"]
             .map(|name| Tool {
@@ -60,7 +60,9 @@ impl Toolbox for Shop {
     fn result_depends_on(&self, _: &ToolCall) -> Option<Value> {
         Some(self.grant.clone())
     }
+}
 
+impl ToolRunner for Shop {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let times = {
             let mut made = self.made.lock().unwrap();

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::run::approval::Approver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
@@ -352,7 +352,7 @@ async fn a_run_that_waits_survives_its_process() {
 #[derive(Debug)]
 struct SubAgents;
 
-impl Toolbox for SubAgents {
+impl ToolSource for SubAgents {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -377,7 +377,9 @@ impl Toolbox for SubAgents {
             )?)))
         })
     }
+}
 
+impl ToolRunner for SubAgents {
     fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         unreachable!("there are no modules")
     }

@@ -1,6 +1,6 @@
 //! `cargo xtask rooms`: checks the structure of the workspace. There is no circle between the rooms of a crate,
 //! which are its top-level modules; crates follow the order of [`order`], and some lack certain dependencies; at
-//! most two types have the same name.
+//! most two types have the same name, in two crates.
 
 mod arrows;
 mod cycles;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use toolhold_agent::run::approval::Approver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::{CallClock, ClockPause, NestedCall, OwnedCaller};
@@ -96,7 +96,7 @@ impl Modules {
     }
 }
 
-impl Toolbox for Modules {
+impl ToolSource for Modules {
     fn tools(&self) -> Vec<Tool> {
         vec![Self::named("m.ask"), Self::named("taken")]
     }
@@ -118,7 +118,9 @@ impl Toolbox for Modules {
             )?)))
         })
     }
+}
 
+impl ToolRunner for Modules {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let outcome = match call.tool.as_str() {
@@ -372,7 +374,7 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
 #[derive(Debug, Default)]
 struct FailsAfter(Modules);
 
-impl Toolbox for FailsAfter {
+impl ToolSource for FailsAfter {
     fn tools(&self) -> Vec<Tool> {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
@@ -386,7 +388,9 @@ impl Toolbox for FailsAfter {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.0.module(name)
     }
+}
 
+impl ToolRunner for FailsAfter {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             self.0.ask(call).await.expect("the call is made");
@@ -407,7 +411,7 @@ struct HangsOnce {
     called: Notify,
 }
 
-impl Toolbox for HangsOnce {
+impl ToolSource for HangsOnce {
     fn tools(&self) -> Vec<Tool> {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
@@ -421,7 +425,9 @@ impl Toolbox for HangsOnce {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.modules.module(name)
     }
+}
 
+impl ToolRunner for HangsOnce {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let came = self.modules.ask(call).await.expect("the call is made");
@@ -571,7 +577,7 @@ struct AsksOften {
     clock: Arc<Paused>,
 }
 
-impl Toolbox for AsksOften {
+impl ToolSource for AsksOften {
     fn tools(&self) -> Vec<Tool> {
         vec![Modules::named("m.often")]
     }
@@ -583,7 +589,9 @@ impl Toolbox for AsksOften {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         NoModules.module(name)
     }
+}
 
+impl ToolRunner for AsksOften {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let mut made = 0;

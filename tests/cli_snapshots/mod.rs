@@ -148,7 +148,7 @@ fn compare(folder: &str, name: &str, text: &str, filters: &[(&str, &str)]) {
         assert!(!line.contains('\u{1b}'), "{name}: an escape: {line:?}");
     }
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(format!("cli_snapshots/{folder}"));
+    settings.set_snapshot_path(folder);
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_filters(filters.iter().copied());
