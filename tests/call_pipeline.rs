@@ -1,4 +1,4 @@
-//! One tool, called in each of the ways that there are, and what holds for all of them: shields, approval,
+//! One tool, called in each of the ways that there are, and what holds for all of them: shields, decisions,
 //! budgets, records, and that arguments and results fit their schemas.
 
 use crate::mcp_server::{call, wire::Stdio};
@@ -21,13 +21,13 @@ const LIAR: &str = "liar.say";
 
 /// Everything may run; the probe may call what is called here in the other ways.
 const MODULES: &str =
-    "[modules]\napproval = \"never\"\n[module.probe]\ntools = [\"text\", \"liar\", \"probe\"]\n";
+    "[modules]\npinning = \"never\"\n[module.probe]\ntools = [\"text\", \"liar\", \"probe\"]\n";
 
 /// A shield around the tool itself, and around nothing that calls it.
 const SHIELD: &str = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplaces = [\"tool_input\", \"tool_output\"]\n\
                       tools = [\"text\"]\nsettings = { block = [\"bomb\"], redact = [\"secret\"] }\n";
 
-const APPROVAL: &str = "[approval]\nalways = [\"text.reverse\"]\n";
+const DECISIONS: &str = "[decisions]\nalways = [\"text.reverse\"]\n";
 
 /// How long a person takes who has something else to do.
 const LATE: Duration = Duration::from_secs(3);
@@ -386,7 +386,7 @@ fn shields_screen_what_a_tool_is_given_and_what_it_gives() {
 
 #[test]
 fn a_person_decides_about_exactly_what_runs() {
-    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    let host = host(&format!("{SHIELD}{DECISIONS}"));
     for CallWay {
         name: way,
         call: called,
@@ -427,7 +427,7 @@ fn a_person_decides_about_exactly_what_runs() {
 #[test]
 fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
     let timeout = "[module.probe.limits]\ntimeout_ms = 1500\n";
-    let host = host(&format!("{APPROVAL}{timeout}"));
+    let host = host(&format!("{DECISIONS}{timeout}"));
     let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
     for CallWay {
         name: way,
@@ -451,7 +451,7 @@ fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
 /// For a server's agent, a run and a module alike: there is no person to ask.
 #[test]
 fn without_a_person_the_operator_must_decide_beforehand() {
-    let host = host(APPROVAL);
+    let host = host(DECISIONS);
     let call = ["modules", "call", TOOL, r#"{"text":"abc"}"#];
     let refused = host.run(&call);
     assert_eq!(refused.code, Some(5), "{refused:?}");
@@ -526,7 +526,7 @@ fn every_call_is_in_the_audit_log_once() {
 /// A nested call is recorded under its parent, and counts.
 #[test]
 fn nested_call_is_recorded_under_its_parent() {
-    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    let host = host(&format!("{SHIELD}{DECISIONS}"));
     let came = by_a_module(&host, TOOL, &json!({"text": "abc"}), PersonAnswer::Approve);
     assert!(came.text().contains("cba"), "{came:?}");
     let shown = host.run(&["show", "last", "--json"]).stdout;
@@ -620,7 +620,7 @@ fn light_faults_of_arguments_are_put_right_unless_the_operator_says_no() {
 /// The same stages leave the same events in the same order; where there is no run, one row has them all.
 #[test]
 fn every_call_leaves_its_stages_in_its_record() {
-    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    let host = host(&format!("{SHIELD}{DECISIONS}"));
     for CallWay {
         name: way,
         call: called,

@@ -361,7 +361,7 @@ fn resume_takes_no_flag_that_it_would_ignore() {
 fn a_resumed_run_says_when_another_model_goes_on_with_it() {
     let host = Host::new();
     host.ship("text")
-        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("toolhold.toml", "[decisions]\nalways = [\"text.count\"]\n")
         .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
     let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "a b"});
     let endpoint = Endpoint::start(Scenario::new([
@@ -420,7 +420,7 @@ fn empty_lists_and_unknown_runs_say_what_to_do() {
 fn a_run_that_waits_says_so_wherever_one_looks() {
     let host = Host::new();
     host.ship("text")
-        .write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+        .write("toolhold.toml", "[decisions]\nalways = [\"text.count\"]\n")
         .write("plan.json", r#"[{"_tool": "text.count", "text": "a b"}]"#);
     let call = left_while_it_waits(&host, &["plan", "run", "plan.json"]);
     let listed = host.run(&["runs"]).stdout;

@@ -16,7 +16,7 @@ use support::until;
 /// A tool that computes until it is stopped.
 const TOOL: &str = "bad.spin";
 
-const CONFIG: &str = "[modules]\napproval = \"never\"\n[module.probe]\ntools = [\"bad\"]\n\
+const CONFIG: &str = "[modules]\npinning = \"never\"\n[module.probe]\ntools = [\"bad\"]\n\
                       [limits]\nfuel = 1_000_000_000_000\ntimeout_ms = 300_000\n";
 
 fn host(config: &str) -> Host {

@@ -594,7 +594,7 @@ fn a_set_that_cannot_be_run_is_refused_before_anybody_is_asked() {
             "{why}: {done:?}"
         );
     }
-    host.write("toolhold.toml", "[modules]\napproval = \"always\"\n");
+    host.write("toolhold.toml", "[modules]\npinning = \"always\"\n");
     host.write("set.toml", TWO);
     let done = eval(&host, &endpoint, &["set.toml"]);
     assert!(

@@ -11,7 +11,7 @@ use toolhold_policy::{
     KeyValueGrant, LimitsRequest, LogLevel, MAX_CALL_DEPTH, Output, Randomness, Restriction,
     ScratchGrant,
 };
-use toolhold_sandbox::{ApprovalFolder, ModulePolicy, Policy, Registry, Storage, Trust};
+use toolhold_sandbox::{ModulePolicy, PinFolder, Pinning, Policy, Registry, Storage};
 
 /// The probe with `grant`, and the calculator beside it.
 async fn probe(state: &Path, grant: Grant) -> Registry {
@@ -417,7 +417,7 @@ async fn impossible_grant_is_not_granted_in_part() {
         refused(&registry, "probe.remember", entry.clone()).await.0,
         "unknown_tool"
     );
-    assert!(held.grant().is_empty() && !held.standing().may_run());
+    assert!(held.grant().is_empty() && !held.pin_state().may_run());
 
     registry
         .govern(policy(
@@ -435,12 +435,12 @@ async fn impossible_grant_is_not_granted_in_part() {
 #[tokio::test]
 async fn a_wider_grant_waits_for_a_person() {
     let state = tempfile::tempdir().unwrap();
-    let trust = Trust::Approved {
-        approvals: Arc::new(ApprovalFolder::new(state.path().join("approvals"))),
+    let trust = Pinning::Required {
+        pins: Arc::new(PinFolder::new(state.path().join("approvals"))),
         first_sight: true,
     };
     let ruled = |grant: Grant| Policy {
-        trust: trust.clone(),
+        pinning: trust.clone(),
         ..policy(state.path(), grant, LimitsRequest::default())
     };
     let registry = registry(ruled(Grant::default()));
@@ -559,10 +559,10 @@ async fn a_granted_directory_stays_what_it_was() {
             directories: vec![directory],
             ..remembering()
         };
-        let approvals = ApprovalFolder::new(state.path().join("approvals"));
+        let pins = PinFolder::new(state.path().join("approvals"));
         Policy {
-            trust: Trust::Approved {
-                approvals: Arc::new(approvals),
+            pinning: Pinning::Required {
+                pins: Arc::new(pins),
                 first_sight: true,
             },
             ..policy(state.path(), grant, LimitsRequest::default())
@@ -629,7 +629,7 @@ async fn no_module_may_write_where_a_granted_directory_is_looked_up() {
     let bytes = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
     registry.load_bytes("probe", bytes).await.unwrap();
     let held = registry.module("probe").unwrap();
-    assert!(held.standing().may_run());
+    assert!(held.pin_state().may_run());
 
     // The other module is not even there.
     let mut both = alone.clone();
@@ -644,7 +644,7 @@ async fn no_module_may_write_where_a_granted_directory_is_looked_up() {
         reason.contains("which the module writer may write to"),
         "{reason}"
     );
-    assert!(held.grant().is_empty() && !held.standing().may_run());
+    assert!(held.grant().is_empty() && !held.pin_state().may_run());
     registry.govern(alone).await;
     assert_eq!(held.grant().directories.len(), 1);
 }

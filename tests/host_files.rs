@@ -12,7 +12,7 @@ use support::until;
 /// The configuration, under a name that is not found by itself.
 const NAMED: &str = "proj/host.toml";
 const GRANT: &str = "[module.files]\ndirectories = [{ host = \"./proj\", guest = \"/data\", access = \"read-write\" }]\n";
-const NEVER: &str = "[modules]\napproval = \"never\"\n";
+const NEVER: &str = "[modules]\npinning = \"never\"\n";
 
 /// A host with the module `files`, which may write `proj`, and its configuration in that folder.
 fn host(config: &str) -> Host {

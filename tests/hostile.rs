@@ -116,7 +116,7 @@ attacks! {
         row_17_random_bytes
         row_17_file_being_written
         row_18_file_being_swapped
-        row_18_file_swapped_after_approval
+        row_18_file_swapped_after_pinning
         row_19_flipped_bytes
         row_19_forged_artefacts
         row_19_writable_cache

@@ -6,7 +6,6 @@
     reason = "a test that cannot go on, or is left out, should say so"
 )]
 
-mod approval;
 mod call_pipeline;
 mod capacity;
 mod chat;
@@ -42,6 +41,7 @@ mod mcp;
 mod mcp_server;
 mod misbehaviours;
 mod model;
+mod module_pins;
 mod module_runs;
 mod module_test;
 mod modules;

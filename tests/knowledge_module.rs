@@ -15,7 +15,7 @@ fn host(config: &str) -> Host {
     host.ship("knowledge")
         .write(
             "toolhold.toml",
-            format!("[modules]\napproval = \"never\"\n{config}"),
+            format!("[modules]\npinning = \"never\"\n{config}"),
         )
         .write(
             "notes/fees.md",
@@ -169,7 +169,7 @@ fn a_module_reads_what_was_granted_and_nothing_else() {
     ok(&all, "knowledge.read", &json!({"id": plan}));
     all.write(
         "toolhold.toml",
-        "[modules]\napproval = \"never\"\n[module.knowledge]\nknowledge = { collections = [{ name = \"fees\" }] }\n",
+        "[modules]\npinning = \"never\"\n[module.knowledge]\nknowledge = { collections = [{ name = \"fees\" }] }\n",
     );
     let read = call(&all, "knowledge.read", &json!({"id": plan}));
     assert!(read.stderr.contains("there is no passage"), "{read:?}");

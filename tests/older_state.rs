@@ -92,7 +92,27 @@ impl OlderState {
         assert!(unpacked.unwrap().success());
         let state = Self { host, facts };
         state.move_home();
+        state.rename_keys();
         state
+    }
+
+    /// Gives keys of the configuration that have other names now these names, as the error says. The pin of the file is
+    /// that of the new bytes.
+    fn rename_keys(&self) {
+        let refused = self.host.run(&["config"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let told = "it is called \"decisions.always\"";
+        assert!(refused.stderr.contains(told), "{refused:?}");
+        let file = self.host.path().join("toolhold.toml");
+        let before = fs::read_to_string(&file).unwrap();
+        let now = before.replace("[approval]", "[decisions]");
+        fs::write(&file, &now).unwrap();
+        let pinned = trusted(&self.host.path().canonicalize().unwrap());
+        let record = fs::read_to_string(&pinned).unwrap();
+        let record = record
+            .replace(&sha256(&before), &sha256(&now))
+            .replace("[approval]", "[decisions]");
+        fs::write(pinned, record).unwrap();
     }
 
     /// Has the files name this folder instead of the one in which they were made. The database is left as it is: its
@@ -101,23 +121,17 @@ impl OlderState {
         let from = &self.facts.home;
         let to = self.host.path().canonicalize().unwrap();
         let state = to.join(".state");
-        // Approvals are kept for each folder of modules, and trust for each file, under a hash of its path.
-        let approvals = |home: &Path| {
+        // Pins are kept for each folder of modules, and trust for each file, under a hash of its path.
+        let pin_folder = |home: &Path| {
             let modules = home.join("modules");
             let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, modules.as_os_str().as_encoded_bytes());
             state.join("approvals").join(id.simple().to_string())
         };
-        let trusted = |home: &Path| {
-            let file = home.join("toolhold.toml");
-            let hash = Sha256::digest(file.as_os_str().as_encoded_bytes());
-            let name: Vec<String> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            let file = state.join("trusted").join(name.concat());
-            file.with_extension("json")
-        };
-        fs::rename(approvals(from), approvals(&to)).unwrap();
-        fs::rename(trusted(from), trusted(&to)).unwrap();
+        fs::rename(pin_folder(from), pin_folder(&to)).unwrap();
+        let name = trusted(from).file_name().unwrap().to_owned();
+        fs::rename(state.join("trusted").join(name), trusted(&to)).unwrap();
         let mut files = vec![state.join("grants.toml"), trusted(&to)];
-        let pins = fs::read_dir(approvals(&to)).unwrap();
+        let pins = fs::read_dir(pin_folder(&to)).unwrap();
         files.extend(pins.map(|entry| entry.unwrap().path()));
         for file in files {
             let text = fs::read_to_string(&file).unwrap();
@@ -155,6 +169,21 @@ impl OlderState {
         let again = self.good(&["runs", "replay", run]);
         assert!(again.contains("identical"), "{again}");
     }
+}
+
+/// The pin of the configuration file of this home, under a hash of its path.
+fn trusted(home: &Path) -> PathBuf {
+    let file = home.join("toolhold.toml");
+    let hash = sha256(file.as_os_str().as_encoded_bytes());
+    let pins = home.join(".state/trusted");
+    pins.join(hash).with_extension("json")
+}
+
+/// SHA-256 in hex, as the older version computed it.
+fn sha256(bytes: impl AsRef<[u8]>) -> String {
+    let hash = Sha256::digest(bytes);
+    let digits: Vec<String> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use support::transcript::{answers, calls, told};
 use toolhold_needs::{Need, leave_out};
 
 const PLAYWRIGHT: &str = "playwright-core@1.65.1";
-const CAREFUL: &str = "[agents.careful]\napproval = { always = [\"calculator\"] }\n";
+const CAREFUL: &str = "[agents.careful]\ndecisions = { always = [\"calculator\"] }\n";
 
 /// What a model could write to become markup.
 const MARKUP: &str = "It is 4 <script>alert(1)</script><img src=x onerror=alert(1)><b>.";

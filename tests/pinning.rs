@@ -1,4 +1,4 @@
-//! Who decides what a module may do: grants, approvals and their diffs from the command line.
+//! Grants, pins and their diffs, from the command line.
 
 use serde_json::Value;
 use support::endpoint::{Endpoint, Scenario};
@@ -88,7 +88,7 @@ fn a_grant_is_given_in_words_approved_with_it_and_taken_back() {
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     let refused = read();
     assert!(
-        refused.stderr.contains("its approval was revoked"),
+        refused.stderr.contains("its pin was revoked"),
         "{refused:?}"
     );
     let log = host.run(&["audit", "search", "--json"]).stdout;
@@ -144,7 +144,7 @@ fn every_authority_is_in_the_audit_log() {
 }
 
 #[test]
-fn configured_grants_need_approval_and_a_flag_approves() {
+fn configured_grants_need_a_person_and_a_flag_approves() {
     let host = Host::new();
     host.ship("files").write("notes/a.txt", "hello").write(
         "toolhold.toml",

@@ -344,7 +344,7 @@ fn an_unapproved_module_is_a_fault() {
     let host = Host::new();
     host.ship("text")
         .write("plan.json", r#"[{"_tool": "text.hash", "text": "a"}]"#)
-        .write("toolhold.toml", "[modules]\napproval = \"always\"\n");
+        .write("toolhold.toml", "[modules]\npinning = \"always\"\n");
     let done = host.run(&["plan", "check", "plan.json"]);
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(

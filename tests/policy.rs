@@ -27,7 +27,7 @@ on_failure = "pass"
 timeout_ms = 700
 settings = { block = ["bomb"] }
 
-[approval]
+[decisions]
 default = "on-write"
 always = ["text.reverse"]
 never = ["text"]
@@ -169,13 +169,13 @@ fn the_hash_is_the_one_that_records_carry() {
 
 const AGENTS: &str = r#"
 [modules]
-approval = "never"
+pinning = "never"
 
 [shields.cards]
 kind = "pii"
 block = ["card"]
 
-[approval]
+[decisions]
 always = ["text.hash"]
 
 [module.text]
@@ -184,7 +184,7 @@ key_value = {}
 
 [agents.reader]
 tools = ["text.count", "text.reverse", "text.hash", "absent"]
-approval = { always = ["text.reverse"] }
+decisions = { always = ["text.reverse"] }
 grants.text = { scratch = { guest = "/tmp", quota_bytes = 4096 }, environment = { A = "a" } }
 shields.mails = { kind = "pii", block = ["email"] }
 "#;
@@ -332,7 +332,7 @@ fn a_shield_that_cannot_be_had_is_an_error_with_a_remedy() {
         }
     }
     let unapproved = host(
-        "[modules]\napproval = \"always\"\n[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\n",
+        "[modules]\npinning = \"always\"\n[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\n",
     );
     let shown = unapproved.run(&["policy"]);
     assert_eq!(shown.code, Some(1), "{shown:?}");

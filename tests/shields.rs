@@ -232,7 +232,7 @@ fn a_policy_that_cannot_be_kept_starts_nothing() {
             "shields.a.hidden",
         ),
         (
-            "[modules]\napproval = \"always\"\n[shields.a]\nkind = \"wasm\"\nmodule = \"guard\"",
+            "[modules]\npinning = \"always\"\n[shields.a]\nkind = \"wasm\"\nmodule = \"guard\"",
             "is disabled",
         ),
     ] {
@@ -427,7 +427,7 @@ fn every_record_has_the_hash_of_its_policy() {
         hash("[shields.a]\nkind = \"pii\"\nhide = [\"email\"]\n"),
         hash("[shields.a]\nkind = \"wasm\"\nmodule = \"guard\"\n"),
         hash("[shields.a]\nkind = \"wasm\"\nmodule = \"guard\"\nsettings = { block = [\"x\"] }\n"),
-        hash("[approval]\ndefault = \"always\"\n"),
+        hash("[decisions]\ndefault = \"always\"\n"),
         hash("[module.text]\nenvironment = { A = \"b\" }\n"),
     ];
     all.sort();

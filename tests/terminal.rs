@@ -14,7 +14,7 @@ fn host() -> Host {
     let host = Host::new();
     host.ship("files")
         .write("data/.keep", "")
-        .write("toolhold.toml", "[approval]\nalways = [\"files.write\"]\n");
+        .write("toolhold.toml", "[decisions]\nalways = [\"files.write\"]\n");
     host
 }
 

@@ -9,7 +9,7 @@ use toolhold_hostile::components as hostile;
 use toolhold_policy::text::is_escaped;
 
 /// A terminal's codes in 7 and 8 bits, reordering, hiding, tags, and lines that look like the host's.
-const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\u{ad}\u{e0041}\r\n\napproval\n  approved as it is\n";
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\u{ad}\u{e0041}\r\n\npin\n  approved as it is\n";
 
 /// A host with modules whose names and texts are hostile, as far as files can say them.
 fn host() -> Host {
@@ -96,10 +96,10 @@ fn text_from_outside_is_shown_escaped() {
         // Of a module that is as it was approved, the line would be the host's own.
         let done = host.run(arguments);
         let is_approved = arguments == ["modules", "inspect", "good"]
-            && done.stdout.ends_with("\napproval\n  approved as it is\n");
+            && done.stdout.ends_with("\npin\n  approved as it is\n");
         let mut done = done;
         if is_approved {
-            let end = done.stdout.len() - "approval\n  approved as it is\n".len();
+            let end = done.stdout.len() - "pin\n  approved as it is\n".len();
             done.stdout.truncate(end);
         }
         is_clean(arguments, &done);
@@ -163,7 +163,7 @@ fn host_of_files() -> Host {
         .write(
             "toolhold.toml",
             format!(
-                "[approval]\nalways = [{text}]\n[endpoints.{text}]\nmodel = {text}\nbase_url = \"http://127.0.0.1:9/v1\"\n"
+                "[decisions]\nalways = [{text}]\n[endpoints.{text}]\nmodel = {text}\nbase_url = \"http://127.0.0.1:9/v1\"\n"
             ),
         )
         .write(

@@ -34,7 +34,7 @@ fn modules_are_called() {
     terminal
         .host
         .write("modules/bad.wasm", component(hostile::COMPUTE))
-        .write("toolhold.toml", "[approval]\nalways = [\"text\"]\n");
+        .write("toolhold.toml", "[decisions]\nalways = [\"text\"]\n");
     let sum = r#"{"expression":"2^200 % 97"}"#;
     terminal
         .run(&["modules", "call", "calculator.evaluate", sum])
@@ -101,7 +101,7 @@ fn mcp_servers_are_listed_inspected_and_approved() {
     terminal.host.write(
         "mcp.toml",
         format!(
-            "[modules]\napproval = \"always\"\n[mcp.s]\ncommand = [\"python3\", \"{script}\"]\ntools = [\"echo\", \"add\", \"nothing\"]\n"
+            "[modules]\npinning = \"always\"\n[mcp.s]\ncommand = [\"python3\", \"{script}\"]\ntools = [\"echo\", \"add\", \"nothing\"]\n"
         ),
     );
     terminal

@@ -123,7 +123,7 @@ fn a_call_waits_is_listed_and_refused() {
         slow(answers("I may not.")),
     ]));
     let mut terminal = Terminal::with(&["files"]);
-    terminal.ask(&endpoint, "[approval]\nalways = [\"files.write\"]\n");
+    terminal.ask(&endpoint, "[decisions]\nalways = [\"files.write\"]\n");
     terminal.host.write("data/.keep", "");
     let run = ["run", "write it", "--dir", "files=data:/data:rw"];
     let watched = std::thread::scope(|threads| {

@@ -1,6 +1,6 @@
 //! Parts of documents that are generated from definitions, each between two marks: the threat table of
 //! `docs/security.md` from the hostile suite, and the reference of `docs/configuration.md` from
-//! `default.toml`. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
+//! `default.toml` and `host/cli/surface.toml`. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
 
 use super::read;
 use std::env;
@@ -57,15 +57,58 @@ fn the_threat_table_is_the_suite() {
 }
 
 /// A section for each paragraph of `default.toml` but the first, which is about the file. Its heading is the
-/// paragraph's first table, set or commented out, or else its first key.
-fn sections(defaults: &str) -> String {
+/// paragraph's first table, set or commented out, or else its first key. Behind the paragraph, each of its keys has the
+/// reason for which it is there.
+fn sections(defaults: &str, reasons: &[(String, String)]) -> String {
     let sections = defaults.trim().split("\n\n").skip(1).map(|paragraph| {
         let paragraph = paragraph.trim();
         let name = heading(paragraph)
             .unwrap_or_else(|| panic!("a paragraph without a table or a key: {paragraph}"));
-        format!("### `{name}`\n\n```toml\n{paragraph}\n```\n")
+        let mut section = format!("### `{name}`\n\n```toml\n{paragraph}\n```\n");
+        let rows = reasons
+            .iter()
+            .filter_map(|(key, reason)| Some((own_name(name, key)?, reason)))
+            .fold(String::new(), |rows, (key, reason)| {
+                format!("{rows}| `{key}` | {reason} |\n")
+            });
+        if !rows.is_empty() {
+            let _ = write!(section, "\n| key | why |\n|---|---|\n{rows}");
+        }
+        section
     });
     sections.collect::<Vec<_>>().join("\n")
+}
+
+/// The name of `key` in the section of this heading, if it belongs there. A table whose name the user chooses has NAME in
+/// its place in `key`.
+fn own_name<'k>(heading: &str, key: &'k str) -> Option<&'k str> {
+    let Some(table) = heading
+        .strip_prefix('[')
+        .and_then(|it| it.strip_suffix(']'))
+    else {
+        return (heading == key).then_some(key);
+    };
+    let tables = [
+        table.to_owned(),
+        format!(
+            "{}.NAME",
+            table.rsplit_once('.').map_or(table, |(before, _)| before)
+        ),
+    ];
+    tables
+        .iter()
+        .find_map(|table| key.strip_prefix(table.as_str())?.strip_prefix('.'))
+}
+
+/// Keys and reasons of `host/cli/surface.toml`, in its order.
+fn reasons() -> Vec<(String, String)> {
+    let text = read(Path::new("host/cli/surface.toml"));
+    let (_, keys) = text.split_once("[keys]\n").expect("the table of keys");
+    let lines = keys.lines().filter_map(|line| line.split_once(" = "));
+    let bare = |text: &str| text.trim_matches('"').to_owned();
+    lines
+        .map(|(key, reason)| (bare(key), bare(reason)))
+        .collect()
 }
 
 fn heading(paragraph: &str) -> Option<&str> {
@@ -92,14 +135,28 @@ fn the_configuration_reference_is_the_defaults() {
     hold(
         "docs/configuration.md",
         "configuration",
-        &sections(&defaults),
+        &sections(&defaults, &reasons()),
     );
 }
 
 #[test]
 fn a_section_is_headed_by_its_table_or_key() {
     let toml = "# The file.\n\n# One.\nendpoint = \"default\"\n\n# Add more: [endpoints.big], or\n# [pools.both]\n# members = []\n\n[serve]\nport = 1\n";
-    let sections = sections(toml);
+    let reason = |key: &str| (key.to_owned(), format!("why {key}"));
+    let reasons = ["endpoint", "pools.NAME.members", "serve.port", "server"].map(reason);
+    let sections = sections(toml, &reasons);
+    let rows: Vec<_> = sections
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "| `endpoint` | why endpoint |",
+            "| `members` | why pools.NAME.members |",
+            "| `port` | why serve.port |"
+        ]
+    );
     let headings: Vec<_> = sections
         .lines()
         .filter(|line| line.starts_with("### "))

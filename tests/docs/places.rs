@@ -18,7 +18,7 @@ const BEHAVIOURS: [(&str, &[&str]); 12] = [
         &["pub fn reach(", "reach("],
     ),
     (
-        "an approval is bound to the argument hash",
+        "a decision is bound to the argument hash",
         &["fn digest(", "decision.digest != pending.digest"],
     ),
     (

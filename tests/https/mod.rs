@@ -50,7 +50,7 @@ impl Trial {
         host.write(
             "toolhold.toml",
             format!(
-                "[modules]\napproval = \"never\"\n[module.fetch]\nhttp = [{origins}]\n\
+                "[modules]\npinning = \"never\"\n[module.fetch]\nhttp = [{origins}]\n\
                  limits = {{ timeout_ms = {deadline}, fuel = 0, http_requests = 256, http_concurrent = 32, \
                  http_request_bytes = 16777216 }}\n"
             ),

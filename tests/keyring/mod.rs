@@ -300,7 +300,7 @@ fn a_keyring_that_cannot_be_used_keeps_nothing_from_being_taken_back() {
     for is_silent in [false, true] {
         let granted = user.run(&["modules", "grant", "probe", "--key-value"], &[]);
         assert_eq!(granted.code, Some(0), "{granted:?}");
-        // A grant is no approval of a module whose approval was revoked.
+        // A grant does not approve a module whose pin was revoked.
         let approved = user.run(&["modules", "approve", "probe", "--yes"], &[]);
         assert_eq!(approved.code, Some(0), "{approved:?}");
         until("the grant", || remembers(&server).then_some(()));

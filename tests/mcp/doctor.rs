@@ -13,7 +13,7 @@ fn doctor_says_of_each_server_whether_it_can_be_used() {
     let endpoint = Endpoint::start(Scenario::new([]));
     let trusting =
         |flags: &[&str], table: &str| McpFixture::new(flags, &format!("{OFFERS}\n{table}"));
-    let asking = |flags: &[&str]| trusting(flags, "[modules]\napproval = \"always\"");
+    let asking = |flags: &[&str]| trusting(flags, "[modules]\npinning = \"always\"");
     for (bench, is_approved, code, expect) in [
         (
             trusting(&[], ""),
@@ -74,7 +74,7 @@ fn doctor_says_of_each_server_whether_it_can_be_used() {
     let done = doctor(&revoked, &endpoint);
     assert!(
         done.stdout
-            .contains("– MCP server s: it was not started: its approval was revoked"),
+            .contains("– MCP server s: it was not started: its pin was revoked"),
         "{done:?}"
     );
     assert_eq!((done.code, revoked.starts()), (Some(0), 0));

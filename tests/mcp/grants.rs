@@ -9,10 +9,10 @@ use support::server::Server;
 /// A run's messages about a call of an offered tool and of one that a message names, under these grants.
 fn told_under(grants: &[&str]) -> (String, String) {
     let host = Host::new();
-    let approval = "[modules]\napproval = \"never\"\n";
+    let pinning = "[modules]\npinning = \"never\"\n";
     host.write(
         "mcp.toml",
-        format!("{}\n{approval}", configuration(&[], OFFERS)),
+        format!("{}\n{pinning}", configuration(&[], OFFERS)),
     );
     let endpoint = Endpoint::start(Scenario::new([
         calls("again", json!({"text": "hello there"})),

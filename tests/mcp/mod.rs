@@ -295,8 +295,8 @@ fn a_description_that_changes_behind_the_users_back_disables_the_tools() {
 #[test]
 fn a_folder_that_somebody_downloaded_starts_nothing() {
     let host = Host::new();
-    // It tries everything: no approvals, and a state folder that it brings along.
-    let table = format!("{OFFERS}\n[modules]\napproval = \"never\"");
+    // It tries everything: no pins, and a state folder that it brings along.
+    let table = format!("{OFFERS}\n[modules]\npinning = \"never\"");
     host.write("toolhold.toml", configuration(&[], &table));
     let log = || std::fs::read_to_string(host.path().join("log")).unwrap_or_default();
     let run =
@@ -333,7 +333,7 @@ fn a_folder_that_somebody_downloaded_starts_nothing() {
 }
 
 #[test]
-fn a_folder_cannot_bring_the_approval_along() {
+fn a_folder_cannot_bring_the_pin_along() {
     let host = Host::new();
     let table = format!("{OFFERS}\n[paths]\nstate = \"state\"");
     host.write_untrusted("toolhold.toml", configuration(&[], &table));
@@ -393,7 +393,7 @@ fn a_run_may_be_held_to_some_tools_of_a_server() {
 
 #[test]
 fn a_call_that_may_write_waits_for_a_person() {
-    let bench = McpFixture::new(&[], &format!("{OFFERS}\n[approval]\non_write = [\"s\"]"));
+    let bench = McpFixture::new(&[], &format!("{OFFERS}\n[decisions]\non_write = [\"s\"]"));
     let endpoint = Endpoint::start(Scenario::new([
         calls("s.echo", json!({"text": "it only reads"})),
         calls("s.add", json!({"a": 1, "b": 2})),
@@ -422,7 +422,7 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         ("always = [\"s\"]\nnever = [\"s.add\"]", false),
         ("always = [\"s.echo\"]", false),
     ] {
-        let table = format!("tools = [\"add\"]\n[approval]\n{rule}");
+        let table = format!("tools = [\"add\"]\n[decisions]\n{rule}");
         let bench = McpFixture::new(&[], &table);
         let tool = json!({
             "type": "object",
@@ -495,7 +495,7 @@ fn a_wrong_table_is_an_error_with_its_key() {
 }
 
 #[test]
-fn withdrawn_approval_is_absent_from_later_runs() {
+fn server_with_a_revoked_pin_is_absent_from_later_runs() {
     let bench = McpFixture::new(&[], OFFERS);
     let echo = || calls("s.echo", json!({"text": "hello there"}));
     assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
@@ -519,22 +519,21 @@ fn withdrawn_approval_is_absent_from_later_runs() {
         second.requests()[0]
     );
     assert!(
-        done.stderr.contains(
-            "its approval was revoked; a person can allow it with `toolhold mcp approve s`"
-        ),
+        done.stderr
+            .contains("its pin was revoked; a person can allow it with `toolhold mcp approve s`"),
         "{done:?}"
     );
     let listed = bench.cli(&["mcp", "list"]);
     assert!(
         listed
             .stdout
-            .contains("its approval was revoked; toolhold mcp approve s"),
+            .contains("its pin was revoked; toolhold mcp approve s"),
         "{listed:?}"
     );
     assert_eq!(bench.cli(&["mcp", "diff", "s"]).code, Some(1));
     assert_eq!(bench.starts(), starts, "none of this started it");
 
-    // A new approval shows the whole server again, not only that it was revoked.
+    // A person who approves it anew sees the whole server again, not only that its pin was revoked.
     let approved = bench.cli(&["mcp", "approve", "s", "--yes"]);
     assert_eq!(approved.code, Some(0), "{approved:?}");
     assert!(
@@ -550,22 +549,22 @@ fn withdrawn_approval_is_absent_from_later_runs() {
 fn a_revocation_outlives_the_configuration_and_says_where_it_does_not_count() {
     let bench = McpFixture::new(&[], OFFERS);
     assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
-    // The table is gone, and the approval waits for whatever is called s next.
+    // The table is gone, and the pin waits for whatever is called s next.
     bench.host.write("mcp.toml", "");
     let revoked = bench.cli(&["mcp", "revoke", "s"]);
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     bench.host.write("mcp.toml", configuration(&[], OFFERS));
     let endpoint = endpoint(answers(json!("done")));
     let done = bench.run(&endpoint, &[]);
-    assert!(done.stderr.contains("its approval was revoked"), "{done:?}");
+    assert!(done.stderr.contains("its pin was revoked"), "{done:?}");
 
     let unknown = bench.cli(&["mcp", "revoke", "t"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.stderr.contains("there is no MCP server \"t\""));
 
-    // Without approvals there is nothing to revoke.
+    // Without pins there is nothing to revoke.
     let never = format!(
-        "{}[modules]\napproval = \"never\"\n",
+        "{}[modules]\npinning = \"never\"\n",
         configuration(&[], OFFERS)
     );
     bench.host.write("mcp.toml", never);

@@ -138,7 +138,7 @@ fn a_server_that_cannot_be_used_is_told_before_the_plan_runs() {
     fault(&never, "check", "the MCP server s: it ended");
     fault(&never, "check", "cannot find its configuration");
 
-    let unasked = bench(&[], &format!("{OFFERS}\n[modules]\napproval = \"always\""));
+    let unasked = bench(&[], &format!("{OFFERS}\n[modules]\npinning = \"always\""));
     fault(&unasked, "check", "it has not been approved yet");
     fault(&unasked, "dry-run", "toolhold mcp approve s");
     assert_eq!(unasked.starts(), 0, "nothing was started for that");
@@ -168,7 +168,7 @@ fn a_server_that_cannot_be_used_is_told_before_the_plan_runs() {
     approve(&gone);
     let revoked = gone.cli(&["mcp", "revoke", "s"]);
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
-    fault(&gone, "check", "its approval was revoked");
+    fault(&gone, "check", "its pin was revoked");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_plan_runs_with_a_server_and_writes_its_results() {
 /// Calls of servers wait for a person as others do; what waited is not made after a refusal.
 #[test]
 fn calls_of_servers_in_a_plan_wait_for_a_person() {
-    let table = format!("{OFFERS}\n[approval]\non_write = [\"s\"]\nnever = [\"s.echo\"]");
+    let table = format!("{OFFERS}\n[decisions]\non_write = [\"s\"]\nnever = [\"s.echo\"]");
     for (verdict, code, made) in [
         (&["approve"][..], 0, true),
         (&["refuse", "too much"], 5, false),
@@ -218,7 +218,7 @@ fn calls_of_servers_in_a_plan_wait_for_a_person() {
         assert_eq!(done.code, Some(code), "{verdict:?}: {done:?}");
         let log = bench.log();
         assert_eq!(log.contains("call add"), made, "{verdict:?}: {log}");
-        assert!(log.contains("call echo"), "it needs no approval: {log}");
+        assert!(log.contains("call echo"), "it needs no decision: {log}");
         if !made {
             assert!(done.stderr.contains("too much"), "{done:?}");
         }

@@ -41,7 +41,7 @@ fn tried(language: &str, client: impl Fn(&[&str]) -> Output) {
         ("http", "legacy"),
     ] {
         let host = host();
-        host.write("guarded.toml", "[approval]\nalways = [\"probe.answer\"]\n");
+        host.write("guarded.toml", "[decisions]\nalways = [\"probe.answer\"]\n");
         host.write("late.part", answers(7));
         let flags = ["--config", "guarded.toml"];
         let web = (transport == "http").then(|| HttpMcpServer::start(&host, &flags, &[]));

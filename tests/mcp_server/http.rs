@@ -34,7 +34,7 @@ fn steps(id: i64, meta: Value) -> Value {
     )
 }
 
-/// As a server of runs: `tests/serve/mod.rs`.
+/// A server of runs does the same: `tests/serve/mod.rs`.
 #[test]
 fn a_server_that_says_that_it_serves_handles_signals() {
     let host = host();
@@ -348,7 +348,7 @@ fn a_session_lives_from_initialize_to_delete() {
 #[test]
 fn a_session_is_asked_on_the_stream_of_its_call() {
     let host = host();
-    host.write("guarded.toml", "[approval]\nalways = [\"probe\"]\n");
+    host.write("guarded.toml", "[decisions]\nalways = [\"probe\"]\n");
     let web = HttpMcpServer::start(&host, &["--config", "guarded.toml"], &[]);
     let id = web.session(json!({"elicitation": {"form": {}}}));
     let session = [("mcp-session-id", id.as_str())];

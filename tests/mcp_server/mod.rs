@@ -1,8 +1,8 @@
 //! The modules as MCP tools, as clients see them: raw messages, our own client, the official ones.
 
-mod approval;
 mod batches;
 mod clients;
+mod decisions;
 mod http;
 mod records;
 mod requests;

@@ -221,7 +221,10 @@ fn calls_that_cannot_be_recorded_are_not_made() {
 #[test]
 fn every_outcome_of_a_call_is_in_the_log() {
     let host = host();
-    host.write("toolhold.toml", "[approval]\nalways = [\"probe.answer\"]\n");
+    host.write(
+        "toolhold.toml",
+        "[decisions]\nalways = [\"probe.answer\"]\n",
+    );
     let web = HttpMcpServer::start(&host, &[], &[]);
     let evaluate = |id: i64, expression: &str| {
         let params =

@@ -1,6 +1,6 @@
 //! Saved Requests as tools: a call is a run.
 
-use super::approval::forms;
+use super::decisions::forms;
 use super::{HttpMcpServer, Stdio, call, host, initialize, modern, request, text};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -159,7 +159,7 @@ fn without_an_endpoint_the_modules_are_served_and_a_run_says_what_is_wrong() {
 
 #[test]
 fn a_pending_call_of_a_run_is_put_to_the_clients_user() {
-    let always = "[approval]\nalways = [\"calculator.evaluate\"]";
+    let always = "[decisions]\nalways = [\"calculator.evaluate\"]";
     let endpoint = scripted([reckons(), sums(), reckons(), sums()]);
     let host = offering(&endpoint.base_url(), always);
     let mut client = Stdio::session(&host, &[], forms());
@@ -182,7 +182,7 @@ fn a_pending_call_of_a_run_is_put_to_the_clients_user() {
 
 #[test]
 fn a_call_waits_for_a_decision_from_elsewhere_and_is_then_refused() {
-    let always = "[approval]\nalways = [\"calculator.evaluate\"]";
+    let always = "[decisions]\nalways = [\"calculator.evaluate\"]";
     let endpoint = scripted([reckons(), sums()]);
     let host = offering(&endpoint.base_url(), always);
     let config = std::fs::read_to_string(host.path().join("toolhold.toml")).unwrap();

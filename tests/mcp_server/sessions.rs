@@ -389,7 +389,7 @@ fn a_callee_that_changes_is_called_as_it_is_now() {
         "modules/asker.wasm",
         std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap(),
     );
-    let granted = "[module.asker]\ntools = [\"callee\"]\n[modules]\napproval = \"never\"\n";
+    let granted = "[module.asker]\ntools = [\"callee\"]\n[modules]\npinning = \"never\"\n";
     host.write("toolhold.toml", granted);
     let mut client = Stdio::session(&host, &["--tools", "asker"], json!({}));
     let mut number = 0;

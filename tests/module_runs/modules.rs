@@ -232,7 +232,7 @@ fn a_component_by_path_stands_under_the_rules_of_its_name() {
     let spins = component(toolhold_hostile::components::COMPUTE);
     host.write("modules/sub/spinner.wasm", &spins).write(
         "toolhold.toml",
-        "[modules]\napproval = \"always\"\n[module.spinner.limits]\nfuel = 5_000_000\n",
+        "[modules]\npinning = \"always\"\n[module.spinner.limits]\nfuel = 5_000_000\n",
     );
     let context = json!([delegating([("spin", "./sub/spinner.wasm#spin")])]);
     let remedy = "toolhold modules approve ./sub/spinner.wasm";
@@ -266,10 +266,10 @@ fn a_component_by_path_stands_under_the_rules_of_its_name() {
 }
 
 #[test]
-fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
+fn a_decision_rule_holds_whatever_the_tool_is_called() {
     let host = Host::new();
     host.ship("calculator")
-        .write("toolhold.toml", "[approval]\nalways = [\"calculator\"]\n");
+        .write("toolhold.toml", "[decisions]\nalways = [\"calculator\"]\n");
     let context = json!([delegating([
         ("sum", "calculator"),
         ("by_file", "./calculator/calculator.wasm")
@@ -302,7 +302,7 @@ fn a_rule_of_approval_holds_whatever_the_tool_is_called() {
 fn a_run_that_waits_finds_its_components_again() {
     let host = Host::new();
     host.write("modules/sub/deep.wasm", number(7))
-        .write("toolhold.toml", "[approval]\nalways = [\"deep\"]\n")
+        .write("toolhold.toml", "[decisions]\nalways = [\"deep\"]\n")
         .write(
             "context.json",
             json!([delegating([("dig", "./sub/deep.wasm")])]).to_string(),

@@ -186,7 +186,7 @@ fn an_unapproved_module_runs_in_no_plan() {
         "plan.json",
         json!([{"_tool": "text.count", "text": "a"}]).to_string(),
     )
-    .write("toolhold.toml", "[modules]\napproval = \"always\"\n");
+    .write("toolhold.toml", "[modules]\npinning = \"always\"\n");
     let done = host.run(&["plan", "run", "plan.json"]);
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stderr.contains("module text is disabled"), "{done:?}");
@@ -215,7 +215,7 @@ fn tools_and_data_of_a_saved_plan_may_come_from_a_context() {
 #[test]
 fn a_saved_plan_that_was_interrupted_is_resumed_without_a_model() {
     let host = host();
-    host.write("toolhold.toml", "[approval]\nalways = [\"text.count\"]\n")
+    host.write("toolhold.toml", "[decisions]\nalways = [\"text.count\"]\n")
         .write(
             "plan.json",
             json!([

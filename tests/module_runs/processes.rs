@@ -200,7 +200,7 @@ fn a_killed_run_is_resumed_and_makes_no_call_twice() {
     );
 }
 
-const ASKS: &str = "[approval]\ndefault = \"on-write\"\n";
+const ASKS: &str = "[decisions]\ndefault = \"on-write\"\n";
 
 fn write_call() -> Reply {
     calls(&[json!({
@@ -287,7 +287,7 @@ fn a_killed_sub_agent_goes_on_where_it_was() {
     let by = |module: &str| json!({"type": "object", "properties": {"_module": {"const": module}}});
     let context = |tool: &str, definition: Value| json!([{"type": "tool", "tool": {tool: definition}}, {"type": "text", "text": "Go."}]);
     for is_waiting in [true, false] {
-        let host = host("[approval]\nalways = [\"files.write\"]\n");
+        let host = host("[decisions]\nalways = [\"files.write\"]\n");
         let files = json!({
             "type": "object", "properties": {"_module": {"const": "files#write"}, "path": {"type": "string"},
             "content": {"type": "string"}, "mode": {"type": "string"}}, "required": ["path", "content"],

@@ -584,7 +584,7 @@ fn a_call_of_a_sub_agent_waits_for_a_person() {
     let inner = json!({"context": [tools(json!({"add": tool("calculator", json!({}), json!({}))})), text("Add.")]});
     let host = host(&inner);
     host.ship("calculator")
-        .write("toolhold.toml", "[approval]\nalways = [\"calculator\"]\n")
+        .write("toolhold.toml", "[decisions]\nalways = [\"calculator\"]\n")
         .write("context.json", asking().to_string());
     let endpoint = Endpoint::start(Scenario::new([
         calls([("ask", json!({}))]),

@@ -42,7 +42,7 @@ fn response(server: &Server, after: Option<&Value>) -> (Value, Value) {
 #[test]
 fn scratch_files_go_on_from_response_to_response() {
     let host = host(
-        "[modules]\napproval = \"never\"\n[module.probe]\nscratch = { keep = \"session\" }\nkey_value = {}\n",
+        "[modules]\npinning = \"never\"\n[module.probe]\nscratch = { keep = \"session\" }\nkey_value = {}\n",
     );
     let script = [
         write("x", 1_000),
@@ -116,7 +116,7 @@ fn sessions_below(folder: &std::path::Path) -> usize {
 #[test]
 fn scratch_files_are_their_owners_alone() {
     let host =
-        host("[modules]\napproval = \"never\"\n[module.probe]\nscratch = { keep = \"session\" }\n");
+        host("[modules]\npinning = \"never\"\n[module.probe]\nscratch = { keep = \"session\" }\n");
     let key = |name: &str| host.run(&["keys", "create", name]).stdout;
     let (ann, bob) = (key("ann"), key("bob"));
     let endpoint = scripted(write("x", 10));

@@ -329,7 +329,7 @@ fn calls_that_wait(server: &Server, number: usize) -> Vec<Value> {
 #[test]
 fn an_endpoint_that_comes_back_is_asked_again() {
     let host = host(
-        "[approval]\nalways = [\"calculator\"]\n\
+        "[decisions]\nalways = [\"calculator\"]\n\
          [endpoints.default]\nattempts = 50\nbackoff_ms = 100\nbreaker_failures = 0\n",
     );
     let [call, answer] = two_plus_two();
@@ -404,7 +404,7 @@ fn a_server_waits_for_the_endpoint_that_it_starts_without() {
 fn runs_that_wait_for_a_person_hold_up_no_others() {
     const RUNS: usize = 20;
     let host = host(
-        "[approval]\nalways = [\"calculator\"]\n\
+        "[decisions]\nalways = [\"calculator\"]\n\
          [serve]\nconcurrent_runs = 1\nkey_concurrent_runs = 1\nqueue_timeout_ms = 20000\nkey_requests_per_minute = 0\n",
     );
     let scenario = Scenario::new([
@@ -440,8 +440,8 @@ fn runs_that_wait_for_a_person_hold_up_no_others() {
 /// A run whose agent was taken out of the configuration waits for it.
 #[test]
 fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
-    let approval = "[approval]\nalways = [\"calculator\"]\n";
-    let counting = format!("{approval}[agents.counter]\ndescription = \"Counts\"\n");
+    let rules = "[decisions]\nalways = [\"calculator\"]\n";
+    let counting = format!("{rules}[agents.counter]\ndescription = \"Counts\"\n");
     let host = host(&counting);
     let call = calls([("calculator.evaluate", json!({"expression": expression(1)}))]);
     let done = answers("done").expecting(Expect::text(result(1)));
@@ -455,7 +455,7 @@ fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
     let waiting = calls_that_wait(&server, 1);
     server.kill();
 
-    host.write("toolhold.toml", approval);
+    host.write("toolhold.toml", rules);
     let server = serve(&host, &endpoint);
     until("why it waits", || {
         server.said().contains("cannot go on yet").then_some(())

@@ -67,7 +67,7 @@ fn grants_and_revocations_reach_a_running_server() {
 
 #[test]
 fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
-    let config = |rest: &str| format!("[modules]\napproval = \"never\"\n{rest}");
+    let config = |rest: &str| format!("[modules]\npinning = \"never\"\n{rest}");
     let granting = config("[module.probe]\nkey_value = {}\n");
     let (host, endpoint) = (host(&granting), scripted([]));
     let server = serve(&host, &endpoint);
@@ -106,7 +106,7 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
 /// As a full disk, a shell's `>` or an editor leaves it: that is no configuration.
 #[test]
 fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
-    let granting = "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {}\n";
+    let granting = "[modules]\npinning = \"never\"\n[module.probe]\nkey_value = {}\n";
     let whole = format!("{granting}[endpoints.other]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
     let (host, endpoint) = (host(&whole), scripted([]));
     let server = serve(&host, &endpoint);
@@ -145,7 +145,7 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
 #[test]
 fn what_is_loaded_holds_up_nothing() {
     let config = |rest: &str| {
-        format!("[modules]\napproval = \"never\"\n[limits]\ncompile_ms = 60_000\n{rest}")
+        format!("[modules]\npinning = \"never\"\n[limits]\ncompile_ms = 60_000\n{rest}")
     };
     let (host, endpoint) = (
         host(&config("[module.probe]\nkey_value = {}\n")),
@@ -180,7 +180,7 @@ fn what_is_loaded_holds_up_nothing() {
 
 /// What was shown is what is approved: the component, and what it is given.
 #[test]
-fn an_approval_is_of_what_was_shown() {
+fn a_pin_is_of_what_was_shown() {
     let (host, endpoint) = (host(""), scripted([]));
     host.write("toolhold.toml", "[module.probe]\nkey_value = {}\n");
     let server = serve(&host, &endpoint);
@@ -249,7 +249,7 @@ fn a_module_that_comes_while_the_server_starts_is_loaded() {
 fn an_agent_has_less_of_what_modules_are_granted() {
     let config = |agent: &str| {
         format!(
-            "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {{}}\nscratch = {{}}\n\
+            "[modules]\npinning = \"never\"\n[module.probe]\nkey_value = {{}}\nscratch = {{}}\n\
              [agents.whole]\ndescription = \"all\"\n[agents.narrow.grants.probe]\n{agent}"
         )
     };
@@ -337,7 +337,7 @@ fn an_agents_shields_are_beside_those_of_everybody() {
 /// A key may use less than its agent, in runs and in direct calls, and the model learns that the key is the reason.
 #[test]
 fn a_key_has_less_than_its_agent() {
-    let config = "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {}\n";
+    let config = "[modules]\npinning = \"never\"\n[module.probe]\nkey_value = {}\n";
     let host = host(config);
     let endpoint = scripted([
         calls([("probe.remember", json!({"key": "a", "value": "1"}))]),

@@ -327,7 +327,7 @@ fn one_of_simultaneous_turns_is_accepted() {
 
 #[test]
 fn a_call_waits_until_somebody_decides() {
-    let host = host("[approval]\nalways = [\"calculator\"]\n");
+    let host = host("[decisions]\nalways = [\"calculator\"]\n");
     let endpoint = scripted(two_plus_two());
     let server = serve(&host, &endpoint);
     let mut task = ask("What is 2+2?");
@@ -727,7 +727,7 @@ fn a_keys_tools_are_those_of_servers_too() {
     let command = json!(["python3", script.display().to_string()]);
     host.write(
         "mcp.toml",
-        format!("[modules]\napproval = \"never\"\n[mcp.s]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n"),
+        format!("[modules]\npinning = \"never\"\n[mcp.s]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n"),
     );
     let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(ReplyOrder::Repeat));
     let key = |arguments: &[&str]| host.run(&[&["keys", "create"], arguments].concat()).stdout;

@@ -12,7 +12,7 @@ use support::transcript::answers;
 
 const DAY: Duration = Duration::from_hours(24);
 const KEEP: &str =
-    "[storage]\nkeep_days = 7\n[run]\ntimeout_ms = 60000\n[approval]\nalways = [\"text\"]\n";
+    "[storage]\nkeep_days = 7\n[run]\ntimeout_ms = 60000\n[decisions]\nalways = [\"text\"]\n";
 
 struct RetentionFixture {
     host: Host,

@@ -81,7 +81,7 @@ fn settled(server: &mut Server, other: &str, before: u64, bound: u64) -> u64 {
 /// client has connections.
 #[test]
 fn lists_that_wait_for_room_are_not_there_already() {
-    let host = host(&format!("{CONFIG}[approval]\nalways = [\"text\"]\n"));
+    let host = host(&format!("{CONFIG}[decisions]\nalways = [\"text\"]\n"));
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let mut server = serve(&host, &scripted([]));
     let call = json!({"arguments": {"text": "x".repeat(LONG)}});

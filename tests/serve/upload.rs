@@ -110,8 +110,8 @@ fn a_module_is_uploaded_and_replaced_only_at_the_known_digest() {
     // What was approved is what runs: this is something else.
     assert_eq!(second["standing"]["state"], "pending");
     assert_eq!(server.post("/v1/tools/late.answer", &json!({})).status, 404);
-    let approval = json!({"digest": second["digest"], "etag": second["etag"]});
-    server.post("/v1/modules/late/approve", &approval).good();
+    let shown = json!({"digest": second["digest"], "etag": second["etag"]});
+    server.post("/v1/modules/late/approve", &shown).good();
     assert_eq!(answer(&server, "late.answer"), json!(2));
 
     let versions = ["dated@1.2", "dated@1.3"].map(|name| bring(&server, name, &returns(3)).status);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::TempDir;
-use toolhold_runtime::trust::TrustedFiles;
+use toolhold_runtime::file_pins::FilePins;
 
 /// A place to run the binary in.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl Host {
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         if path == "toolhold.toml" {
             let folder = self.path().canonicalize().expect("a folder");
-            let trusted = TrustedFiles::new(&self.state());
-            let kept = trusted.trust(&folder.join(path), content.as_ref());
+            let trusted = FilePins::new(&self.state());
+            let kept = trusted.pin(&folder.join(path), content.as_ref());
             kept.expect("a record of the trust");
         }
         self.write_untrusted(path, content)
@@ -67,7 +67,7 @@ impl Host {
         self
     }
 
-    /// The state folder: approvals and grants are this host's own. Only the key of the compiled cache
+    /// The state folder: pins and grants are this host's own. Only the key of the compiled cache
     /// is everybody's, as the cache is.
     fn state(&self) -> PathBuf {
         // Two threads of a test may start a command at the same time.

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::contract;
-use toolhold_json::repair::{End, repair};
+use toolhold_json::repair::{TextEnd, repair};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Role};
 use toolhold_model::error::ModelError;
 use toolhold_model::side::SideObserver;
@@ -195,8 +195,8 @@ impl Router {
     fn class_in(&self, completion: &Completion) -> Option<usize> {
         let answer = contract::answer(&completion.content).trim();
         let end = match completion.finish_reason.as_deref() {
-            Some("length") => End::Cut,
-            _ => End::Own,
+            Some("length") => TextEnd::Cut,
+            _ => TextEnd::Own,
         };
         let json = repair(answer, end).map(|repaired| repaired.value);
         let name = json

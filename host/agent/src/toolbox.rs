@@ -141,7 +141,7 @@ pub enum ResolvedModule {
 
 /// Explicit code that runs calls, registered under a name (docs/protocol.md, 1).
 pub trait Activity: Send + Sync {
-    /// As [`ToolRunner::call`].
+    /// Makes one call, under the rules of [`ToolRunner::call`].
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 
     /// What it promises of itself: then a tool message cannot promise more. Absent where the same

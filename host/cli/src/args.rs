@@ -70,15 +70,15 @@ pub enum Command {
     Generate(generate::GenerateCommand),
     /// Print the licences of what is in this program by others.
     Licences(licences::LicencesArgs),
-    /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
+    /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and decisions.
     Serve(Box<serve::ServeArgs>),
     /// Create, list and revoke the API keys of the server.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// List and decide calls that wait for a person's approval.
+    /// List calls that wait for a person's decision, and decide about them.
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
-    /// Search and verify the audit log of calls, decisions, approvals and keys.
+    /// Search and verify the audit log of calls, decisions, pins and keys.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     /// Keep documents in collections, and find passages in them.
@@ -132,7 +132,7 @@ pub enum Command {
     Doctor(probe::DoctorArgs),
     /// Estimate latency, throughput, replicas and cost.
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
-    /// Show the effective policy: shields, privacy, approvals, grants, and the hash that records refer to.
+    /// Show the effective policy: shields, privacy, decision rules, grants, and the hash that records refer to.
     Policy(policy::PolicyArgs),
     /// Keep keys and passwords that the configuration refers to, such as those of hosted models.
     #[command(subcommand)]

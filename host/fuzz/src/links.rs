@@ -41,7 +41,7 @@ fn check(u: &mut Unstructured) -> Result<()> {
         exchange(u, &handle, &root)?;
         stays_inside(&handle, &path(u)?, guest.path());
     }
-    // What `Pins` of the sandbox refuses is what is left out here.
+    // What `OpenDirectories` of the sandbox refuses is what is left out here.
     if let Some((before, way)) = before
         && !way.contains(&guest.id())
     {

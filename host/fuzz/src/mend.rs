@@ -3,18 +3,18 @@
 
 use serde_json::Value;
 use toolhold_json::coerce::coerce;
-use toolhold_json::repair::{End, repair};
+use toolhold_json::repair::{TextEnd, repair};
 
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let own = repair(&text, End::Own);
-    let cut = repair(&text, End::Cut);
+    let own = repair(&text, TextEnd::Own);
+    let cut = repair(&text, TextEnd::Cut);
     // Of a text that was cut nothing more is read than of one that was not, and nothing else.
     if let Some(cut) = &cut {
         assert_eq!(own.as_ref(), Some(cut));
     }
     if let Some(mended) = &own {
-        let again = repair(&mended.value.to_string(), End::Cut);
+        let again = repair(&mended.value.to_string(), TextEnd::Cut);
         let again = again.map(|again| (again.value, again.repairs.len()));
         assert_eq!(again, Some((mended.value.clone(), 0)));
         // As a schema and as arguments, whatever it is.

@@ -1,10 +1,10 @@
-//! A schema and a value, whatever they are: building, checking, coercing and lowering end soon, and what is found is
+//! Any schema and any value: building, checking, coercing and reducing to the grammar subset end soon, and what is found is
 //! what jsonschema finds without a budget.
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use toolhold_json::coerce::coerce;
-use toolhold_json::lower::Lowering;
+use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_schema::{CheckError, Validator};
 
 /// Maximum time for one input: a budget takes well under a second; the rest is for slow machines and sanitizers.
@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
     };
     let found = validator.check(&value);
     let _ = coerce(&schema, &value);
-    let _ = Lowering::new(Some(100)).lower(&schema, "t");
+    let _ = GrammarSubset::new(Some(100)).reduce(&schema, "t");
     assert!(start.elapsed() < MOST, "{:?}: {found:?}", start.elapsed());
 
     if let Err(CheckError::TooCostly(_)) = found {

@@ -48,7 +48,7 @@ fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
     fs::remove_dir(folder.path().join("modules"))?;
     folder.write(
         "host.toml",
-        "[modules]\napproval = \"never\"\n[approval]\ndefault = \"never\"\n\
+        "[modules]\npinning = \"never\"\n[decisions]\ndefault = \"never\"\n\
          [module.sqlite]\ndirectories = [{ host = \"./data\", guest = \"/data\", access = \"read-write\" }]\n\
          [module.sqlite.limits]\ncalls_per_minute = 0\n",
     )?;

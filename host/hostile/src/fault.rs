@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use toolhold_policy::CallError;
-use toolhold_sandbox::{ApproveError, LoadError};
+use toolhold_sandbox::{LoadError, PinError};
 
 /// Why an attack did not end as it must.
 #[derive(Debug, Error)]
@@ -20,7 +20,7 @@ pub enum AttackFailure {
     #[error("the attack could not be prepared: {0}")]
     Io(#[from] std::io::Error),
     #[error("a module that must be approved was not: {0}")]
-    Approve(#[from] ApproveError),
+    Approve(#[from] PinError),
     #[error("the hostile component is not valid: {0}")]
     Wat(#[from] wat::Error),
 }

@@ -59,7 +59,7 @@ fn files(port: u16) -> Vec<(&'static str, String)> {
         ),
         (
             "a grant",
-            "[modules]\napproval = \"never\"\n[module.bad]\ndirectories = [{ host = \"./secret\", guest = \"/data\" }]\n"
+            "[modules]\npinning = \"never\"\n[module.bad]\ndirectories = [{ host = \"./secret\", guest = \"/data\" }]\n"
                 .to_owned(),
         ),
         (

@@ -82,7 +82,7 @@ const CONFIG: [&str; 2] = ["--config", "host.toml"];
 fn configuration(endpoint: u16) -> String {
     format!(
         "[endpoints.default]\nbase_url = \"http://127.0.0.1:{endpoint}/v1\"\nmodel = \"m\"\n\
-         [modules]\napproval = \"never\"\n[serve]\nkeys = \"never\"\n[approval]\ndefault = \"never\"\n\
+         [modules]\npinning = \"never\"\n[serve]\nkeys = \"never\"\n[decisions]\ndefault = \"never\"\n\
          [module.bad]\ndirectories = [{{ host = \"./data\", guest = \"/data\", access = \"read-write\" }}]\n\
          [module.bad.limits]\ntimeout_ms = 60000\nhost_bytes = 1000000000000\n"
     )

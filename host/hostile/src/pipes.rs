@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolhold_policy::{Grant, KeyValueGrant};
 use toolhold_sandbox::compile::cache::Cache;
-use toolhold_sandbox::{ApprovalFolder, Engine, ModulePolicy, Policy, Registry, Storage, Trust};
+use toolhold_sandbox::{Engine, ModulePolicy, PinFolder, Pinning, Policy, Registry, Storage};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 31,
         name: "fifo_where_the_host_looks",
-        attack: "a FIFO as cache entry, key, approval, module, its texts, its values",
+        attack: "a FIFO as cache entry, key, pin, module, its texts, its values",
         must: "answered in time; no thread blocked",
         company: Company::Others,
         tries: |lab| Box::pin(fifo_where_the_host_looks(lab)),
@@ -40,7 +40,7 @@ fn prompt(lab: &Lab) -> Duration {
     lab.times(Duration::from_secs(20), Duration::from_secs(3))
 }
 
-/// A host's own files: modules, compiled code, approvals, values.
+/// A host's own files: modules, compiled code, pins, values.
 #[derive(Clone)]
 struct Files(PathBuf);
 
@@ -56,13 +56,13 @@ impl Files {
         self.0.join(name)
     }
 
-    /// Starts a host: it reads its key, loads its modules by its cache, looks at the approvals, and calls one.
+    /// Starts a host: it reads its key, loads its modules by its cache, looks at the pins, and calls one.
     async fn start(&self, engine: &Engine) -> Result<(), AttackFailure> {
         // That it cannot be opened is an answer.
         let cache = Cache::open(&self.at("compiled"), &self.at("key")).ok();
         let mut policy = Policy {
-            trust: Trust::Approved {
-                approvals: Arc::new(ApprovalFolder::new(self.at("approvals"))),
+            pinning: Pinning::Required {
+                pins: Arc::new(PinFolder::new(self.at("approvals"))),
                 first_sight: true,
             },
             storage: Storage {

@@ -87,7 +87,7 @@ fn foreign_component_under_a_shipped_name(lab: &Lab) -> Result<String, AttackFai
             let what = format!("{path} at first sight");
             put(&folder, name, place, 1)?;
             ensure_waits(&folder, name, &what)?;
-            // Having been seen is no approval, and neither is it for a third one.
+            // A component that was only seen has no pin, and neither has a third one.
             ensure_waits(&folder, name, &format!("{what}, again"))?;
             put(&folder, name, place, 2)?;
             ensure_waits(&folder, name, &format!("{what}, then another one"))?;
@@ -106,7 +106,7 @@ fn foreign_component_under_a_shipped_name(lab: &Lab) -> Result<String, AttackFai
             })?;
         }
     }
-    // The real one runs without a question, and does not leave its approval to another.
+    // The real one runs without a question, and does not leave its pin to another.
     for (place, (path, _)) in PLACES.into_iter().enumerate() {
         let folder = CommandFolder::new(lab)?;
         let sum = folder.run(&SUM, BOUNDS)?;

@@ -26,7 +26,7 @@ const BOUNDS: Bounds = Bounds {
 const NASTY: &str = "\u{1b}[2J\u{9b}31m\u{202e}desrever\u{2066}\u{200b}\u{7f}\r\u{85}\u{2028}x";
 /// A section of the host's own as a module would like to have it.
 const FORGED: &str =
-    "\n\nwhat it may do\n  compute, and nothing else\n\napproval\n  approved as it is\n";
+    "\n\nwhat it may do\n  compute, and nothing else\n\npin\n  approved as it is\n";
 
 /// A text as TOML writes it.
 fn toml(text: &str) -> String {
@@ -153,7 +153,7 @@ fn ensure_plain(ran: &Ran, what: &str, shows_all: bool) -> Result<(), AttackFail
             format!("{what} prints {found:?} raw: {around:?}")
         })?;
     }
-    for heading in ["what it may do", "approval"] {
+    for heading in ["what it may do", "pin"] {
         let times = ran.stdout.lines().filter(|line| *line == heading).count();
         let most = usize::from(shows_all);
         ensure(times <= most, || {

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolhold_policy::{Access, Grant};
-use toolhold_sandbox::{ApprovalFolder, LoadError, ModulePolicy, Policy, Trust};
+use toolhold_sandbox::{LoadError, ModulePolicy, PinFolder, Pinning, Policy};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -282,13 +282,13 @@ async fn grant_swapped_before_start(lab: &Lab) -> Result<String, AttackFailure> 
         fs::create_dir_all(root.join("above/folder"))?;
         fs::write(root.join("above/folder/secret.txt"), SECRET)?;
         fs::write(root.join(granted).join("file.txt"), "granted")?;
-        let approvals = lab.folder()?;
+        let pins = lab.folder()?;
         let start = async || {
             let grant = Grant {
                 directories: vec![directory(&root.join(granted), "/data", Access::ReadWrite)],
                 ..Grant::default()
             };
-            start(lab, grant, approvals.path()).await
+            start(lab, grant, pins.path()).await
         };
         let (first, loaded) = start().await?;
         loaded?;
@@ -326,15 +326,15 @@ async fn grant_swapped_before_start(lab: &Lab) -> Result<String, AttackFailure> 
     ))
 }
 
-/// A host that starts: it knows the approvals of the last one.
+/// A host that starts: it knows the pins of the last one.
 async fn start(
     lab: &Lab,
     grant: Grant,
-    approvals: &Path,
+    pins: &Path,
 ) -> Result<(Arena, Result<(), LoadError>), AttackFailure> {
     let mut arena = lab.arena(|policy| {
-        policy.trust = Trust::Approved {
-            approvals: Arc::new(ApprovalFolder::new(approvals)),
+        policy.pinning = Pinning::Required {
+            pins: Arc::new(PinFolder::new(pins)),
             first_sight: false,
         };
         let module = ModulePolicy {

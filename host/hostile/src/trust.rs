@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use toolhold_policy::Digest;
-use toolhold_policy::{GrantChange, Output, Standing};
-use toolhold_sandbox::{ApprovalFolder, Module, Trust};
+use toolhold_policy::{GrantChange, Output, PinState};
+use toolhold_sandbox::{Module, PinFolder, Pinning};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 18,
-        name: "file_swapped_after_approval",
-        attack: "swapped between approval and load, 1 000 times",
+        name: "file_swapped_after_pinning",
+        attack: "swapped between pinning and load, 1 000 times",
         must: "what runs has the approved hash",
         company: Company::Others,
-        tries: |lab| Box::pin(file_swapped_after_approval(lab)),
+        tries: |lab| Box::pin(file_swapped_after_pinning(lab)),
     },
     Attack {
         row: 23,
         name: "rug_pull",
-        attack: "a description that changes after approval",
+        attack: "a description that changes after pinning",
         must: "disabled until approved; the diff names it",
         company: Company::Others,
         tries: |lab| Box::pin(rug_pull(lab)),
@@ -50,14 +50,14 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// A modules folder with one module, `m`, and the approvals of it.
+/// A modules folder with one module, `m`, and its pins.
 struct Shop {
     folder: TempDir,
     arena: Arena,
 }
 
 impl Shop {
-    /// The same folder and approvals, when the host starts again.
+    /// Loads the same folder and pins, as when the host starts again.
     async fn restarted(self, lab: &Lab, first_sight: bool) -> Result<Self, AttackFailure> {
         Self::at(lab, self.folder, first_sight).await
     }
@@ -70,10 +70,10 @@ impl Shop {
     }
 
     async fn at(lab: &Lab, folder: TempDir, first_sight: bool) -> Result<Self, AttackFailure> {
-        let approvals = ApprovalFolder::new(folder.path().join("approvals"));
+        let pins = PinFolder::new(folder.path().join("approvals"));
         let mut arena = lab.arena(|policy| {
-            policy.trust = Trust::Approved {
-                approvals: Arc::new(approvals),
+            policy.pinning = Pinning::Required {
+                pins: Arc::new(pins),
                 first_sight,
             };
         })?;
@@ -114,7 +114,7 @@ fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-async fn file_swapped_after_approval(lab: &Lab) -> Result<String, AttackFailure> {
+async fn file_swapped_after_pinning(lab: &Lab) -> Result<String, AttackFailure> {
     let shop = Shop::new(lab, false).await?;
     let variants = [
         components::parse(&components::which(1))?,
@@ -164,7 +164,7 @@ async fn file_swapped_after_approval(lab: &Lab) -> Result<String, AttackFailure>
 async fn one_load(shop: &Shop, approved: Digest, seen: &mut [u32; 2]) -> Result<(), AttackFailure> {
     let module = shop.load().await?;
     ensure(
-        !module.standing().may_run() || module.digest == approved,
+        !module.pin_state().may_run() || module.digest == approved,
         || format!("{:?} may run and was never approved", module.digest),
     )?;
     let report = shop.arena.call("m.which", json!({})).await;
@@ -312,8 +312,8 @@ async fn rug_pull(lab: &Lab) -> Result<String, AttackFailure> {
         ensure(tools.iter().all(|tool| tool.name != "m.look"), || {
             "a model still sees it".into()
         })?;
-        let Standing::Pending { changes } = module.standing() else {
-            return Err(AttackFailure::Broke("it does not wait for approval".into()));
+        let PinState::Pending { changes } = module.pin_state() else {
+            return Err(AttackFailure::Broke("it does not wait for a person".into()));
         };
         let expected = GrantChange {
             what: "tool m.look: description".into(),

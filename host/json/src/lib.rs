@@ -6,7 +6,7 @@
 //!
 //! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
 //! is JSON), [`repair`] (a text that is nearly JSON),
-//! [`coerce`] (a value of nearly the right type), [`lower`]
+//! [`coerce`] (a value of nearly the right type), [`grammar_subset`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`string`] and [`scan`] (strings and
 //! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
 //! records write them).
@@ -16,7 +16,7 @@
 //! ```
 //! use serde_json::json;
 //! use toolhold_json::coerce::coerce;
-//! use toolhold_json::repair::{End, RepairKind, repair};
+//! use toolhold_json::repair::{TextEnd, RepairKind, repair};
 //! use toolhold_schema::Validator;
 //!
 //! let schema = json!({
@@ -26,7 +26,7 @@
 //! });
 //!
 //! // The text is not JSON, but it has one reading only.
-//! let written = repair("{'city': 'Lisbon', 'days': '3',}", End::Own).ok_or("not JSON")?;
+//! let written = repair("{'city': 'Lisbon', 'days': '3',}", TextEnd::Own).ok_or("not JSON")?;
 //! assert_eq!(written.repairs, [RepairKind::SingleQuotes, RepairKind::TrailingComma]);
 //!
 //! // The value is not valid: the number is a string.
@@ -42,8 +42,8 @@
 pub mod bounded;
 pub mod coerce;
 pub mod fragment;
+pub mod grammar_subset;
 pub mod hex;
-pub mod lower;
 pub mod repair;
 pub mod scan;
 pub mod strict;

@@ -6,7 +6,7 @@
 use crate::error::SearchError;
 use crate::knowledge::Knowledge;
 use std::collections::{HashMap, HashSet};
-use toolhold_storage::{Fact, FactScope, QuestionWord, Ranking};
+use toolhold_storage::{Fact, FactScope, QuestionWord, WordWeights};
 
 /// Facts of one query: between two of them others get their turn.
 const PAGE_FACTS: u32 = 200;
@@ -111,10 +111,10 @@ impl Knowledge {
             .iter()
             .map(|asked| (asked, holding.get(&asked.word).copied().unwrap_or(0)))
             .collect();
-        let ranking = Ranking::new(&counted, facts, all_words);
+        let weights = WordWeights::new(&counted, facts, all_words);
         let mut scored: Vec<(f64, Fact)> = candidates
             .into_iter()
-            .map(|it| (ranking.score(&it.words), it.fact))
+            .map(|it| (weights.score(&it.words), it.fact))
             .collect();
         // Of equal ones the newer.
         scored.sort_by(|(left, one), (right, other)| {

@@ -39,7 +39,7 @@ mod tests;
 
 pub use error::Failure;
 pub use offer::{Offer, OfferedTool};
-pub use pin::{Pins, Trust, is_revoked};
+pub use pin::{Pinning, ServerPins, is_revoked};
 pub use server::{McpServer, ReadySession};
 pub use servers::Servers;
 pub use settings::{Launch, Secrets, ServerSettings};

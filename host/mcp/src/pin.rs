@@ -13,12 +13,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 use toolhold_json::hex::sha256;
-use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
+use toolhold_policy::{GrantChange, Pin, PinState, PinStore, PinnedBy};
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Trust {
+pub enum Pinning {
     /// If it is in a configuration file that was found in the working folder. Other servers are pinned when first seen.
     FirstSight,
     /// Each server.
@@ -29,58 +29,60 @@ pub enum Trust {
 
 /// The pins of all servers.
 #[derive(Debug, Clone)]
-pub struct Pins {
-    approvals: Arc<dyn ApprovalStore>,
-    trust: Trust,
+pub struct ServerPins {
+    pins: Arc<dyn PinStore>,
+    pinning: Pinning,
 }
 
-impl Pins {
-    /// Pins that `approvals` keeps.
-    pub fn new(approvals: Arc<dyn ApprovalStore>, trust: Trust) -> Self {
-        Self { approvals, trust }
+impl ServerPins {
+    /// Returns the pins that `pins` keeps.
+    pub fn new(pins: Arc<dyn PinStore>, pinning: Pinning) -> Self {
+        Self { pins, pinning }
     }
 
     /// Whether the server may be started or reached at all.
     ///
     /// # Errors
-    /// It needs an approval, which the message explains.
+    /// It needs a pin, which the message explains.
     pub async fn may_start(&self, settings: &ServerSettings) -> Result<(), Failure> {
         match self.launch(settings).await {
-            standing if standing.may_run() => Ok(()),
-            standing => Err(refused(settings, &standing)),
+            pin_state if pin_state.may_run() => Ok(()),
+            pin_state => Err(refused(settings, &pin_state)),
         }
     }
 
     /// Compares how the server would be started with what was approved.
-    pub async fn launch(&self, settings: &ServerSettings) -> Standing {
+    pub async fn launch(&self, settings: &ServerSettings) -> PinState {
         if !self.asks(settings) {
-            return Standing::Trusted;
+            return PinState::Trusted;
         }
         match self.recorded(settings).await {
             Recorded::One(pin) => {
-                let now = Approval {
+                let now = Pin {
                     grant: settings.grant(),
                     ..(*pin).clone()
                 };
-                standing(pin.changes(&now, true))
+                pin_state(pin.changes(&now, true))
             }
-            Recorded::None if self.trust != Trust::Always && !settings.found => Standing::Trusted,
+            Recorded::None if self.pinning != Pinning::Always && !settings.found => {
+                PinState::Trusted
+            }
             Recorded::None | Recorded::Unreadable => pending(),
         }
     }
 
     /// Whether the tools that the server offers now may run. An offer that is seen for the first time is pinned, if the
-    /// trust setting allows that.
-    pub async fn judge(&self, settings: &ServerSettings, offer: &Offer) -> Standing {
+    /// `modules.pinning` allows that.
+    pub async fn judge(&self, settings: &ServerSettings, offer: &Offer) -> PinState {
         // Without tools that may be called there is nothing to pin.
-        if self.trust == Trust::Never || settings.tools.is_empty() {
-            return Standing::Trusted;
+        if self.pinning == Pinning::Never || settings.tools.is_empty() {
+            return PinState::Trusted;
         }
         match self.recorded(settings).await {
-            Recorded::One(pin) => standing(changes(&pin, &approval(settings, offer, pin.by))),
-            Recorded::None if self.trust == Trust::FirstSight && !settings.found => {
-                match self.put(settings, offer, ApprovedBy::FirstSight).await {
-                    Ok(()) => Standing::Approved,
+            Recorded::One(pin) => pin_state(changes(&pin, &pin_of(settings, offer, pin.by))),
+            Recorded::None if self.pinning == Pinning::FirstSight && !settings.found => {
+                match self.put(settings, offer, PinnedBy::FirstSight).await {
+                    Ok(()) => PinState::Approved,
                     Err(error) => {
                         tracing::warn!(server = settings.name, %error, "what it offers cannot be pinned");
                         pending()
@@ -91,7 +93,7 @@ impl Pins {
         }
     }
 
-    /// The differences from what was approved; `None` without an approval, or with a revoked one.
+    /// Returns the differences from what was approved; `None` without a pin, or with a revoked one.
     pub async fn compare(
         &self,
         settings: &ServerSettings,
@@ -99,14 +101,14 @@ impl Pins {
     ) -> Option<Vec<GrantChange>> {
         match self.recorded(settings).await {
             Recorded::One(pin) if is_revoked(&pin) => None,
-            Recorded::One(pin) => Some(changes(&pin, &approval(settings, offer, pin.by))),
+            Recorded::One(pin) => Some(changes(&pin, &pin_of(settings, offer, pin.by))),
             Recorded::None | Recorded::Unreadable => None,
         }
     }
 
     /// The pinned tools, if the server may be started unchanged as far as its settings tell.
     pub async fn known(&self, settings: &ServerSettings) -> Option<Vec<OfferedTool>> {
-        if self.trust == Trust::Never {
+        if self.pinning == Pinning::Never {
             return None;
         }
         let Recorded::One(pin) = self.recorded(settings).await else {
@@ -121,55 +123,50 @@ impl Pins {
     /// # Errors
     /// The record cannot be written.
     pub async fn approve(&self, settings: &ServerSettings, offer: &Offer) -> io::Result<()> {
-        self.put(settings, offer, ApprovedBy::Person).await
+        self.put(settings, offer, PinnedBy::Person).await
     }
 
-    /// Revokes the approval: no server of this name runs until a person approves it.
+    /// Revokes the pin: no server of this name runs until a person approves it.
     ///
     /// # Errors
     /// The record cannot be written.
     pub async fn revoke(&self, name: &str) -> io::Result<()> {
-        let (approvals, pin) = (self.approvals.clone(), Approval::revoked(name));
-        let put = tokio::task::spawn_blocking(move || approvals.put(&pin)).await;
+        let (pins, pin) = (self.pins.clone(), Pin::revoked(name));
+        let put = tokio::task::spawn_blocking(move || pins.put(&pin)).await;
         put.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Whether there is a record for this name, even if no such server is configured.
     pub async fn knows(&self, name: &str) -> bool {
-        let (approvals, name) = (self.approvals.clone(), name.to_owned());
-        let known = tokio::task::spawn_blocking(move || approvals.knows(&name)).await;
+        let (pins, name) = (self.pins.clone(), name.to_owned());
+        let known = tokio::task::spawn_blocking(move || pins.knows(&name)).await;
         known.unwrap_or(false)
     }
 
-    /// Whether this server needs an approval at all.
+    /// True if this server needs a pin at all.
     pub fn asks(&self, settings: &ServerSettings) -> bool {
-        self.trust != Trust::Never || settings.found
+        self.pinning != Pinning::Never || settings.found
     }
 
-    /// The record of the server's approval or first sight.
-    pub async fn record(&self, settings: &ServerSettings) -> Option<Approval> {
+    /// Returns the server's pin, by a person or by first sight.
+    pub async fn record(&self, settings: &ServerSettings) -> Option<Pin> {
         match self.recorded(settings).await {
             Recorded::One(pin) => Some(*pin),
             Recorded::None | Recorded::Unreadable => None,
         }
     }
 
-    async fn put(
-        &self,
-        settings: &ServerSettings,
-        offer: &Offer,
-        by: ApprovedBy,
-    ) -> io::Result<()> {
-        let (approvals, pin) = (self.approvals.clone(), approval(settings, offer, by));
-        let put = tokio::task::spawn_blocking(move || approvals.put(&pin)).await;
+    async fn put(&self, settings: &ServerSettings, offer: &Offer, by: PinnedBy) -> io::Result<()> {
+        let (pins, pin) = (self.pins.clone(), pin_of(settings, offer, by));
+        let put = tokio::task::spawn_blocking(move || pins.put(&pin)).await;
         put.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     async fn recorded(&self, settings: &ServerSettings) -> Recorded {
-        let (approvals, name) = (self.approvals.clone(), settings.name.clone());
-        let read = tokio::task::spawn_blocking(move || match approvals.get(&name) {
+        let (pins, name) = (self.pins.clone(), settings.name.clone());
+        let read = tokio::task::spawn_blocking(move || match pins.get(&name) {
             Some(pin) => Recorded::One(Box::new(pin)),
-            None if approvals.knows(&name) => Recorded::Unreadable,
+            None if pins.knows(&name) => Recorded::Unreadable,
             None => Recorded::None,
         });
         read.await.unwrap_or(Recorded::Unreadable)
@@ -180,33 +177,33 @@ enum Recorded {
     None,
     /// The record is damaged. That must not count as a server that was never seen.
     Unreadable,
-    One(Box<Approval>),
+    One(Box<Pin>),
 }
 
-/// The failure of a call that needs an approval, with advice for the operator.
-pub fn refused(settings: &ServerSettings, standing: &Standing) -> Failure {
+/// Returns the failure of a call that needs a pin, with advice for the operator.
+pub fn refused(settings: &ServerSettings, pin_state: &PinState) -> Failure {
     let name = &settings.name;
-    let look = match standing {
+    let look = match pin_state {
         // There is nothing to compare with.
-        Standing::Pending { changes } if changes.iter().all(GrantChange::is_whole) => String::new(),
+        PinState::Pending { changes } if changes.iter().all(GrantChange::is_whole) => String::new(),
         _ => format!("look at it with `toolhold mcp diff {name}` and "),
     };
     Failure::NotApproved(format!(
         "its tools are disabled: {}; a person can {look}allow it with `toolhold mcp approve {name}`",
-        standing.reason()
+        pin_state.reason()
     ))
 }
 
-/// Whether a person revoked the approval.
-pub fn is_revoked(pin: &Approval) -> bool {
-    pin.digest == Approval::revoked(&pin.slot).digest
+/// True if a person revoked the pin.
+pub fn is_revoked(pin: &Pin) -> bool {
+    pin.digest == Pin::revoked(&pin.slot).digest
 }
 
-fn approval(settings: &ServerSettings, offer: &Offer, by: ApprovedBy) -> Approval {
+fn pin_of(settings: &ServerSettings, offer: &Offer, by: PinnedBy) -> Pin {
     let tools = json!(offer.tools);
     let grant = settings.grant();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Approval {
+    Pin {
         slot: settings.name.clone(),
         name: settings.name.clone(),
         digest: digest(&json!([tools, grant])),
@@ -217,25 +214,25 @@ fn approval(settings: &ServerSettings, offer: &Offer, by: ApprovedBy) -> Approva
     }
 }
 
-fn changes(pin: &Approval, now: &Approval) -> Vec<GrantChange> {
+fn changes(pin: &Pin, now: &Pin) -> Vec<GrantChange> {
     // The digest would show as a further difference; the parts are listed instead.
-    let now = Approval {
+    let now = Pin {
         digest: pin.digest.clone(),
         ..now.clone()
     };
     pin.changes(&now, true)
 }
 
-fn standing(changes: Vec<GrantChange>) -> Standing {
+fn pin_state(changes: Vec<GrantChange>) -> PinState {
     if changes.is_empty() {
-        Standing::Approved
+        PinState::Approved
     } else {
-        Standing::Pending { changes }
+        PinState::Pending { changes }
     }
 }
 
-fn pending() -> Standing {
-    Standing::Pending {
+fn pending() -> PinState {
+    PinState::Pending {
         changes: Vec::new(),
     }
 }

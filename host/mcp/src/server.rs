@@ -3,7 +3,7 @@
 use crate::content;
 use crate::error::Failure;
 use crate::offer::{Checks, Offer, OfferedTool};
-use crate::pin::{Pins, refused};
+use crate::pin::{ServerPins, refused};
 use crate::settings::{Secrets, ServerSettings, redactor};
 use crate::wire::session::McpSession;
 use crate::wire::stderr::Stderr;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolhold_admission::Backoff;
-use toolhold_policy::{Redactor, Standing};
+use toolhold_policy::{PinState, Redactor};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_schema::CheckError;
 
@@ -33,7 +33,7 @@ static SESSIONS: AtomicU64 = AtomicU64::new(0);
 pub struct McpServer {
     /// What the operator decided.
     pub settings: ServerSettings,
-    pins: Pins,
+    pins: ServerPins,
     secrets: Secrets,
     redactor: Redactor,
     stderr: Arc<Stderr>,
@@ -58,14 +58,14 @@ pub struct ReadySession {
     /// What the server offers.
     pub offer: Offer,
     /// Whether it may run.
-    pub standing: Standing,
+    pub pin_state: PinState,
     checks: BTreeMap<String, Checks>,
     has_worked: AtomicBool,
 }
 
 impl McpServer {
     /// A server that is not started yet.
-    pub fn new(settings: ServerSettings, pins: Pins) -> Self {
+    pub fn new(settings: ServerSettings, pins: ServerPins) -> Self {
         let secrets = settings.secrets.clone();
         let redactor = secrets.as_deref().map_err(Clone::clone).and_then(redactor);
         let (secrets, redactor) = match redactor {
@@ -116,8 +116,8 @@ impl McpServer {
             )));
         }
         let ready = self.ready(true).await?;
-        if !ready.standing.may_run() {
-            return Err(refused(&self.settings, &ready.standing));
+        if !ready.pin_state.may_run() {
+            return Err(refused(&self.settings, &ready.pin_state));
         }
         let checks = ready.checks.get(tool).ok_or_else(|| ready.unknown(tool))?;
         checks
@@ -145,7 +145,7 @@ impl McpServer {
         self.live_tools().await
     }
 
-    /// Starts the server if it may be started, and reads its tools. [`ReadySession::standing`] says whether they are
+    /// Starts the server if it may be started, and reads its tools. [`ReadySession::pin_state`] says whether they are
     /// the approved ones.
     ///
     /// # Errors
@@ -160,10 +160,10 @@ impl McpServer {
     /// As [`McpServer::reach`]; or the tools changed.
     pub async fn live_tools(&self) -> Result<Vec<OfferedTool>, Failure> {
         let ready = self.reach().await?;
-        if ready.standing.may_run() {
+        if ready.pin_state.may_run() {
             Ok(ready.offer.tools.clone())
         } else {
-            Err(refused(&self.settings, &ready.standing))
+            Err(refused(&self.settings, &ready.pin_state))
         }
     }
 
@@ -180,11 +180,11 @@ impl McpServer {
         // A call that begins or reads tools holds it for long: then nothing is known.
         let state = self.state.try_lock().ok()?;
         let ready = state.ready.as_ref()?;
-        let works = ready.session.is_open() && ready.standing.may_run();
+        let works = ready.session.is_open() && ready.pin_state.may_run();
         works.then_some(ready.number)
     }
 
-    pub fn pins(&self) -> &Pins {
+    pub fn pins(&self) -> &ServerPins {
         &self.pins
     }
 
@@ -229,7 +229,7 @@ impl McpServer {
         if let Some(ready) = state.ready.take() {
             if ready.session.is_open() {
                 // The tools may have changed, or a person may have approved them meanwhile.
-                let ready = if ready.session.tools_changed() || !ready.standing.may_run() {
+                let ready = if ready.session.tools_changed() || !ready.pin_state.may_run() {
                     self.judged(ready.session.clone()).await?
                 } else {
                     ready
@@ -268,7 +268,7 @@ impl McpServer {
             .collect::<Result<_, _>>()?;
         let offer = Offer::read(listed, &self.settings.tools);
         Ok(Arc::new(ReadySession {
-            standing: self.pins.judge(&self.settings, &offer).await,
+            pin_state: self.pins.judge(&self.settings, &offer).await,
             checks: offer.checks(),
             session,
             number: SESSIONS.fetch_add(1, Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! All servers of a run.
 
-use crate::pin::Pins;
+use crate::pin::ServerPins;
 use crate::server::McpServer;
 use crate::settings::ServerSettings;
 use crate::tool::McpTool;
@@ -22,7 +22,11 @@ pub struct Servers {
 
 impl Servers {
     /// All configured servers. `allowed`: the tools or servers that may be used; absent: all.
-    pub fn new(settings: Vec<ServerSettings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
+    pub fn new(
+        settings: Vec<ServerSettings>,
+        pins: &ServerPins,
+        allowed: Option<&[String]>,
+    ) -> Self {
         let servers = settings
             .into_iter()
             .map(|settings| Arc::new(McpServer::new(settings, pins.clone())));

@@ -39,7 +39,7 @@ pub struct ServerSettings {
     pub fault: Option<String>,
 }
 
-/// How a server is started or reached. An approval pins its JSON, which holds no secret.
+/// How a server is started or reached. Its JSON is part of the server's pin and holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Launch {
@@ -68,7 +68,8 @@ impl ServerSettings {
         result.max(LIST_BYTES).saturating_add(ENVELOPE_BYTES)
     }
 
-    /// What an approval pins besides the texts of the tools: how the server is started, and which tools may be called.
+    /// Returns the part of a pin besides the texts of the tools: how the server is started, and which tools may be
+    /// called.
     pub fn grant(&self) -> serde_json::Value {
         let mut grant = serde_json::to_value(&self.launch).unwrap_or_default();
         if let Some(fields) = grant.as_object_mut() {

@@ -88,7 +88,7 @@ pub enum CallError {
         "{module} is disabled until a person approves it: {reason} (toolhold modules approve {module})"
     )]
     NotApproved { module: String, reason: String },
-    /// The call ran while its approval or a part of its grant was taken back.
+    /// The call ran while its pin or a part of its grant was taken back.
     #[error(
         "{module} was stopped in the middle of the call, because what it may use was taken back; what it did until then is done"
     )]

@@ -1,12 +1,12 @@
-//! The operator's decisions about modules, and the data that approvals pin.
+//! The operator's decisions about modules, and the data that pins hold.
 //!
 //! This crate is vocabulary: types that say what a module may do, with the checks and comparisons that need
 //! nothing but the types. It runs no code, opens no file or socket and knows no model; so every other crate can
-//! speak about grants, limits, approvals and calls without linking the sandbox.
+//! speak about grants, limits, pins and calls without linking the sandbox.
 //!
 //! Read it in this order: [`grant`] (what a module is given) and [`egress`] and [`secret`] in it; [`limits`]
 //! (what a call may use); [`restrictions`] (what narrows grants for one call); [`manifest`] (what a module asks
-//! for); [`tool`] (what a tool says of itself), [`digest`] and [`approval`] (what is pinned); [`call`] (an
+//! for); [`tool`] (what a tool says of itself), [`digest`] and [`pin`] (what is pinned); [`call`] (an
 //! invocation, its report, and the seams of a running call) with [`error`]; [`redact`] and [`text`] (untrusted
 //! text before it is shown or kept); [`pii`] and [`redaction`] (personal data and secrets in texts).
 //!
@@ -24,7 +24,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod approval;
 pub mod call;
 pub mod digest;
 pub mod egress;
@@ -35,6 +34,7 @@ pub mod log;
 pub mod manifest;
 pub mod names;
 pub mod pii;
+pub mod pin;
 pub mod redact;
 pub mod redaction;
 pub mod restrictions;
@@ -42,7 +42,6 @@ pub mod secret;
 pub mod text;
 pub mod tool;
 
-pub use approval::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 pub use call::{
     AllowingRule, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause, Denial,
     Denials, Invocation, KnowledgeAccess, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
@@ -59,6 +58,7 @@ pub use grant::{
 pub use limits::{Limit, Limits, LimitsRequest};
 pub use log::{Captured, LogLevel, LogLine};
 pub use manifest::{Manifest, ManifestError};
+pub use pin::{GrantChange, Pin, PinState, PinStore, PinnedBy};
 pub use redact::Redactor;
 pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
 pub use secret::{Reflect, SecretGrant, SecretPlace, SecretSlot};

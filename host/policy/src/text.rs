@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn no_line_of_a_block_looks_like_one_of_the_host() {
         assert_eq!(
-            block("one\n\napproval\r\n\x1b[2J\n", "  "),
-            "one\n  │ \n  │ approval\n  │ \\u{1b}[2J"
+            block("one\n\npin\r\n\x1b[2J\n", "  "),
+            "one\n  │ \n  │ pin\n  │ \\u{1b}[2J"
         );
         assert_eq!(block("one", "  "), "one");
     }

@@ -1,4 +1,4 @@
-//! A tool's specification, which a model reads and an approval pins.
+//! A tool's specification, which a model reads and a pin holds.
 
 use crate::text::UntrustedText;
 use serde::{Deserialize, Serialize};

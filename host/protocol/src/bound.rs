@@ -1,6 +1,6 @@
 //! A tool of a run, and who runs its calls.
 
-use crate::approval::Approvals;
+use crate::decision::DecisionRules;
 use crate::saved::SavedRequest;
 use crate::tool::Tool;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ impl Bound {
     }
 
     /// Whether a call waits for a person.
-    pub fn waits(&self, approvals: &Approvals) -> bool {
+    pub fn waits(&self, rules: &DecisionRules) -> bool {
         let mut names = vec![self.tool.name.as_str()];
         let remote;
         match &self.runner {
@@ -35,7 +35,7 @@ impl Bound {
             }
             _ => {}
         }
-        approvals.apply_to_any(&names, self.tool.annotations)
+        rules.apply_to_any(&names, self.tool.annotations)
     }
 }
 

@@ -7,7 +7,7 @@
 //! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
 //! [`data`], [`image`], [`knowledge`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
 //! [`turn`] (what a model replied and was told), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
-//! asked, and its limits) with [`bound`], [`approval`], [`privacy`], [`shield`], [`fallback`] and
+//! asked, and its limits) with [`bound`], [`decision`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
 //! how much); [`result`](mod@result), [`failure`] and [`error`] (what comes of calls and runs); and
 //! last [`event`], the record that all of this is written to.
@@ -52,7 +52,6 @@
 #![forbid(unsafe_code)]
 
 pub mod advisor;
-pub mod approval;
 pub mod bound;
 pub mod citation;
 pub mod completion;
@@ -61,6 +60,7 @@ pub mod context;
 pub mod contract;
 pub mod cost;
 pub mod data;
+pub mod decision;
 pub mod error;
 pub mod event;
 pub mod failure;

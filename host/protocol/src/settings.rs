@@ -1,11 +1,11 @@
 //! The request for a run, and its settings.
 
 use crate::advisor::CouncilMode;
-use crate::approval::Approvals;
 use crate::compose::Shape;
 use crate::context::Message;
 use crate::contract::Contract;
 use crate::cost::{Amount, Price};
+use crate::decision::DecisionRules;
 use crate::fallback::Fallback;
 use crate::knowledge::Retrieval;
 use crate::privacy::Privacy;
@@ -156,7 +156,8 @@ pub struct Settings {
     #[serde(skip_serializing_if = "CouncilMode::is_default")]
     pub council: CouncilMode,
     /// Which calls wait for a person.
-    pub approval: Approvals,
+    #[serde(rename = "approval")]
+    pub decisions: DecisionRules,
     /// Data that is hidden from the model.
     #[serde(skip_serializing_if = "Privacy::is_off")]
     pub privacy: Privacy,
@@ -245,7 +246,7 @@ impl Default for Settings {
             max_calls: 8,
             wiring: Wiring::Auto,
             council: CouncilMode::Hold,
-            approval: Approvals::default(),
+            decisions: DecisionRules::default(),
             privacy: Privacy::default(),
             dry_run: false,
             max_depth: 3,

@@ -70,7 +70,7 @@ pub enum ScreeningResult {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// SHA-256 over shields, privacy, approvals, grants and the digest of the instructions, in hex.
+    /// SHA-256 over shields, privacy, decision rules, grants and the digest of the instructions, in hex.
     pub hash: String,
     /// Where the run has to be screened as a whole: its input and its output.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]

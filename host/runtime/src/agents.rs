@@ -9,7 +9,7 @@ use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
 use crate::retrieval::StoredRetriever;
 use crate::shields::shields;
-use crate::stored_approver::StoredApprover;
+use crate::stored_decider::StoredDecider;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ impl Agent {
             shields.grants["key"] = json!(grants);
         }
         let driver = Driver {
-            approver: Arc::new(StoredApprover::new(store.clone())),
+            decider: Arc::new(StoredDecider::new(store.clone())),
             activities,
             shields,
             operator: OperatorTexts {

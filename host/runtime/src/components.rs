@@ -1,6 +1,6 @@
 //! Resolves a `_module` to a component: by name, by path or by reference (docs/protocol.md, 6).
 //!
-//! All three lead to a module of the registry, with the approval, limits and grants of that module's name. A
+//! All three lead to a module of the registry, with the pin, limits and grants of that module's name. A
 //! component named by path or by reference is loaded on first use; it cannot take a name that is in use.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use toolhold_sandbox::{LoadError, Module, Registry, is_slot};
 /// Sources of modules that a tool names by path or by reference. The default has none: tools can only name
 /// modules of the registry.
 ///
-/// The registry's policy applies to loaded components: approval, limits and grants of the module's name. A
+/// The registry's policy applies to loaded components: pin, limits and grants of the module's name. A
 /// reference cannot take a name that the policy grants something to, because the grant was meant for a
 /// component that the operator chose.
 #[derive(Debug, Clone, Default)]

@@ -18,7 +18,7 @@ use toolhold_policy::is_name;
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::routing::Routing;
 use toolhold_sandbox::compile::cache::Cache;
-use toolhold_sandbox::{Engine, LoadError, LoadEvent, Module, Policy, Registry, Trust};
+use toolhold_sandbox::{Engine, LoadError, LoadEvent, Module, Pinning, Policy, Registry};
 use toolhold_storage::{AuditContent, Durability, Store};
 use toolhold_telemetry::Telemetry;
 
@@ -35,10 +35,10 @@ pub fn registry(config: &Configuration) -> Result<Registry> {
     )
 }
 
-/// As [`registry`], for components that come with this binary and need no approval.
+/// Makes a [`registry`] for components that come with this binary and need no pin.
 pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
     let policy = Policy {
-        trust: Trust::All,
+        pinning: Pinning::Off,
         ..config.policy()
     };
     Ok(Registry::new(engine(config)?, cache(config), policy))

@@ -5,9 +5,9 @@ use toolhold_sandbox::Module;
 
 /// Why a module may not run, and what to do.
 pub fn disabled(module: &Module) -> Option<String> {
-    let (slot, standing) = (&module.slot, module.standing());
-    let reason = standing.reason();
-    (!standing.may_run()).then(|| format!("disabled: {reason}; toolhold modules approve {slot}"))
+    let (slot, pin_state) = (&module.slot, module.pin_state());
+    let reason = pin_state.reason();
+    (!pin_state.may_run()).then(|| format!("disabled: {reason}; toolhold modules approve {slot}"))
 }
 
 /// Everything about a module: its tools, limits, what it asks for, and what it may do.
@@ -29,7 +29,7 @@ pub fn describe(module: &Module) -> Value {
         "asks_for": module.manifest.grants,
         "granted": *module.grant(),
         "may": module.grant().sentences(),
-        "standing": module.standing(),
+        "standing": module.pin_state(),
         "counters": module.counters(),
     })
 }

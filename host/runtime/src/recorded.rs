@@ -20,7 +20,7 @@ use toolhold_agent::calls::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use toolhold_mcp::serve::AuditMode;
 use toolhold_mcp::serve::{CallRecords, RecordedCaller};
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;

@@ -19,10 +19,10 @@ impl ModuleHost for RegistryModules {
 
     fn disabled(&self, module: &str) -> Option<Disabled> {
         let module = self.0.module(module)?;
-        let standing = module.standing();
-        (!standing.may_run()).then(|| Disabled {
+        let pin_state = module.pin_state();
+        (!pin_state.may_run()).then(|| Disabled {
             slot: module.slot.clone(),
-            reason: standing.reason(),
+            reason: pin_state.reason(),
         })
     }
 

@@ -5,7 +5,7 @@ use crate::cancellation;
 use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
 use crate::recorded::Recorder;
-use crate::stored_approver::stored_decision;
+use crate::stored_decider::stored_decision;
 use anyhow::{Context as _, Result};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -15,11 +15,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::Run;
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_mcp::serve::{RequestCall, RequestRunner};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::{Listener, LogLevel, LogLine, Progress};
-use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
@@ -103,9 +103,9 @@ impl Runs {
         for note in notes {
             tracing::warn!(request = asked.name, "{note}");
         }
-        driver.approver = Arc::new(FirstDecisionApprover {
+        driver.decider = Arc::new(FirstDecider {
             store: store.clone(),
-            client: asked.approver,
+            client: asked.decider,
         });
         let started = driver.start(request, Box::new(journal)).await;
         let (run, observer) = observer.begun(started).map_err(|refused| {
@@ -161,12 +161,12 @@ impl RequestRunner for Runs {
 
 /// The first decision counts: the client's user, or `toolhold approvals`.
 #[derive(Debug)]
-struct FirstDecisionApprover {
+struct FirstDecider {
     store: Store,
-    client: Arc<dyn Approver>,
+    client: Arc<dyn Decider>,
 }
 
-impl Approver for FirstDecisionApprover {
+impl Decider for FirstDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {

@@ -161,12 +161,12 @@ impl SandboxTools {
                 None => return Ok(None),
             },
         };
-        let standing = module.standing();
-        if !standing.may_run() {
+        let pin_state = module.pin_state();
+        if !pin_state.may_run() {
             return Err(format!(
                 "the module {} is disabled: {}; toolhold modules approve {reference}",
                 module.slot,
-                standing.reason()
+                pin_state.reason()
             ));
         }
         let own = |spec: &ToolSpec| spec.name.rsplit_once('.').map(|(_, tool)| tool.to_owned());
@@ -366,7 +366,7 @@ impl ToolSource for SandboxTools {
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
         let module = self.components.registry().module_of(&call.tool)?;
         // The call says why it fails.
-        if !module.standing().may_run() {
+        if !module.pin_state().may_run() {
             return None;
         }
         let grant = module.grant();

@@ -1,4 +1,4 @@
-//! Watches the modules folder, saved Requests, the approvals and the configuration for changes.
+//! Watches the modules folder, saved Requests, the pins and the configuration for changes.
 //!
 //! The operating system reports single writes; a change is reported when no further write came for a moment.
 //! Where the system cannot watch (network file systems, no watches left), files are polled every few seconds.
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// What to read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// The modules folder, saved Requests or the approvals.
+    /// The modules folder, saved Requests or the pins.
     Modules,
     /// A file of the configuration; the others may have changed, too.
     Configuration,
@@ -33,7 +33,7 @@ pub struct Folders<'a> {
     pub modules: &'a Path,
     /// Saved Requests, including subfolders.
     pub requests: &'a Path,
-    pub approvals: &'a Path,
+    pub pins: &'a Path,
 }
 
 /// Tells when something in folders changed.
@@ -156,7 +156,7 @@ impl ConfigWatch {
         for (folder, mode) in [
             (watched.modules, RecursiveMode::Recursive),
             (watched.requests, RecursiveMode::Recursive),
-            (watched.approvals, RecursiveMode::NonRecursive),
+            (watched.pins, RecursiveMode::NonRecursive),
         ] {
             folders.extend(folder.canonicalize().ok().map(|folder| (folder, mode)));
         }

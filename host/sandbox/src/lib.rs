@@ -73,7 +73,7 @@ pub use module::extractor::{DocumentFormat, ExtractedText, Extraction, Extractio
 pub use module::shield::{Screening, ScreeningPlace, ScreeningVerdict};
 pub use module::{Module, ModuleKind};
 pub use policy::{
-    ApprovalFolder, ApproveError, ModulePolicy, Policy, ReservedInGrant, ServerNames, Trust,
+    ModulePolicy, PinError, PinFolder, Pinning, Policy, ReservedInGrant, ServerNames,
 };
 pub use registry::folder::is_slot;
 pub use registry::snapshot::FailedModule;

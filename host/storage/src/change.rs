@@ -1,6 +1,6 @@
 //! The changes of runs to the database, and their SQL statements.
 
-use crate::audit_log::{BegunCall, Draft};
+use crate::audit_rows::{BegunCall, Draft};
 use crate::claims::RunClaim;
 use crate::error::WriteError;
 use crate::images;
@@ -8,7 +8,7 @@ use crate::label::Label;
 use sqlx::AnyConnection;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_protocol::approval::Pending;
+use toolhold_protocol::decision::Pending;
 use uuid::Uuid;
 
 /// A change that a run, or a call outside of one, makes.

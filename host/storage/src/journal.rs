@@ -1,12 +1,12 @@
 //! The journal of a run in the database.
 
-use crate::audit_log::{AuditContent, RunAudit};
+use crate::audit_rows::{AuditContent, RunAudit};
 use crate::change::Change;
 use crate::claims::RunClaim;
 use crate::column::signed;
 use crate::images;
 use crate::label::Label;
-use crate::pending_approvals::{ApprovalChange, PendingApprovals};
+use crate::pending_decisions::{DecisionChange, PendingDecisions};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -28,7 +28,7 @@ pub struct RunJournal {
     holder: String,
     /// Present until the run's row exists.
     label: Option<Label>,
-    pending: PendingApprovals,
+    pending: PendingDecisions,
     audit: RunAudit,
     has_ended: bool,
     claim: Option<RunClaim>,
@@ -59,7 +59,7 @@ impl RunJournal {
         claim: Option<RunClaim>,
         mut audit: RunAudit,
     ) -> Self {
-        let mut pending = PendingApprovals::default();
+        let mut pending = PendingDecisions::default();
         for event in events {
             pending.note(run, &event.kind);
             audit.take(event);
@@ -130,13 +130,13 @@ impl RunJournal {
         changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));
         let moved = self.pending.note(run, &event.kind);
         changes.extend(moved.into_iter().map(|moved| match moved {
-            ApprovalChange::Waits(within, pending) => Change::Waits {
+            DecisionChange::Waits(within, pending) => Change::Waits {
                 run,
                 within,
                 pending,
                 at_ms,
             },
-            ApprovalChange::Settled(within, call) => Change::Settled { run, within, call },
+            DecisionChange::Settled(within, call) => Change::Settled { run, within, call },
         }));
         if let EventKind::Done {
             reason,

@@ -1,6 +1,6 @@
 //! API keys and their permits. Only a key's hash is stored: the key itself is shown once.
 
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::column::{signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -96,7 +96,7 @@ impl Store {
             let is_added = added.rows_affected() > 0;
             if is_added {
                 let draft = Draft::key_created(name, told);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_added)
@@ -177,7 +177,7 @@ impl Store {
             .await?;
             let is_revoked = revoked.rows_affected() > 0;
             if is_revoked {
-                audit_log::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
+                audit_rows::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
             }
             transaction.commit().await?;
             Ok(is_revoked)

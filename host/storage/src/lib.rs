@@ -9,8 +9,8 @@
 //! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
 //! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
 //! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
-//! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
-//! collections of documents, and the facts of memory. The audit log is `audit_log` (rows and their chain of hashes) and `audit` (search and
+//! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
+//! collections of documents, and the facts of memory. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search and
 //! verification).
 //!
 //! ```no_run
@@ -28,13 +28,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod approvals;
-mod audit;
 mod audit_log;
+mod audit_rows;
 mod change;
 mod claims;
 mod column;
 mod database;
+mod decisions;
 mod error;
 mod health;
 mod idempotency;
@@ -44,7 +44,7 @@ mod keys;
 mod knowledge;
 mod label;
 mod orphans;
-mod pending_approvals;
+mod pending_decisions;
 mod process;
 mod prune;
 mod record;
@@ -60,13 +60,13 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use approvals::WaitingApproval;
-pub use audit::{
+pub use audit_log::{
     AuditFault, Durability, Entry as AuditEntry, Filter as AuditFilter, PageStart as AuditOrder,
     Verified,
 };
-pub use audit_log::{AuditContent, CallRecord, Draft, PrunedBy};
+pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
 pub use database::Location;
+pub use decisions::WaitingDecision;
 pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};
@@ -75,8 +75,8 @@ pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
     Access, Begun, Collection, CollectionDocument, Fact, FactQuota, FactScope, ForgetExtent,
     ForgottenFacts, FoundPassage, MemoryError, NewDocument, NewFact, NewPassage, OwnedSums,
-    Passage, PublishError, QuestionWord, Quota, Ranking, RemovedPassages, SharedWith,
-    StagedDocument, StagingError, VectorRow, Vectors, WordQuestion, attached_name,
+    Passage, PublishError, QuestionWord, Quota, RemovedPassages, SharedWith, StagedDocument,
+    StagingError, VectorRow, Vectors, WordQuestion, WordWeights, attached_name,
 };
 pub use label::{Label, Origin};
 pub use orphans::Orphan;

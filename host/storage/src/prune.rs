@@ -1,7 +1,7 @@
 //! Deletes old records: in small transactions, so that other writers wait only briefly, each with its row in the
 //! audit log.
 
-use crate::audit_log::{self, Draft, PrunedBy};
+use crate::audit_rows::{self, Draft, PrunedBy};
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -96,7 +96,7 @@ impl Store {
             }
             if !(gone.is_empty() && sessions.is_empty()) {
                 let draft = Draft::pruned(by, ms, &gone, &sessions);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(PrunedCounts {
@@ -135,7 +135,7 @@ impl Store {
             .await?;
             let is_gone = gone.rows_affected() > 0;
             if is_gone {
-                audit_log::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
+                audit_rows::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
             }
             transaction.commit().await?;
             Ok(is_gone)

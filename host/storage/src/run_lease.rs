@@ -1,6 +1,6 @@
 //! Leases of runs: the process that works on a run holds its lease, and a run whose holder died can be taken.
 
-use crate::audit_log::RunAudit;
+use crate::audit_rows::RunAudit;
 use crate::change::Change;
 use crate::column::{id, signed};
 use crate::database::InTime as _;

@@ -1,6 +1,6 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -109,7 +109,7 @@ impl Store {
             if is_gone {
                 let turns = delete_turns(&mut transaction, id).await?;
                 let draft = Draft::session_deleted(owner, id, &turns);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_gone)

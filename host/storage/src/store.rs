@@ -1,6 +1,6 @@
 //! The store: opens the database and holds what all queries need.
 
-use crate::audit_log::AuditContent;
+use crate::audit_rows::AuditContent;
 use crate::claims::ClaimedRuns;
 use crate::database::{Database, Location};
 use crate::error::StoreError;

@@ -45,7 +45,7 @@ pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
         .arg("run")
         .arg(&arguments.task)
         // The modules and the host are from the same checkout: a module that a `git pull` changed
-        // needs no approval here.
+        // needs no pin here.
         .arg("--trust-all");
 
     let local = if endpoint_is_given(arguments) || endpoint_is_configured(&toolhold) {

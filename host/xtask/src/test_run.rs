@@ -33,7 +33,7 @@ const TESTS_MIB: u64 = 1500;
 #[derive(Args, Debug)]
 #[command(
     after_help = "  cargo xtask test                          all of them\n  \
-    cargo xtask test -- approval              those whose name has approval in it\n  \
+    cargo xtask test -- decision              those whose name has decision in it\n  \
     cargo xtask test -- -p toolhold-agent     those of a crate\n  \
     cargo xtask test -- --test hostile        those of a binary of tests/\n  \
     cargo xtask test --long                   what takes most of an hour\n\n\
@@ -286,8 +286,8 @@ mod tests {
             let words: Vec<_> = words.iter().map(OsString::from).collect();
             names_packages(&words)
         };
-        assert!(names(&["-p", "toolhold-agent"]) && names(&["approval", "--package=xtask"]));
-        assert!(!names(&[]) && !names(&["--test", "hostile", "approval"]));
+        assert!(names(&["-p", "toolhold-agent"]) && names(&["decision", "--package=xtask"]));
+        assert!(!names(&[]) && !names(&["--test", "hostile", "decision"]));
     }
 
     #[test]

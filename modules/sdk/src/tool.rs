@@ -65,13 +65,14 @@ impl Tool {
         }
     }
 
-    /// A short human title, for pages and approval dialogs.
+    /// A short human title, for pages and the dialogs in which a person decides.
     pub fn title(mut self, title: &'static str) -> Self {
         self.title = Some(title);
         self
     }
 
-    /// What the tool does to the world. The host asks for approval by it, never less.
+    /// Sets the effects that the tool has on the world. Because of them the host may ask a person more often, never
+    /// less.
     pub fn annotations(mut self, annotations: wit::Annotations) -> Self {
         self.annotations = annotations;
         self

@@ -405,7 +405,7 @@ impl CallCaching {
     }
 
     /// The call was made, and this is what its tool returned. `has_called`: it made calls itself, whose tools,
-    /// approvals and hidden values the key does not know.
+    /// decisions and hidden values the key does not know.
     pub fn keep(self, result: &ToolResult, has_called: bool) {
         if let Self::Read(read) = self
             && !has_called
@@ -512,7 +512,7 @@ impl Drop for EffectInProgress {
     }
 }
 
-/// `depends_on` is what the tool's source says of it; the rest is what a module is told, and the run that alone may be
+/// `depends_on` comes from the tool's source; the rest is what a module gets, and the run that alone may be
 /// given the result. Keys sorted:
 /// `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
 fn key(call: &ToolCall, depends_on: Value, run: Option<Uuid>) -> CacheKey {

@@ -22,11 +22,11 @@
 //! The guard against repetition is about a model that asks the same thing again and again, so it remembers the
 //! calls of one run's model. A call that no model makes has no such memory.
 
-pub(crate) mod approve;
 mod budget;
 mod cached;
 mod check;
 mod compiled;
+pub(crate) mod decide;
 mod nested;
 pub(crate) mod pipeline;
 mod place;
@@ -37,12 +37,12 @@ mod retry;
 pub(crate) mod screen;
 mod tools;
 
-pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub(crate) use cached::ResultsOfRun;
 pub use cached::{KeptResults, ResultCache};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use compiled::validator;
+pub use decide::{CallDecider, NoDecision};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};

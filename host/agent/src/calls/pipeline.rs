@@ -1,7 +1,7 @@
 //! Makes the calls that no run's machine makes: an MCP client's, a person's at the terminal, and those that
 //! modules make of other modules' tools.
 
-use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
+use crate::calls::decide::{self, CallDecider, DecisionEffect, NoDecision};
 use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{screen, screen_result, screened_arguments};
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_policy::{CallClock, ClockPause, GrantRestrictions, Listener};
-use toolhold_protocol::approval::{Approvals, Decision, Pending};
+use toolhold_protocol::decision::{Decision, DecisionRules, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -28,7 +28,7 @@ use toolhold_protocol::tool_retry::ToolRetryPolicy;
 #[derive(Debug, Default)]
 pub struct CallRules {
     pub shields: Shields,
-    pub approvals: Approvals,
+    pub decisions: DecisionRules,
     /// The most time for one call.
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
@@ -48,7 +48,7 @@ pub struct CallPipeline {
     /// Tools that modules called, prepared.
     pub tools: Arc<CallableTools>,
     pub rules: Arc<CallRules>,
-    pub approver: Arc<dyn CallApprover>,
+    pub decider: Arc<dyn CallDecider>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
     /// What the caller may see. Absent: everything, and so may all that it calls.
@@ -161,7 +161,7 @@ impl CallPipeline {
     /// A pipeline for the calls that the call `id` makes.
     pub(super) fn within(&self, id: &str) -> Self {
         Self {
-            approver: self.approver.within(id),
+            decider: self.decider.within(id),
             budget: self.budget.within(),
             recorder: self.recorder.within(id),
             hiding: self.hiding.clone(),
@@ -297,7 +297,7 @@ impl CallPipeline {
             let mut pending = Pending::new(call.clone(), arguments, annotations);
             let callers = request.callers.iter();
             pending.callers = callers.map(|caller| caller.name.clone()).collect();
-            pending.agents = self.approver.agents().to_vec();
+            pending.agents = self.decider.agents().to_vec();
             let question = EventKind::Approval {
                 step: STEP,
                 pending: pending.clone(),
@@ -318,7 +318,7 @@ impl CallPipeline {
             recording.event(decided).await;
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
-            arguments = match approve::apply_decision(pending, decision, fits, Some(&tool.check)) {
+            arguments = match decide::apply_decision(pending, decision, fits, Some(&tool.check)) {
                 DecisionEffect::Make(arguments) => return Ok(arguments),
                 DecisionEffect::Edited(edited) => {
                     match self.screened(request, edited, recording).await? {
@@ -342,7 +342,7 @@ impl CallPipeline {
     }
 
     /// Waits for a decision. The time of the calls that this one is nested in stands still meanwhile: what a person
-    /// may take is bounded by the approver.
+    /// may take is bounded by the decider.
     async fn decided(
         &self,
         request: &CallRequest,
@@ -350,7 +350,7 @@ impl CallPipeline {
     ) -> Result<Decision, NoDecision> {
         let callers = request.callers.iter();
         let _pauses: Vec<ClockPause> = callers.map(|it| it.clock.clone().pause()).collect();
-        self.approver.decide(pending).await
+        self.decider.decide(pending).await
     }
 
     /// What the toolbox is asked to run: a tool that may see this much; and what the calls that it makes do.
@@ -384,8 +384,8 @@ impl CallPipeline {
 
 /// Whether a person is asked about calls of `tool` under this name.
 fn asks(rules: &CallRules, tool: &CallableTool, name: &str) -> bool {
-    let (bound, approvals) = (&tool.bound, &rules.approvals);
-    bound.waits(approvals) || approvals.apply_to(name, bound.tool.annotations)
+    let (bound, decisions) = (&tool.bound, &rules.decisions);
+    bound.waits(decisions) || decisions.apply_to(name, bound.tool.annotations)
 }
 
 /// The step number in records of calls that belong to no step of a run.

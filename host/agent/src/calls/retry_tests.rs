@@ -1,6 +1,6 @@
 use super::*;
 use crate::calls::{
-    CallApprover, CallEnd, CallPipeline, CallRecorder, CallRecording, CallRequest, CallRules,
+    CallDecider, CallEnd, CallPipeline, CallRecorder, CallRecording, CallRequest, CallRules,
     CallableTool, NewCall, NoDecision, Unlimited,
 };
 use crate::toolbox::{ResolvedModule, ToolRunner, ToolSource};
@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Mutex;
-use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -128,12 +128,12 @@ impl CallRecording for Told {
 #[derive(Debug)]
 struct NoPerson;
 
-impl CallApprover for NoPerson {
+impl CallDecider for NoPerson {
     fn decide<'a>(&'a self, _: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async { Err(NoDecision::HandedBack) })
     }
 
-    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+    fn within(&self, _: &str) -> Arc<dyn CallDecider> {
         Arc::new(Self)
     }
 }
@@ -171,7 +171,7 @@ async fn called(
             tool_retry: policy,
             ..CallRules::default()
         }),
-        approver: Arc::new(NoPerson),
+        decider: Arc::new(NoPerson),
         budget: Arc::new(Unlimited),
         recorder: Arc::new(told.clone()),
         hiding: None,

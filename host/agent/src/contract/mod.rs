@@ -27,7 +27,7 @@ pub use tools::tool;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use toolhold_json::repair::RepairKind;
-use toolhold_json::repair::{End, Repaired, repair};
+use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
@@ -144,7 +144,7 @@ struct ParsedReply<'a> {
     /// What stood in the answer, and what the endpoint kept apart.
     thoughts: [&'a str; 2],
     offer: leak::CallableNames,
-    end: End,
+    end: TextEnd,
     provenance: &'a Provenance,
 }
 
@@ -173,8 +173,8 @@ impl<'a> ParsedReply<'a> {
             thoughts: [split.thought, &completion.reasoning],
             offer: leak::CallableNames::of(view.tools),
             end: match completion.finish_reason.as_deref() {
-                Some("length") => End::Cut,
-                _ => End::Own,
+                Some("length") => TextEnd::Cut,
+                _ => TextEnd::Own,
             },
             provenance,
         }

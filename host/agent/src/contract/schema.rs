@@ -5,7 +5,7 @@ use crate::contract::reader::{ReplyPart, SolutionReader};
 use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Value, json};
 use std::mem;
-use toolhold_json::lower::MAX_REPETITIONS;
+use toolhold_json::grammar_subset::MAX_REPETITIONS;
 use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_protocol::compose;

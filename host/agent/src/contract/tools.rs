@@ -6,7 +6,7 @@ use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
-use toolhold_json::lower::Lowering;
+use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_json::repair::Repaired;
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
@@ -55,7 +55,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         tools.push(ChatTool {
             name: name.into(),
             description: description.into(),
-            parameters: lowered(&json!({
+            parameters: reduced(&json!({
                 "type": "object",
                 "properties": {member: schema},
                 "required": [member],
@@ -127,13 +127,13 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
         answers: true,
         ..how
     };
-    let mut lowering = Lowering::new(None).with_descriptions();
+    let mut subset = GrammarSubset::new(None).with_descriptions();
     let Properties {
         properties,
         required,
         additional,
-    } = compose::properties(tool, how, &mut lowering);
-    lowering.finish(json!({
+    } = compose::properties(tool, how, &mut subset);
+    subset.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
@@ -268,10 +268,10 @@ pub fn tool(function: &str) -> String {
     function.replace('-', ".")
 }
 
-fn lowered(schema: &Value) -> Value {
-    let mut lowering = Lowering::new(None).with_descriptions();
-    let lowered = lowering.lower(schema, "");
-    lowering.finish(lowered)
+fn reduced(schema: &Value) -> Value {
+    let mut subset = GrammarSubset::new(None).with_descriptions();
+    let reduced = subset.reduce(schema, "");
+    subset.finish(reduced)
 }
 
 struct Functions {

@@ -3,10 +3,10 @@
 //! [`Machine`] decides and does no I/O; [`Driver`] performs what it asks for, tells it the outcomes,
 //! and journals every event before anyone sees it.
 
-pub mod approval;
 pub mod bind;
 mod budget_tracker;
 mod counting;
+pub mod decider;
 mod driver;
 mod machine;
 mod open_calls;

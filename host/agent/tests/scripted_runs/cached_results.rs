@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::calls::{KeptResults, ResultCache};
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
-use toolhold_protocol::approval::{ApprovalMode, Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, DecisionMode, Pending, Verdict};
 use toolhold_protocol::event::Event;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -83,7 +83,7 @@ impl ToolRunner for Shop {
 #[derive(Debug)]
 struct Willing;
 
-impl Approver for Willing {
+impl Decider for Willing {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(std::future::ready(Decision {
             digest: pending.digest.clone(),
@@ -182,9 +182,9 @@ async fn failures_and_what_a_person_is_asked_about_are_not_kept() {
     calls(&shop, caching(CacheScope::Run), &[fails.clone(), fails]).await;
     assert_eq!(shop.made("shop.fails"), 2);
     let mut asked = caching(CacheScope::Run);
-    asked.settings.approval.default = ApprovalMode::Always;
+    asked.settings.decisions.default = DecisionMode::Always;
     let driver = Driver {
-        approver: Arc::new(Willing),
+        decider: Arc::new(Willing),
         ..Driver::new(script(&[price("tea"), price("tea")]), shop.clone())
     };
     let told = told(&run(&driver, asked).await);

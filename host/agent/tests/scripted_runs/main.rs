@@ -7,13 +7,13 @@
 )]
 
 mod advisors;
-mod approval;
 mod borders;
 mod branches;
 mod cached_results;
 mod client_calls;
 mod costs;
 mod council;
+mod decisions;
 mod fallback;
 mod fallback_causes;
 mod fetches;

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::{CallClock, ClockPause, NestedCall, OwnedCaller};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::{Event, EventKind, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::privacy::Privacy;
@@ -323,7 +323,7 @@ struct Watching {
     paused: Mutex<Vec<usize>>,
 }
 
-impl Approver for Watching {
+impl Decider for Watching {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             self.paused
@@ -343,7 +343,7 @@ impl Approver for Watching {
 async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_while_the_tool_runs() {
     let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("done")]);
     let modules = Arc::<Modules>::default();
-    let approver = Arc::new(Watching {
+    let decider = Arc::new(Watching {
         clock: modules.clock.clone(),
         paused: Mutex::default(),
     });
@@ -354,7 +354,7 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
         async { Ok(Value::Null) }
     };
     let driver = Driver {
-        approver: approver.clone(),
+        decider: decider.clone(),
         ..driver(
             &script,
             &modules,
@@ -362,11 +362,11 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
         )
     };
     let mut request = request([plain_tools(&["echo"])]);
-    request.settings.approval =
+    request.settings.decisions =
         serde_json::from_value(json!({"tools": {"echo": "always"}})).unwrap();
     let events = run(&driver, request).await;
     assert_eq!(end(&events).1, json!("done"), "{}", lines(&events));
-    assert_eq!(*approver.paused.lock().unwrap(), [1]);
+    assert_eq!(*decider.paused.lock().unwrap(), [1]);
     assert_eq!(*running.lock().unwrap(), [0]);
 }
 
@@ -554,7 +554,7 @@ async fn attempts_of_a_nested_call_count_once() {
 #[derive(Debug)]
 struct Nobody;
 
-impl Approver for Nobody {
+impl Decider for Nobody {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let digest = pending.digest.clone();
         let verdict = Verdict::Refuse {
@@ -636,11 +636,11 @@ async fn what_the_record_has_of_refused_nested_calls_is_bounded() {
         let echo = Echo::default();
         let driver = Driver {
             activities: Activities::default().with("echo", echo.activity()),
-            approver: Arc::new(Nobody),
+            decider: Arc::new(Nobody),
             ..Driver::new(script.clone(), toolbox)
         };
         let mut request = super::support::request([plain_tools(&["echo"])]);
-        request.settings.approval =
+        request.settings.decisions =
             serde_json::from_value(json!({"tools": {"echo": "always"}})).unwrap();
         let events = run(&driver, request).await;
         assert_eq!(results(&events)[0].1, json!({"output": expect}));

@@ -3,8 +3,8 @@
 use super::support::told::{FinishedRun, request, run, run_with};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_protocol::approval::Verdict;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::decision::Verdict;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::RunRequest;
 
@@ -434,7 +434,7 @@ async fn a_plan_is_approved_changed_or_refused_as_a_whole() {
         ),
     ] {
         let mut request = lazy();
-        request.settings.approval.plans = true;
+        request.settings.decisions.plans = true;
         let asks = verdicts.len();
         let told = run_with(request, [calls(steps.clone()), output("done")], verdicts)
             .await
@@ -461,7 +461,7 @@ async fn a_plan_is_approved_changed_or_refused_as_a_whole() {
 async fn a_refused_plan_makes_the_model_plan_anew() {
     for contract in [Contract::Schema, Contract::Tools] {
         let mut request = request(contract, plan("lazy", &json!([])));
-        request.settings.approval.plans = true;
+        request.settings.decisions.plans = true;
         let refuse = Verdict::Refuse {
             reason: "too expensive".into(),
         };

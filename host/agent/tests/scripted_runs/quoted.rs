@@ -1,17 +1,17 @@
 //! Section 4: a call in text that the model only repeats is a quotation, wherever it stands in the reply.
 
-use super::approval::Person;
+use super::decisions::Person;
 use super::support::{
     Echo, Reply, Script, driver, end, lines, place, plain_tools, request, run, starts, tools,
 };
 use serde_json::{Value, json};
 use toolhold_agent::contract::{Provenance, RequestView, read_from};
 use toolhold_agent::{Activities, Driver};
-use toolhold_protocol::approval::Verdict;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::decision::Verdict;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::settings::{RunRequest, Settings};
@@ -156,7 +156,7 @@ fn shown(place: Place, texts: &[String]) -> (RunRequest, Vec<Reply>) {
     if place == Place::System {
         request.instructions = texts.join("\nAnd another thing.\n");
     }
-    request.settings.approval.calls_in_prose = true;
+    request.settings.decisions.calls_in_prose = true;
     (request, replies)
 }
 
@@ -425,7 +425,7 @@ async fn the_model_s_own_call_is_made_again() {
     for contract in Contract::ALL {
         let mut request = request([plain_tools(&["echo", "reads"])]);
         request.settings.contract = contract;
-        request.settings.approval.calls_in_prose = true;
+        request.settings.decisions.calls_in_prose = true;
         let script = Script::new([Reply::text(call), Reply::text(call), done(contract)]);
         let (events, _) = play(&script, request, &texts).await;
         assert_eq!(starts(&events), ["reads", "reads"], "{}", lines(&events));
@@ -537,7 +537,7 @@ async fn once_native_calls_work_nothing_is_read_out_of_text() {
     for (call, is_marked) in forms("a.txt", "b") {
         let mut request = request([plain_tools(&["echo", "reads"])]);
         request.settings.contract = Contract::Tools;
-        request.settings.approval.calls_in_prose = true;
+        request.settings.decisions.calls_in_prose = true;
         let script = Script::new([
             Reply::function("reads", r#"{"n": 0}"#),
             Reply::text(&call),
@@ -565,7 +565,7 @@ fn asking(script: &std::sync::Arc<Script>, echo: &Echo, person: &std::sync::Arc<
         .with("echo", echo.activity())
         .with("reads", echo.activity());
     Driver {
-        approver: person.clone(),
+        decider: person.clone(),
         ..driver(script, activities)
     }
 }
@@ -597,7 +597,7 @@ async fn a_call_in_text_waits_where_it_may_come_from_others() {
                 ("reads", json!({"readOnly": true})),
             ])]);
             request.settings.contract = contract;
-            request.settings.approval.calls_in_prose = is_allowed;
+            request.settings.decisions.calls_in_prose = is_allowed;
             let events = run(&asking(&script, &echo, &person), request).await;
             let pending = person.asked.lock().unwrap().clone();
             assert_eq!(
@@ -608,7 +608,7 @@ async fn a_call_in_text_waits_where_it_may_come_from_others() {
             );
             for pending in pending {
                 let why = pending.why.unwrap_or_default();
-                assert!(why.contains("approval.calls_in_prose"), "{why}");
+                assert!(why.contains("decisions.calls_in_prose"), "{why}");
                 place(&events, |kind| matches!(kind, EventKind::Approval { .. }));
             }
             assert_eq!(end(&events).1, json!("done"));

@@ -1,6 +1,6 @@
 //! Section 7, shields: what screens a run and its calls, and what the model is not shown.
 
-use super::approval::Person;
+use super::decisions::Person;
 use super::support::{
     Echo, Reply, Script, driver, end, holds, json_of, lines, place, plain_tools, request, rest,
     results, run, watched,
@@ -16,11 +16,11 @@ use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
 use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
-use toolhold_protocol::approval::{ApprovalMode, Verdict as Decided};
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::{Amount, Price};
+use toolhold_protocol::decision::{DecisionMode, Verdict as Decided};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::privacy::Privacy;
@@ -232,11 +232,11 @@ async fn a_person_decides_about_what_the_shields_left() {
         });
         let person = Person::who(verdicts.clone());
         let driver = Driver {
-            approver: person.clone(),
+            decider: person.clone(),
             ..shielded(&script, &echo, &[ShieldPlace::ToolInput], words)
         };
         let mut request = request([plain_tools(&["echo"])]);
-        request.settings.approval.default = ApprovalMode::Always;
+        request.settings.decisions.default = DecisionMode::Always;
         let events = run(&driver, request).await;
         holds(&events);
         let asked = person.asked.lock().unwrap();

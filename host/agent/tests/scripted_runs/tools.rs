@@ -3,8 +3,8 @@
 use super::support::play::{Play, echo, task, tool};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_protocol::approval::ApprovalMode;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::decision::DecisionMode;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
@@ -211,7 +211,7 @@ fn component_decides_where_a_message_is_silent() {
         (said.description.as_str(), said.output),
         ("D.", Some(json!({"const": 1})))
     );
-    // But not that it is harmless: approval depends on it.
+    // But not that it is harmless: whether a call waits for a decision depends on it.
     let claims = Annotations {
         fire_and_forget: true,
         ..echo().annotations
@@ -220,7 +220,7 @@ fn component_decides_where_a_message_is_silent() {
 }
 
 #[test]
-fn another_name_does_not_free_a_module_of_approval() {
+fn another_name_does_not_free_a_module_of_decisions() {
     let context = json!([tool("harmless", &json!({"_module": "echo"})), task()]);
     let replies = [
         calls(json!([{"_tool": "harmless", "text": "a"}])),
@@ -228,11 +228,11 @@ fn another_name_does_not_free_a_module_of_approval() {
     ];
     let play = Play::new(&context, replies).settings(|settings| {
         settings
-            .approval
+            .decisions
             .tools
-            .insert("echo".into(), ApprovalMode::Always);
+            .insert("echo".into(), DecisionMode::Always);
     });
-    // There is no approver.
+    // There is no decider.
     let failure = play.run().unwrap().outcomes().remove(0).1.unwrap_err();
     assert_eq!(failure.kind, "refused");
 }

@@ -6,10 +6,10 @@ use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::Value;
-use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_storage::{Store, WaitingApproval};
+use toolhold_storage::{Store, WaitingDecision};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
@@ -98,7 +98,7 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
 async fn list(store: &Store) -> Result<()> {
     let waiting = store.waiting(None).await?;
     let mut is_open = false;
-    for WaitingApproval {
+    for WaitingDecision {
         run,
         pending,
         is_decided,

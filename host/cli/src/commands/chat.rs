@@ -5,8 +5,8 @@ use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::run::{Attached, exit_of};
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::approver::{InvalidAnswer, decision, question, unclear};
-use crate::terminal::standing::StandingApprovals;
+use crate::terminal::decider::{InvalidAnswer, decision, question, unclear};
+use crate::terminal::standing::StandingDecisions;
 use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -20,14 +20,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::language;
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_knowledge::Settings;
-use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
-use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_runtime::stored_decider::stored_decision;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::sessions::{goes_on_from, left_by};
 use toolhold_storage::{Label, Origin, Session, Store};
@@ -220,12 +220,12 @@ impl Chat {
             output::left_out(&note);
         }
         let interrupt = CancellationToken::new();
-        driver.approver = Arc::new(PromptApprover {
+        driver.decider = Arc::new(PromptDecider {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
             interrupt: interrupt.clone(),
-            standing: StandingApprovals::default(),
+            standing: StandingDecisions::default(),
         });
         let started = driver.start(request, Box::new(journal)).await;
         let (mut run, mut observer) = observer.begun(started)?;
@@ -415,18 +415,18 @@ enum Typed {
 
 /// Asks at the terminal, or applies a decision that was recorded elsewhere.
 #[derive(Debug)]
-struct PromptApprover {
+struct PromptDecider {
     prompt: Prompt,
     store: Store,
     /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
     /// For the turn, which is a run.
-    standing: StandingApprovals,
+    standing: StandingDecisions,
     /// Stops the turn. While a line is typed, the terminal makes no signal of Ctrl-C.
     interrupt: CancellationToken,
 }
 
-impl PromptApprover {
+impl PromptDecider {
     async fn asked(&self, run: Uuid, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
         if let Some(decision) = self.standing.decision(run, pending) {
@@ -452,7 +452,7 @@ impl PromptApprover {
     }
 }
 
-impl Approver for PromptApprover {
+impl Decider for PromptDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {

@@ -129,9 +129,9 @@ impl Names {
 pub fn warn_of_failures(registry: &Registry) {
     warn_of_left_out(registry);
     for module in registry.modules() {
-        let standing = module.standing();
-        if !standing.may_run() {
-            let (slot, reason) = (&module.slot, standing.reason());
+        let pin_state = module.pin_state();
+        if !pin_state.may_run() {
+            let (slot, reason) = (&module.slot, pin_state.reason());
             let before = format!("{slot}: {reason}; ");
             let command = format!("toolhold modules approve {slot}");
             say_command(&warn("disabled:"), &before, &command, "");

@@ -23,7 +23,7 @@ pub struct ModuleArgs {
     /// Give a module an environment variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]
     environment: Vec<String>,
-    /// Run modules without approval; meant for authors of modules.
+    /// Run modules without pins; meant for authors of modules.
     #[arg(long, global = true)]
     trust_all: bool,
     /// Use only the components that were fetched from registries before; no network access.
@@ -42,8 +42,8 @@ impl ModuleArgs {
             "modules.folder",
             self.folder.as_ref().map(|f| f.display().to_string()),
         );
-        let approval = self.trust_all.then_some("never");
-        flags.set("--trust-all", "modules.approval", approval);
+        let pinning = self.trust_all.then_some("never");
+        flags.set("--trust-all", "modules.pinning", pinning);
         flags.set("--offline", "oci.offline", self.offline.then_some(true));
         for (module, grants) in grouped(&self.directories, "--dir", "MODULE=HOST[:GUEST[:rw]]")? {
             let list: Vec<Value> = grants.iter().map(|grant| directory(grant)).collect();

@@ -99,7 +99,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
         }
     });
     let in_time = timeout(config.start_timeout(), loading.ended()).await;
-    // After loading, because the approvals file may not exist before.
+    // After loading, because the folder of pins may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
     let has_all = in_time.is_ok();
@@ -133,11 +133,11 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
 /// A watch of the configuration's files and of the folders that it names.
 pub fn watch(loaded: &Loaded) -> ConfigWatch {
     let config = &loaded.configuration;
-    let approvals = config.approvals();
+    let pins = config.module_pins();
     let folders = Folders {
         modules: config.modules_folder(),
         requests: config.requests_folder(),
-        approvals: approvals.folder(),
+        pins: pins.folder(),
     };
     ConfigWatch::start(loaded.files(), &folders)
 }
@@ -289,7 +289,7 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
     ready.mark_unchanged();
 }
 
-/// Lets revocations hold: approvals that were taken back, and grants that the new configuration gives no more.
+/// Lets revocations hold: pins that were taken back, and grants that the new configuration gives no more.
 /// It reads files, and waits for nothing that is loaded or built, and for no keyring.
 ///
 /// Returns what to read again: the configuration, if it takes something back, whatever was reported first.

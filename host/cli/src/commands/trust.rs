@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use toolhold_runtime::file_pins::{FilePinState, FilePins, PinnedFile, digest};
 use toolhold_runtime::host;
-use toolhold_runtime::trust::{FileTrust, TrustedFile, TrustedFiles, digest};
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
@@ -55,8 +55,8 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     // The bytes that are shown now are trusted, whatever the file says when the answer comes.
     let (path, bytes) = (file.path.clone(), file.bytes.clone());
     let shown = line(&path.display().to_string());
-    let standing = trusted.trust_in(&path, &bytes);
-    if standing == FileTrust::Trusted {
+    let pin_state = trusted.state(&path, &bytes);
+    if pin_state == FilePinState::Pinned {
         println!("{shown} is trusted as it is");
         return Ok(Exit::Ok);
     }
@@ -71,7 +71,7 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     }
     println!("{}", bold(&shown));
     let now = settings(&bytes)?;
-    if let FileTrust::Changed { before } = &standing {
+    if let FilePinState::Changed { before } = &pin_state {
         // A text that was trusted was read before.
         show_difference(&settings(before.as_bytes()).unwrap_or_default(), &now);
     } else if !place.is_found {
@@ -91,7 +91,7 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     let draft = Draft::file_trusted(&path.display().to_string(), &digest(&bytes));
     // Logged first: the audit log has every decision.
     log(flags, draft).await?;
-    let kept = trusted.trust(&path, &bytes);
+    let kept = trusted.pin(&path, &bytes);
     kept.context("the trust in the file cannot be kept")?;
     println!("{} {shown}", good("trusted:"));
     Ok(Exit::Ok)
@@ -141,7 +141,7 @@ async fn log(flags: &Flags, draft: Draft) -> Result<()> {
 }
 
 /// The file itself may be gone, and its folder too.
-async fn revoke(trusted: &TrustedFiles, place: &TrustedPlace, flags: &Flags) -> Result<Exit> {
+async fn revoke(trusted: &FilePins, place: &TrustedPlace, flags: &Flags) -> Result<Exit> {
     let real = place.folder.canonicalize();
     let real = real.or_else(|_| std::path::absolute(&place.folder))?;
     let path = real.join(&place.name);
@@ -159,7 +159,7 @@ async fn revoke(trusted: &TrustedFiles, place: &TrustedPlace, flags: &Flags) -> 
     Ok(Exit::of(was_trusted))
 }
 
-fn list(files: &[TrustedFile]) {
+fn list(files: &[PinnedFile]) {
     if files.is_empty() {
         println!("no file is trusted");
     }

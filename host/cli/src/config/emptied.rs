@@ -5,7 +5,7 @@ use super::files::{ConfigFiles, flatten};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
-use toolhold_runtime::trust::FileTrust;
+use toolhold_runtime::file_pins::FilePinState;
 
 /// The content of the files that is in use, by which one is recognised that lost it.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +41,7 @@ impl fmt::Display for EmptiedFile {
 impl ContentInUse {
     pub fn of(files: &ConfigFiles) -> Self {
         let found = files.found.as_ref();
-        let found = found.filter(|found| found.trust == FileTrust::Trusted);
+        let found = found.filter(|found| found.trust == FilePinState::Pinned);
         Self {
             own: files.own.clone(),
             found: found.map(|found| (found.origin.clone(), found.table.clone())),
@@ -62,7 +62,7 @@ impl ContentInUse {
             && let Some(file) = lost(then, Some(&found.table))
         {
             found.table = then.1.clone();
-            found.trust = FileTrust::Trusted;
+            found.trust = FilePinState::Pinned;
             emptied = Some(file);
         }
         emptied

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
-use toolhold_runtime::trust::{FileTrust, TrustedFiles};
+use toolhold_runtime::file_pins::{FilePinState, FilePins};
 
 /// The name of the file.
 pub const FOUND: &str = "toolhold.toml";
@@ -39,7 +39,7 @@ pub struct FoundLayer {
     pub origin: String,
     pub table: Table,
     pub file: FoundFile,
-    pub trust: FileTrust,
+    pub trust: FilePinState,
 }
 
 /// A found file that is not trusted, and what it sets in vain.
@@ -123,7 +123,7 @@ impl FoundLayer {
     pub fn of(file: FoundFile) -> Result<Self, ConfigError> {
         let origin = format!("file {FOUND}");
         let table = table(&origin, &file.bytes)?;
-        let trust = FileTrust::Unknown;
+        let trust = FilePinState::Unknown;
         Ok(Self {
             origin,
             table,
@@ -134,24 +134,24 @@ impl FoundLayer {
 
     /// The settings of a trusted file of the working folder that is gone. A module may have removed it together with its
     /// shields, so settings that protect still hold, and the user hears of the others.
-    pub fn gone(trusted: &TrustedFiles) -> Option<Self> {
+    pub fn gone(trusted: &FilePins) -> Option<Self> {
         let path = Path::new(".").canonicalize().ok()?.join(FOUND);
         // The text of the record: no file has these bytes.
-        let FileTrust::Changed { before } = trusted.trust_in(&path, b"") else {
+        let FilePinState::Changed { before } = trusted.state(&path, b"") else {
             return None;
         };
         let bytes = before.into_bytes();
         // A text that is no configuration of this version protects nothing.
         let layer = Self::of(FoundFile { path, bytes }).ok()?;
         Some(Self {
-            trust: FileTrust::Gone,
+            trust: FilePinState::Gone,
             ..layer
         })
     }
 
     /// Compares the file with what the user trusted.
-    pub fn compare(&mut self, trusted: &TrustedFiles) {
-        self.trust = trusted.trust_in(&self.file.path, &self.file.bytes);
+    pub fn compare(&mut self, trusted: &FilePins) {
+        self.trust = trusted.state(&self.file.path, &self.file.bytes);
     }
 }
 

@@ -94,12 +94,12 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_tool_calls"
         | "modules.calls_per_minute"
         | "serve.key_requests_per_minute" => Rule::AtMostUnlessZero,
-        "approval.plans" | "oci.offline" => Rule::Only(true),
+        "decisions.plans" | "oci.offline" => Rule::Only(true),
         "fallback.enabled" | "requests.plain_loopback" | "serve.module_upload" => Rule::Only(false),
-        "approval.default" => Rule::Stricter(&["never", "on-write", "always"]),
-        "modules.approval" => Rule::Stricter(&["never", "first-sight", "always"]),
+        "decisions.default" => Rule::Stricter(&["never", "on-write", "always"]),
+        "modules.pinning" => Rule::Stricter(&["never", "first-sight", "always"]),
         "serve.keys" => Rule::Stricter(&["never", "auto", "always"]),
-        "approval.always" => Rule::Longer,
+        "decisions.always" => Rule::Longer,
         _ => return None,
     })
 }
@@ -152,7 +152,7 @@ pub fn protects(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     matches!(
         parts.as_slice(),
-        ["shields", ..] | ["agents", _, "shields", ..] | ["approval", "on_write"]
+        ["shields", ..] | ["agents", _, "shields", ..] | ["decisions", "on_write"]
     )
 }
 
@@ -192,9 +192,9 @@ mod tests {
         // Whether calls that advisors are against are held.
         "run.council",
         // What need not wait for a person.
-        "approval.never",
-        "approval.on_write",
-        "approval.calls_in_prose",
+        "decisions.never",
+        "decisions.on_write",
+        "decisions.calls_in_prose",
         // Which code and which prompts are loaded.
         "requests.folder",
         "requests.http",
@@ -230,7 +230,7 @@ mod tests {
         "telemetry.capture_content",
         // Whether keys are encrypted, and whether those in the other place hold.
         "secrets.store",
-        // Folders with approvals, grants, keys and compiled code.
+        // Folders with pins, grants, keys and compiled code.
         "paths.cache",
         "paths.state",
     ];
@@ -287,29 +287,29 @@ mod tests {
             ("limits.fuel", "5", "5", "6"),
             ("ceiling.memory_bytes", "8", "7", "9"),
             ("limits.timeout_ms", "8", "7", "[1]"),
-            ("approval.plans", "false", "true", "false"),
+            ("decisions.plans", "false", "true", "false"),
             ("fallback.enabled", "true", "false", "true"),
             (
-                "approval.default",
+                "decisions.default",
                 "\"never\"",
                 "\"on-write\"",
                 "\"sometimes\"",
             ),
             (
-                "approval.default",
+                "decisions.default",
                 "\"on-write\"",
                 "\"always\"",
                 "\"never\"",
             ),
             (
-                "modules.approval",
+                "modules.pinning",
                 "\"first-sight\"",
                 "\"always\"",
                 "\"never\"",
             ),
             ("serve.keys", "\"auto\"", "\"always\"", "\"never\""),
-            ("approval.always", "[\"a\"]", "[\"b\", \"a\"]", "[\"b\"]"),
-            ("approval.always", "[]", "[\"a\"]", "\"a\""),
+            ("decisions.always", "[\"a\"]", "[\"b\", \"a\"]", "[\"b\"]"),
+            ("decisions.always", "[]", "[\"a\"]", "\"a\""),
         ] {
             let holds = |text: &str| holds(key, &value(text), Some(&value(without)));
             assert!(holds(narrow), "{key} = {narrow}, where {without} holds");
@@ -331,10 +331,10 @@ mod tests {
         for key in [
             "shields.mails.kind",
             "agents.a.shields.b.hide",
-            "approval.on_write",
+            "decisions.on_write",
         ] {
             assert!(protects(key), "{key}");
         }
-        assert!(!protects("approval.never") && !protects("module.files.directories"));
+        assert!(!protects("decisions.never") && !protects("module.files.directories"));
     }
 }

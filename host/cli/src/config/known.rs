@@ -159,7 +159,22 @@ pub fn advice(listed: &[String], key: &str) -> String {
     {
         return format!(" [module.NAME.limits] sets {leaf:?} for one module;");
     }
+    if let Some(new) = renamed(key) {
+        return format!(" it is called {new:?};");
+    }
     nearest(listed, key).map_or_else(String::new, |key| format!(" did you mean {key:?}?"))
+}
+
+/// Returns the present name of a key that had another one before the first release.
+fn renamed(key: &str) -> Option<String> {
+    match parts(key).as_slice() {
+        ["modules", "approval"] => Some("modules.pinning".to_owned()),
+        ["approval", rest @ ..] => Some([&["decisions"], rest].concat().join(".")),
+        ["agents", name, "approval", rest @ ..] => {
+            Some([&["agents", name, "decisions"], rest].concat().join("."))
+        }
+        _ => None,
+    }
 }
 
 /// The known key that is most similar: one of the same table if a user names it, else one of the default file.

@@ -52,7 +52,7 @@ use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
     LogFormat, ShippedModules, Tables, UsualModules,
 };
-use toolhold_runtime::trust::TrustedFiles;
+use toolhold_runtime::file_pins::FilePins;
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
 
@@ -180,7 +180,7 @@ fn real(path: &Path) -> PathBuf {
 fn files_with_trust(
     file: Option<&Path>,
     flags: &Flags,
-) -> Result<(ConfigFiles, Option<TrustedFiles>), ConfigError> {
+) -> Result<(ConfigFiles, Option<FilePins>), ConfigError> {
     let mut files = ConfigFiles::read(file)?;
     let trusted = trusted_files(&files, flags).ok();
     match (&mut files.found, &trusted) {
@@ -320,7 +320,7 @@ fn resolved_with(
 
 /// The files that the user trusts. They are kept in the user's own state folder: not where the found file says,
 /// trusted or not, and not in the working folder.
-fn trusted_files(files: &ConfigFiles, flags: &Flags) -> Result<TrustedFiles, ConfigError> {
+fn trusted_files(files: &ConfigFiles, flags: &Flags) -> Result<FilePins, ConfigError> {
     let key = "paths.state";
     let named = files
         .own_text(key)
@@ -331,11 +331,11 @@ fn trusted_files(files: &ConfigFiles, flags: &Flags) -> Result<TrustedFiles, Con
     let flag = flag.map(|(flag, folder)| (folder.to_owned(), format!("flag {flag}")));
     let named = flag.or(variable).or(named);
     let Some((folder, origin)) = named.filter(|(folder, _)| !folder.is_empty()) else {
-        return Ok(TrustedFiles::new(&users_state_folder()?));
+        return Ok(FilePins::new(&users_state_folder()?));
     };
     let folder = PathBuf::from(folder);
     if folder.is_absolute() {
-        return Ok(TrustedFiles::new(&folder));
+        return Ok(FilePins::new(&folder));
     }
     Err(ConfigError::Value {
         key: key.to_owned(),
@@ -349,7 +349,7 @@ fn trusted_files(files: &ConfigFiles, flags: &Flags) -> Result<TrustedFiles, Con
 ///
 /// # Errors
 /// There is no state folder of the user's, or the user's file is wrong.
-pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
+pub fn trusted(flags: &Flags) -> Result<FilePins, ConfigError> {
     trusted_files(&ConfigFiles::users_alone()?, flags)
 }
 
@@ -628,7 +628,7 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
 fn users_state_folder() -> Result<PathBuf, ConfigError> {
     let base = etcetera::choose_base_strategy().ok();
     let users = base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir()));
-    own_folder(users, "approvals, grants and runs", "TOOLHOLD_PATHS__STATE")
+    own_folder(users, "pins, grants and runs", "TOOLHOLD_PATHS__STATE")
 }
 
 fn users_cache_folder() -> Result<PathBuf, ConfigError> {
@@ -638,7 +638,7 @@ fn users_cache_folder() -> Result<PathBuf, ConfigError> {
 }
 
 /// `toolhold` in a folder of the user's. One in the working folder could come with a repository, and bring grants,
-/// approvals and compiled code with it.
+/// pins and compiled code with it.
 fn own_folder(
     users: Option<PathBuf>,
     what: &'static str,

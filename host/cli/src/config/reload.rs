@@ -54,7 +54,7 @@ impl Loaded {
             return Ok(());
         };
         let trusted = trusted(&self.flags)?;
-        if file.digest.is_some_and(|now| trusted.trusts(&path, &now)) {
+        if file.digest.is_some_and(|now| trusted.holds(&path, &now)) {
             return Ok(());
         }
         Err(ConfigError::WrittenByModules {
@@ -138,7 +138,7 @@ impl Loaded {
     /// # Errors
     /// As [`servable`](Self::servable), if shields or calls that wait for a person are among what does not hold.
     pub fn protected(&self) -> Result<(), ConfigError> {
-        let needed_by = "nothing is run without its shields and approvals";
+        let needed_by = "nothing is run without its shields and decision rules";
         self.refuse_untrusted(needed_by, Untrusted::protects)
     }
 

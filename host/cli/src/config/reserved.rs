@@ -26,7 +26,7 @@ pub fn paths(files: &ConfigFiles) -> Vec<ReservedPath> {
     let users = user_file().map(|path| decisive(path, "your configuration"));
     let stored = secrets::path().map(|path| secret(path, "your stored secrets"));
     let state = users_state_folder().ok();
-    let state = state.map(|path| secret(path, "your state, with grants, approvals and keys"));
+    let state = state.map(|path| secret(path, "your state, with grants, pins and keys"));
     let program = std::env::current_exe().ok();
     let program = program.map(|path| decisive(path, "the program of this host"));
     let set = |name: &&'static str| {

@@ -1,7 +1,7 @@
 //! Output for people, and questions to them.
 
-pub mod approver;
 pub mod columns;
+pub mod decider;
 pub mod input;
 pub mod log;
 pub mod output;

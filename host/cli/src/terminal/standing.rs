@@ -1,4 +1,4 @@
-//! Approvals for the rest of a run: a person answers `a` once, and calls like that one are not asked about again.
+//! Decisions for the rest of a run: a person answers `a` once, and calls like that one are not asked about again.
 //!
 //! Each is bound to the run (a sub-agent's is another), the tool and its instance, the tools that it is called by, and
 //! the arguments that were shown, of which a pattern may free some. It is known to the process alone: a resumed run
@@ -6,21 +6,21 @@
 
 use serde_json::{Map, Value};
 use std::sync::{Mutex, PoisonError};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use uuid::Uuid;
 
-/// Most approvals of a run; a person does not type more.
+/// Most standing decisions of a run; a person does not type more.
 const MAX_STANDING: usize = 256;
 
 /// Who decided, for the record.
 const BY: &str = "terminal, always";
 
-/// The approvals that stand.
+/// The decisions that stand.
 #[derive(Debug, Default)]
-pub struct StandingApprovals(Mutex<Vec<StandingApproval>>);
+pub struct StandingDecisions(Mutex<Vec<StandingDecision>>);
 
 #[derive(Debug)]
-struct StandingApproval {
+struct StandingDecision {
     run: Uuid,
     tool: String,
     instance: Option<String>,
@@ -33,7 +33,7 @@ struct StandingApproval {
     pattern: Option<Value>,
 }
 
-impl StandingApprovals {
+impl StandingDecisions {
     /// The decision about a call that an earlier answer covers.
     pub fn decision(&self, run: Uuid, pending: &Pending) -> Option<Decision> {
         let standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ impl StandingApprovals {
         if pattern.as_ref().is_some_and(|pattern| !pattern.is_object()) {
             return Err("the pattern is no JSON object, such as {\"path\": \"notes/*\"}".into());
         }
-        let one = StandingApproval {
+        let one = StandingDecision {
             run,
             tool: pending.call.tool.clone(),
             instance: pending.call.instance.clone(),
@@ -77,7 +77,7 @@ impl StandingApprovals {
     }
 }
 
-impl StandingApproval {
+impl StandingDecision {
     fn covers(&self, run: Uuid, pending: &Pending) -> bool {
         self.run == run
             && self.tool == pending.call.tool
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_answer_for_the_run_is_bound_to_the_tool_and_the_pattern() {
-        let standing = StandingApprovals::default();
+        let standing = StandingDecisions::default();
         let run = Uuid::from_u128(1);
         let write = |path: &str| {
             pending(

@@ -88,7 +88,7 @@ impl Arm {
                 module.digest,
                 module.manifest,
                 module.tools,
-                module.standing().may_run()
+                module.pin_state().may_run()
             ]);
             let digest = digest(all.to_string().as_bytes());
             self.modules.insert(module.name.clone(), digest);

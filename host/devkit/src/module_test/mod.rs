@@ -26,7 +26,7 @@ use toolhold_protocol::result::ToolUsage;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::tools::SandboxTools;
-use toolhold_sandbox::{Module, ModuleKind, Policy, Registry, Storage, Trust};
+use toolhold_sandbox::{Module, ModuleKind, Pinning, Policy, Registry, Storage};
 use toolhold_text::cut;
 
 /// Maximum bytes of the directories that a test gives a module together, of its scratch files, and of its keys and
@@ -99,8 +99,8 @@ impl ModuleTester {
     pub fn new(config: &Configuration) -> Result<Self> {
         let folder = tempfile::tempdir().context("no temporary folder could be made")?;
         let mut policy = Policy {
-            // Nothing is granted that an approval would be about.
-            trust: Trust::All,
+            // Nothing is granted that a pin would be about.
+            pinning: Pinning::Off,
             storage: Storage {
                 scratch: Some(folder.path().join("scratch")),
                 key_value: Some(folder.path().join("key-value")),
@@ -387,7 +387,7 @@ fn difference(first: &[ToolSpec], second: &[ToolSpec]) -> String {
         ),
     };
     format!(
-        "asked a second time it says something else: {what}; an approval pins what it says, so it must not change"
+        "asked a second time it says something else: {what}; a pin holds what it says, so it must not change"
     )
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toolhold_agent::contract::{Provenance, ReplyReader, RequestView, read_from};
 use toolhold_json::bounded;
 use toolhold_json::coerce::coerce;
-use toolhold_json::lower::Lowering;
-use toolhold_json::repair::{End, repair};
+use toolhold_json::grammar_subset::GrammarSubset;
+use toolhold_json::repair::{TextEnd, repair};
 use toolhold_json::scan::Scan;
 use toolhold_json::{fragment, strict};
 use toolhold_knowledge::fuzzing::found_by;
@@ -61,8 +61,8 @@ readers! {
         drop(strict::parse(text));
     };
     mended_json: "JSON that is nearly right", 256 KiB, VALUE, 0 ms, [shapes::JSON, shapes::REPLIES], |text| {
-        drop(repair(text, End::Own));
-        drop(repair(text, End::Cut));
+        drop(repair(text, TextEnd::Own));
+        drop(repair(text, TextEnd::Cut));
     };
     json_in_pieces: "JSON that comes in pieces", 256 KiB, VALUE, 0 ms, [shapes::JSON], |text| {
         let mut scan = Scan::new(0);
@@ -97,7 +97,7 @@ readers! {
     };
     lowered_schemas: "schemas as grammars", 64 KiB, 2 * VALUE, 0 ms, [shapes::SCHEMAS], |text| {
         if let Ok(schema) = serde_json::from_str(text) {
-            drop(Lowering::new(Some(100)).lower(&schema, "t"));
+            drop(GrammarSubset::new(Some(100)).reduce(&schema, "t"));
         }
     };
     component_values: "values of a component's types", 256 KiB, 2 * VALUE, 0 ms, [VALUES], |text| {

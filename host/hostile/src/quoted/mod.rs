@@ -105,8 +105,8 @@ impl Repeater {
             "host.toml",
             format!(
                 "[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\ncontract = \"{contract}\"\n\
-                 [modules]\napproval = \"never\"\n[serve]\nkeys = \"never\"\n\
-                 [approval]\ndefault = \"never\"\ncalls_in_prose = {calls_in_prose}\n\
+                 [modules]\npinning = \"never\"\n[serve]\nkeys = \"never\"\n\
+                 [decisions]\ndefault = \"never\"\ncalls_in_prose = {calls_in_prose}\n\
                  [module.bad]\n\
                  directories = [{{ host = \"./data\", guest = \"/data\", access = \"read-write\" }}]\n\
                  [module.bad.limits]\ncalls_per_minute = 0\n",
@@ -650,8 +650,8 @@ fn calls_in_prose_beside_text_of_others(lab: &Lab) -> Result<String, AttackFailu
             let run = scope.spawn(|| host.run(user.clone(), replies));
             let started = Instant::now();
             let pending = loop {
-                let approvals = host.served.ask("GET", "/v1/approvals", &[], "");
-                let listed = approvals
+                let asked = host.served.ask("GET", "/v1/approvals", &[], "");
+                let listed = asked
                     .ok()
                     .and_then(|answer| serde_json::from_str::<Value>(&answer.body).ok());
                 let calls = listed

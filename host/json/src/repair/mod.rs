@@ -28,7 +28,7 @@ pub struct Repaired {
 
 /// Whether brackets that are missing at the end may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum TextEnd {
     /// The model stopped by itself, so nothing but brackets is missing.
     Own,
     /// It was cut off: what is missing may be anything.
@@ -43,7 +43,7 @@ fn is_odd_space(text: &str) -> bool {
 
 /// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
 /// way only.
-pub fn repair(text: &str, end: End) -> Option<Repaired> {
+pub fn repair(text: &str, end: TextEnd) -> Option<Repaired> {
     bounded::weigh(text.as_bytes()).ok()?;
     let start = text.find(['{', '['])?;
     let mut reader = RepairReader {

@@ -1,7 +1,7 @@
 //! Reads one value, and notes what had to be repaired.
 
 use super::RepairKind;
-use super::{End, is_odd_space};
+use super::{TextEnd, is_odd_space};
 use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 100;
 
 pub(super) struct RepairReader<'a> {
     pub(super) rest: &'a str,
-    pub(super) end: End,
+    pub(super) end: TextEnd,
     pub(super) repairs: Vec<RepairKind>,
 }
 
@@ -135,7 +135,7 @@ impl RepairReader<'_> {
                 Some(false)
             }
             // In an empty container the first member may be missing.
-            None if self.end == End::Own && !has_comma && !is_first => {
+            None if self.end == TextEnd::Own && !has_comma && !is_first => {
                 self.note(RepairKind::Unclosed);
                 Some(true)
             }

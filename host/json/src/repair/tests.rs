@@ -132,7 +132,7 @@ fn faults_of_form_are_mended() {
             &[RepairKind::TextAfter],
         ),
     ] {
-        let repaired = repair(text, End::Own);
+        let repaired = repair(text, TextEnd::Own);
         let Some(repaired) = repaired else {
             assert_eq!(expect, Value::Null, "{text} was refused");
             continue;
@@ -194,12 +194,12 @@ fn ambiguous_text_is_refused() {
         "{<a>: 1}",
         "{x}",
     ] {
-        assert_eq!(repair(text, End::Own), None, "{text}");
+        assert_eq!(repair(text, TextEnd::Own), None, "{text}");
     }
     for text in ["{\"a\": [1", "{\"a\": [\"b\"", "{\"a\": 1", "{", "["] {
-        assert_eq!(repair(text, End::Cut), None, "{text}");
+        assert_eq!(repair(text, TextEnd::Cut), None, "{text}");
     }
-    assert_eq!(repair(&"[".repeat(1_000), End::Own), None);
+    assert_eq!(repair(&"[".repeat(1_000), TextEnd::Own), None);
 }
 
 /// Whatever it is made of, twice the text takes about twice the time.
@@ -234,7 +234,7 @@ fn its_time_grows_with_the_text() {
         for start in ["", "{", "[", "{\"a\": \"", "[\"", "{\"a\": 1, "] {
             let text = start.to_owned() + &part.repeat(SIZE / part.len());
             let begun = std::time::Instant::now();
-            let _ = repair(&text, End::Own);
+            let _ = repair(&text, TextEnd::Own);
             // A step for every byte takes milliseconds; for every pair of bytes, minutes.
             let took = begun.elapsed();
             assert!(took.as_secs() < 5, "{start}{part}… took {took:?}");
@@ -262,7 +262,7 @@ fn value() -> impl Strategy<Value = Value> {
 #[test]
 fn control_characters_that_json_allows_are_no_fault() {
     let text = "{\"a\": \"\u{7f}\u{85}\"}";
-    let repaired = repair(text, End::Cut).unwrap();
+    let repaired = repair(text, TextEnd::Cut).unwrap();
     assert_eq!(repaired.value, json!({"a": "\u{7f}\u{85}"}));
     assert!(repaired.repairs.is_empty(), "{:?}", repaired.repairs);
 }
@@ -272,13 +272,13 @@ proptest! {
     fn valid_json_is_read_unchanged(value in value(), pretty in any::<bool>()) {
         let wrapped = json!([value]);
         let text = if pretty { serde_json::to_string_pretty(&wrapped).unwrap() } else { wrapped.to_string() };
-        let repaired = repair(&text, End::Cut).unwrap();
+        let repaired = repair(&text, TextEnd::Cut).unwrap();
         prop_assert_eq!(repaired.value, wrapped);
         prop_assert!(repaired.repairs.is_empty(), "{:?}", repaired.repairs);
     }
 
     #[test]
-    fn no_text_breaks_it(text in "[\\PC\n]{0,64}", end in prop_oneof![Just(End::Own), Just(End::Cut)]) {
+    fn no_text_breaks_it(text in "[\\PC\n]{0,64}", end in prop_oneof![Just(TextEnd::Own), Just(TextEnd::Cut)]) {
         let _ = repair(&text, end);
     }
 
@@ -288,7 +288,7 @@ proptest! {
         let text = json!({"k": value, "z": [1, "end"]}).to_string();
         let mut cut = (text.len() as f64 * at) as usize;
         while !text.is_char_boundary(cut) { cut -= 1; }
-        if let Some(repaired) = repair(&text[..cut], End::Own) {
+        if let Some(repaired) = repair(&text[..cut], TextEnd::Own) {
             prop_assert!(begins(&repaired.value, &serde_json::from_str(&text).unwrap()), "{} of {text}", repaired.value);
         }
     }

@@ -1,9 +1,9 @@
 //! One `tools/call` of an MCP client, through the same pipeline as every other call.
 
-use super::approval::CallerApprover;
 use super::catalog::ListedTool;
 use super::client_sender::{ClientSender, forward_notes, guest_listener};
-use super::elicitation::{ElicitationApprover, run_with_questions};
+use super::decision::CallerDecider;
+use super::elicitation::{ElicitationDecider, run_with_questions};
 use super::request::{OfferedRequest, note_run};
 use super::result;
 use super::revision::RequestMetadata;
@@ -60,7 +60,7 @@ impl Service {
             .unwrap_or_else(|| Value::Object(Map::new()));
         let (rules, run) = (self.rules(), Uuid::now_v7());
         let id = run.to_string();
-        let approver = Arc::new(CallerApprover::new(
+        let decider = Arc::new(CallerDecider::new(
             self.asking.clone(),
             metadata,
             session.cloned(),
@@ -88,7 +88,7 @@ impl Service {
             },
             tools: self.tools.clone(),
             rules: rules.calls.clone(),
-            approver: approver.clone(),
+            decider: decider.clone(),
             budget: Arc::new(CallSlots {
                 slots: self.slots.clone(),
                 lane: Lane {
@@ -129,7 +129,7 @@ impl Service {
         };
         let end = match came {
             Ok(end) => end,
-            Err(NotCalled::HandedBack) => return approver.handed_back(),
+            Err(NotCalled::HandedBack) => return decider.handed_back(),
             Err(NotCalled::Busy(message)) => return Err(RpcError::new(INTERNAL_ERROR, message)),
             Err(NotCalled::NotRecorded(failure)) => {
                 return Err(RpcError::new(INTERNAL_ERROR, failure.message));
@@ -257,7 +257,7 @@ impl ToolRunner for RequestTool {
                 owner: self.metadata.owner,
                 trace: &self.metadata.trace,
                 listener: call.listener.clone(),
-                approver: Arc::new(ElicitationApprover::new(questions, time)),
+                decider: Arc::new(ElicitationDecider::new(questions, time)),
             });
             run_with_questions(
                 run,

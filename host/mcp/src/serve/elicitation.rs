@@ -1,8 +1,8 @@
 //! Calls within a run of a saved Request that wait for a person. The run continues meanwhile, and the
 //! session's user is asked, if there is a session.
 
-use super::approval::{PersonReply, approval_of, form, parse_reply, too_late};
 use super::client_sender::ClientSender;
+use super::decision::{PersonReply, decision_of, form, parse_reply, too_late};
 use super::mask::Mask;
 use super::session::{ClientSession, ElicitationOutcome};
 use futures_util::future::BoxFuture;
@@ -10,8 +10,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use toolhold_agent::run::approval::Approver;
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_agent::run::decider::Decider;
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ pub struct Question {
 
 /// The run's end of the channel.
 #[derive(Debug)]
-pub struct ElicitationApprover {
+pub struct ElicitationDecider {
     questions: mpsc::Sender<Question>,
     time: Duration,
 }
@@ -77,7 +77,7 @@ fn ask<'a>(
         };
         let said = parse_reply(&answer);
         if said != PersonReply::Nothing {
-            let _ = decided.send(approval_of(said).map_or_else(refuse, |()| Verdict::Approve));
+            let _ = decided.send(decision_of(said).map_or_else(refuse, |()| Verdict::Approve));
         }
     })
 }
@@ -88,7 +88,7 @@ fn refuse(failure: ToolFailure) -> Verdict {
     }
 }
 
-impl ElicitationApprover {
+impl ElicitationDecider {
     /// Refuses a question that is open for longer than `time`.
     pub fn new(questions: mpsc::Sender<Question>, time: Duration) -> Self {
         Self { questions, time }
@@ -103,7 +103,7 @@ impl ElicitationApprover {
     }
 }
 
-impl Approver for ElicitationApprover {
+impl Decider for ElicitationDecider {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let decision = |verdict, by| Decision {
             digest: pending.digest.clone(),

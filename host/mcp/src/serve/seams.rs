@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toolhold_admission::MemoryCeiling;
 use toolhold_agent::Toolbox;
 use toolhold_agent::calls::CallRecorder;
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_policy::{Listener, ToolSpec};
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::SavedRequest;
@@ -32,7 +32,7 @@ pub trait ModuleHost: Send + Sync + Debug {
     fn toolbox(&self, session: &str) -> Toolbox;
 }
 
-/// A module that waits for a person's approval.
+/// A module that waits until a person approves it.
 #[derive(Debug)]
 pub struct Disabled {
     /// The name by which it is approved.
@@ -63,7 +63,7 @@ pub struct RequestCall<'a> {
     pub trace: &'a opentelemetry::Context,
     pub listener: Option<Arc<dyn Listener>>,
     /// Asks the client's user. The first decision counts, here or by `toolhold approvals`.
-    pub approver: Arc<dyn Approver>,
+    pub decider: Arc<dyn Decider>,
 }
 
 /// Records calls.

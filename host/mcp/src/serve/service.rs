@@ -1,8 +1,8 @@
 //! The service and its methods, the same for all clients and transports.
 
-use super::approval::ApprovalPrompts;
 use super::catalog::{Catalog, FolderRequest};
 use super::client_sender::ClientSender;
+use super::decision::DecisionPrompts;
 use super::mask::Mask;
 use super::refusals::Refusals;
 use super::revision::{
@@ -49,7 +49,7 @@ pub struct Service {
     pub(super) records: Arc<dyn CallRecords>,
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
-    pub(super) asking: Arc<ApprovalPrompts>,
+    pub(super) asking: Arc<DecisionPrompts>,
     /// Slots for calls in progress, which sources and sessions share.
     pub(super) slots: Arc<CallSlotQueue>,
     pub(super) answers: UnreadAnswers,
@@ -79,7 +79,7 @@ impl Service {
             records,
             rules: RwLock::new(Arc::new(rules)),
             allowed,
-            asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
+            asking: Arc::new(DecisionPrompts::new(settings.ask, settings.answer_timeout)),
             slots: CallSlotQueue::of_members(settings.calls, 0),
             answers,
             tools: Arc::default(),

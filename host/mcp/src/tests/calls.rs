@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn every_error_has_a_kind_and_a_class() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     for (tool, arguments, kind, class, part) in [
         (
             "fail",
@@ -94,7 +94,7 @@ async fn every_error_has_a_kind_and_a_class() {
 #[tokio::test]
 async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     call(&server, "echo", json!({"text": ""})).await.unwrap();
     let most = Duration::from_millis(300);
     let started = Instant::now();
@@ -122,7 +122,7 @@ async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
 #[tokio::test]
 async fn a_message_without_end_ends_in_output() {
     let bench = McpFixture::new(&[]).with(|settings| settings.max_result_bytes = 1_000);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let failure = call(&server, "endless", json!({})).await.unwrap_err();
     assert_eq!(
         (failure.kind.as_str(), failure.class),
@@ -143,7 +143,7 @@ async fn a_message_without_end_ends_in_output() {
 #[tokio::test]
 async fn notifications_without_end_are_no_server() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let failure = call(&server, "flood", json!({"lines": 20_000}))
         .await
         .unwrap_err();
@@ -153,7 +153,7 @@ async fn notifications_without_end_are_no_server() {
 #[tokio::test]
 async fn a_server_sees_no_environment_and_its_secrets_come_back_from_nowhere() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let env = call(&server, "env", json!({})).await.unwrap();
     assert_eq!(env["GIVEN"], "yes");
     // Those are passed on, or are made anew by shells and Python.
@@ -172,7 +172,7 @@ async fn a_server_sees_no_environment_and_its_secrets_come_back_from_nowhere() {
             secret_env.push(SECRET.into());
         }
     });
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let env = call(&server, "env", json!({})).await.unwrap();
     assert_eq!(env[SECRET], format!("[secret {SECRET}]"));
     let echoed = call(&server, "echo", json!({"text": format!("it is {secret}!")})).await;
@@ -186,7 +186,7 @@ async fn a_secret_that_is_missing_hurts_only_its_server() {
             secret_env.push("TOOLHOLD_E2E_NOT_SET".into());
         }
     });
-    let failure = call(&bench.server(Trust::Never), "env", json!({}))
+    let failure = call(&bench.server(Pinning::Never), "env", json!({}))
         .await
         .unwrap_err();
     assert!(
@@ -199,7 +199,7 @@ async fn a_secret_that_is_missing_hurts_only_its_server() {
 #[tokio::test]
 async fn a_server_gets_nothing_by_asking() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     assert_eq!(call(&server, "ask", json!({})).await, Ok(json!("asked")));
     bench.logged("capabilities {}").await;
     bench

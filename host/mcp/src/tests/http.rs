@@ -42,7 +42,7 @@ impl Drop for Site {
 #[tokio::test]
 async fn a_server_over_http_does_the_same() {
     let site = Site::start(&[]).await;
-    let server = site.bench.server(Trust::FirstSight);
+    let server = site.bench.server(Pinning::FirstSight);
     assert_eq!(
         call(&server, "echo", json!({"text": "a"})).await,
         Ok(json!("a"))
@@ -86,7 +86,7 @@ async fn notifications_without_end_over_http_are_no_server() {
     let mut site = Site::start(&[]).await;
     // Their bytes are within the limit.
     site.bench.settings.max_result_bytes = 8 << 20;
-    let server = site.bench.server(Trust::FirstSight);
+    let server = site.bench.server(Pinning::FirstSight);
     let failure = call(&server, "flood", json!({"lines": 10_001}))
         .await
         .unwrap_err();
@@ -100,7 +100,7 @@ async fn a_token_is_sent_and_a_missing_one_is_told() {
     let token = std::env::var(SECRET).unwrap();
     let mut site = Site::start(&["--token", &token]).await;
     let failure = call(
-        &site.bench.server(Trust::Never),
+        &site.bench.server(Pinning::Never),
         "echo",
         json!({"text": ""}),
     )
@@ -113,7 +113,7 @@ async fn a_token_is_sent_and_a_missing_one_is_told() {
     if let Launch::Url { token_env, .. } = &mut site.bench.settings.launch {
         *token_env = Some(SECRET.into());
     }
-    let server = site.bench.server(Trust::Never);
+    let server = site.bench.server(Pinning::Never);
     let echoed = call(&server, "echo", json!({"text": token})).await;
     assert_eq!(echoed, Ok(json!(format!("[secret {SECRET}]"))));
     let settings = format!("{server:?}");
@@ -128,7 +128,7 @@ async fn an_unreachable_server_is_retryable() {
             token_env: None,
         };
     });
-    let failure = call(&bench.server(Trust::Never), "echo", json!({}))
+    let failure = call(&bench.server(Pinning::Never), "echo", json!({}))
         .await
         .unwrap_err();
     assert_eq!(

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_server_is_started_when_it_is_used_and_serves_many_calls() {
     let bench = McpFixture::new(&["--garbage"]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     assert_eq!(bench.starts(), 0);
     let (one, two) = tokio::join!(
         call(&server, "echo", json!({"text": "a\u{1f600}"})),
@@ -26,7 +26,7 @@ async fn a_server_is_started_when_it_is_used_and_serves_many_calls() {
 #[tokio::test]
 async fn a_server_that_dies_is_started_again_after_a_pause() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let failure = call(&server, "die", json!({})).await.unwrap_err();
     assert_eq!(
         (failure.kind.as_str(), failure.class),
@@ -52,7 +52,7 @@ async fn a_server_that_dies_is_started_again_after_a_pause() {
 #[tokio::test]
 async fn standard_error_of_a_server_is_shown() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let _ = call_for(
         &server,
         "echo",
@@ -87,7 +87,7 @@ async fn a_server_that_cannot_be_used_says_so() {
         // Only one of them is waited for: a busy machine takes its time to start the others.
         let most = if kind == "deadline" { 1_500 } else { 30_000 };
         let bench = McpFixture::new(&flags).with(|s| s.timeout = Duration::from_millis(most));
-        let server = bench.server(Trust::FirstSight);
+        let server = bench.server(Pinning::FirstSight);
         let failure = call(&server, "echo", json!({"text": ""}))
             .await
             .unwrap_err();
@@ -101,7 +101,7 @@ async fn a_server_that_cannot_be_used_says_so() {
             secret_env: Vec::new(),
         };
     });
-    let failure = call(&missing.server(Trust::FirstSight), "echo", json!({}))
+    let failure = call(&missing.server(Pinning::FirstSight), "echo", json!({}))
         .await
         .unwrap_err();
     assert_eq!(
@@ -120,7 +120,7 @@ async fn starts_that_lead_to_nothing_come_less_and_less_often() {
             secret_env: Vec::new(),
         };
     });
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     let began = Instant::now();
     let mut waits = Vec::new();
     // Each call is one start. The next ones may happen 250 ms, 500 ms, 1 s and 2 s after the one before.
@@ -140,7 +140,7 @@ async fn starts_that_lead_to_nothing_come_less_and_less_often() {
 #[tokio::test]
 async fn a_start_that_led_to_a_result_is_not_held_against_the_server() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     for _ in 0..5 {
         call(&server, "echo", json!({"text": "a"})).await.unwrap();
         call(&server, "die", json!({})).await.unwrap_err();
@@ -168,7 +168,7 @@ async fn everything_that_a_server_started_dies_with_it() {
             secret_env: Vec::new(),
         };
     });
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     call(&server, "echo", json!({"text": "a"})).await.unwrap();
     let pid = std::fs::read_to_string(&child).unwrap().trim().to_owned();
     let status = PathBuf::from(format!("/proc/{pid}/stat"));
@@ -185,7 +185,7 @@ async fn everything_that_a_server_started_dies_with_it() {
 #[tokio::test]
 async fn a_server_that_is_in_order_may_end_by_itself() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     call(&server, "echo", json!({"text": "a"})).await.unwrap();
     server.close().await;
     assert!(
@@ -199,7 +199,7 @@ async fn a_server_that_is_in_order_may_end_by_itself() {
 #[tokio::test]
 async fn each_session_has_a_number_while_it_is_open() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     assert_eq!(server.working_session(), None);
     server.reach().await.unwrap();
     let first = server.working_session();

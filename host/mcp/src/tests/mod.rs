@@ -5,7 +5,7 @@ mod http;
 mod life;
 mod trust;
 
-use crate::pin::{Pins, Trust};
+use crate::pin::{Pinning, ServerPins};
 use crate::server::McpServer;
 use crate::settings::{Launch, ServerSettings};
 use crate::tool::McpTool;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::{Activity as _, ToolCall};
 use toolhold_policy::ErrorClass;
-use toolhold_policy::{Approval, ApprovalStore, Standing};
+use toolhold_policy::{Pin, PinState, PinStore};
 use toolhold_protocol::failure::ToolFailure;
 
 const SCRIPT: &str = concat!(
@@ -33,18 +33,18 @@ const TOOLS: [&str; 15] = [
 /// A variable that cargo sets, and as secret as any.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
 
-/// Approvals in memory. `None` is one that cannot be read.
+/// Pins in memory. `None` is one that cannot be read.
 #[derive(Debug, Default)]
-struct Memory(Mutex<BTreeMap<String, Option<Approval>>>);
+struct Memory(Mutex<BTreeMap<String, Option<Pin>>>);
 
-impl ApprovalStore for Memory {
-    fn get(&self, slot: &str) -> Option<Approval> {
+impl PinStore for Memory {
+    fn get(&self, slot: &str) -> Option<Pin> {
         self.0.lock().unwrap().get(slot).cloned().flatten()
     }
 
-    fn put(&self, approval: &Approval) -> io::Result<()> {
-        let (slot, approval) = (approval.slot.clone(), approval.clone());
-        self.0.lock().unwrap().insert(slot, Some(approval));
+    fn put(&self, pin: &Pin) -> io::Result<()> {
+        let (slot, pin) = (pin.slot.clone(), pin.clone());
+        self.0.lock().unwrap().insert(slot, Some(pin));
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl ApprovalStore for Memory {
 /// A server's log and pins.
 struct McpFixture {
     folder: TempDir,
-    approvals: Arc<Memory>,
+    pins: Arc<Memory>,
     settings: ServerSettings,
 }
 
@@ -86,7 +86,7 @@ impl McpFixture {
         };
         Self {
             folder,
-            approvals: Arc::default(),
+            pins: Arc::default(),
             settings,
         }
     }
@@ -96,8 +96,8 @@ impl McpFixture {
         self
     }
 
-    fn server(&self, trust: Trust) -> Arc<McpServer> {
-        let pins = Pins::new(self.approvals.clone(), trust);
+    fn server(&self, pinning: Pinning) -> Arc<McpServer> {
+        let pins = ServerPins::new(self.pins.clone(), pinning);
         let mut settings = self.settings.clone();
         settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
         Arc::new(McpServer::new(settings, pins))

@@ -5,14 +5,14 @@ use super::*;
 #[tokio::test]
 async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
     let bench = McpFixture::new(&["--rug-pull"]);
-    let first = bench.server(Trust::FirstSight);
+    let first = bench.server(Pinning::FirstSight);
     assert_eq!(
         call(&first, "echo", json!({"text": "a"})).await,
         Ok(json!("a"))
     );
     drop(first);
 
-    let second = bench.server(Trust::FirstSight);
+    let second = bench.server(Pinning::FirstSight);
     let offered = second.tools().await.unwrap();
     let echo = offered.iter().find(|tool| tool.name == "echo").unwrap();
     assert_eq!(
@@ -69,7 +69,7 @@ async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
 #[tokio::test]
 async fn tools_that_change_while_a_server_runs_are_judged_again() {
     let bench = McpFixture::new(&["--rug-pull"]);
-    let server = bench.server(Trust::FirstSight);
+    let server = bench.server(Pinning::FirstSight);
     assert_eq!(
         call(&server, "change", json!({})).await,
         Ok(json!("changed"))
@@ -86,10 +86,10 @@ async fn tools_that_change_while_a_server_runs_are_judged_again() {
 }
 
 #[tokio::test]
-async fn another_command_needs_another_approval_and_is_not_started() {
+async fn another_command_needs_another_pin_and_is_not_started() {
     let bench = McpFixture::new(&[]);
     call(
-        &bench.server(Trust::FirstSight),
+        &bench.server(Pinning::FirstSight),
         "echo",
         json!({"text": "a"}),
     )
@@ -100,7 +100,7 @@ async fn another_command_needs_another_approval_and_is_not_started() {
             env.insert("LD_PRELOAD".into(), "evil.so".into());
         }
     });
-    let server = changed.server(Trust::FirstSight);
+    let server = changed.server(Pinning::FirstSight);
     let failure = call(&server, "echo", json!({"text": "a"}))
         .await
         .unwrap_err();
@@ -115,7 +115,7 @@ async fn another_command_needs_another_approval_and_is_not_started() {
 
 #[tokio::test]
 async fn a_server_from_a_found_file_is_not_started() {
-    for trust in [Trust::FirstSight, Trust::Always, Trust::Never] {
+    for trust in [Pinning::FirstSight, Pinning::Always, Pinning::Never] {
         let bench = McpFixture::new(&[]).with(|settings| settings.found = true);
         let server = bench.server(trust);
         let failure = call(&server, "echo", json!({"text": "a"}))
@@ -142,28 +142,28 @@ async fn a_server_from_a_found_file_is_not_started() {
 async fn a_pin_that_cannot_be_read_is_not_replaced() {
     let bench = McpFixture::new(&[]);
     call(
-        &bench.server(Trust::FirstSight),
+        &bench.server(Pinning::FirstSight),
         "echo",
         json!({"text": "a"}),
     )
     .await
     .unwrap();
-    let damaged = bench.approvals.0.lock().unwrap().insert("s".into(), None);
+    let damaged = bench.pins.0.lock().unwrap().insert("s".into(), None);
     assert!(damaged.flatten().is_some(), "it was pinned");
     let failure = call(
-        &bench.server(Trust::FirstSight),
+        &bench.server(Pinning::FirstSight),
         "echo",
         json!({"text": "a"}),
     )
     .await;
     assert_eq!(failure.unwrap_err().kind, "not_approved");
-    assert!(bench.approvals.get("s").is_none(), "it is still damaged");
+    assert!(bench.pins.get("s").is_none(), "it is still damaged");
 }
 
 #[tokio::test]
 async fn always_means_that_a_person_decides_first() {
     let bench = McpFixture::new(&[]);
-    let server = bench.server(Trust::Always);
+    let server = bench.server(Pinning::Always);
     assert_eq!(
         call(&server, "echo", json!({"text": ""}))
             .await
@@ -174,8 +174,8 @@ async fn always_means_that_a_person_decides_first() {
     assert_eq!(bench.starts(), 0);
     let ready = server.look().await.unwrap();
     assert_eq!(
-        ready.standing,
-        Standing::Pending {
+        ready.pin_state,
+        PinState::Pending {
             changes: Vec::new()
         }
     );

@@ -22,7 +22,7 @@ pub use knowledge::{
 pub use scratch::{Keep, ScratchGrant};
 pub use share::{Capability, SameDirectory, Share};
 
-/// Everything one module may reach. Its JSON form is what an approval pins.
+/// Everything one module may reach. Its JSON form is part of the module's pin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Grant {
     #[serde(skip_serializing_if = "Vec::is_empty")]

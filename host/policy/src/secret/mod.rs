@@ -55,7 +55,7 @@ pub enum Reflect {
 }
 
 /// A secret with its slot, checked. Serialised and printed without its value; two are equal if their
-/// slots are, because approval is about where a secret goes.
+/// slots are, because a pin is about where a secret goes.
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct SecretGrant {

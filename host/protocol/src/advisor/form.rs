@@ -4,7 +4,7 @@
 use crate::advisor::{Advisor, DueOpinion, latest, seats};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use toolhold_json::lower::Lowering;
+use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_text::cut;
 
 /// The meta-tool for advisors that speak on demand.
@@ -29,17 +29,17 @@ pub struct ConsultTool {
 }
 
 /// JSON Schema of the solution's `advisors`: a list with one object for each seat, in safe keywords.
-/// Definitions are in its own `$defs`, so a larger schema takes it in through [`Lowering::lower`].
+/// Definitions are in its own `$defs`, so a larger schema takes it in through [`GrammarSubset::reduce`].
 ///
 /// In an object `id` comes first, then `_instance`, the advisor's fields, and `calls` last: what is
 /// written first is thought first, and votes follow from reasons. Objects are closed, whatever the
 /// advisor's schema says, because a free key could come after the votes.
 pub fn schema(advisors: &[&Advisor], instances: &[String]) -> Value {
-    let mut lowering = Lowering::new(None);
+    let mut subset = GrammarSubset::new(None);
     let mut opinions = Vec::new();
     for (index, advisor) in advisors.iter().enumerate() {
         // Two ids may differ only in characters that definitions cannot have; positions do not.
-        let fields = lowering.lower(&fields(advisor), &format!("advisor{index}"));
+        let fields = subset.reduce(&fields(advisor), &format!("advisor{index}"));
         let seats = seats(&[advisor], instances);
         opinions.extend(seats.iter().map(|seat| opinion(seat, &fields)));
     }
@@ -48,7 +48,7 @@ pub fn schema(advisors: &[&Advisor], instances: &[String]) -> Value {
         0 => json!({}),
         _ => json!({"anyOf": opinions}),
     };
-    lowering.finish(json!({"type": "array", "items": items, "minItems": count, "maxItems": count}))
+    subset.finish(json!({"type": "array", "items": items, "minItems": count, "maxItems": count}))
 }
 
 /// The text about an advisor for the model: its role, the data it should look at, its fields.
@@ -106,7 +106,7 @@ pub fn consult_tool<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Opti
 }
 
 /// Only what an object with known keys needs: a keyword beside them, such as `anyOf`, would make
-/// the lowering forget the keys. The full schema is checked when the opinion is read.
+/// the subset forget the keys. The full schema is checked when the opinion is read.
 fn fields(advisor: &Advisor) -> Value {
     let schema = advisor.fields();
     let mut out = Map::from_iter([("type".to_owned(), json!("object"))]);
@@ -197,13 +197,13 @@ mod tests {
     fn a_larger_schema_takes_it_in() {
         let all = advisors();
         let all: Vec<_> = all.iter().collect();
-        let mut lowering = Lowering::new(Some(100));
-        let member = lowering.lower(&schema(&all, &[]), "advisors");
+        let mut subset = GrammarSubset::new(Some(100));
+        let member = subset.reduce(&schema(&all, &[]), "advisors");
         assert_eq!(
             member["items"]["anyOf"][0]["properties"]["calls"]["maxLength"],
             100
         );
-        let whole = lowering.finish(json!({"type": "object", "properties": {"advisors": member}}));
+        let whole = subset.finish(json!({"type": "object", "properties": {"advisors": member}}));
         let validator = jsonschema::validator_for(&whole).unwrap();
         let solution = |level: Value| {
             json!({"advisors": [

@@ -10,7 +10,7 @@ mod references;
 use crate::tool::{OutputPath, Scopes, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use toolhold_json::lower::{Lowering, MAX_REPETITIONS};
+use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
 
 /// Whether a solution may hold calls and an output at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,23 +76,23 @@ pub struct Composition<'a> {
 /// The result uses only what every endpoint's grammar supports; the full schemas are validated on
 /// our side afterwards.
 pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> Value {
-    let mut lowering = Lowering::new(how.max_string);
+    let mut subset = GrammarSubset::new(how.max_string);
     let first: Vec<(&str, Value)> = [("meta", how.meta), ("advisors", how.advisors)]
         .into_iter()
-        .filter_map(|(name, schema)| Some((name, lowering.lower(schema?, name))))
+        .filter_map(|(name, schema)| Some((name, subset.reduce(schema?, name))))
         .collect();
     let solution = |calls: Value, output: Value| solution(&first, calls, output);
     let output = match output {
-        Some(schema) => lowering.lower(schema, "output"),
-        None => lowering.lower(&json!({"type": "string"}), "output"),
+        Some(schema) => subset.reduce(schema, "output"),
+        None => subset.reduce(&json!({"type": "string"}), "output"),
     };
     if tools.is_empty() {
         let empty = json!({"type": "array", "items": {}, "maxItems": 0});
-        return lowering.finish(solution(empty, output));
+        return subset.finish(solution(empty, output));
     }
     let calls: Vec<Value> = tools
         .iter()
-        .map(|tool| call(tool, how, &mut lowering))
+        .map(|tool| call(tool, how, &mut subset))
         .collect();
     let list = |least: usize| {
         let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});
@@ -110,7 +110,7 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> 
             solution(json!({"type": "array", "items": {}, "maxItems": 0}), output),
         ]}),
     };
-    lowering.finish(schema)
+    subset.finish(schema)
 }
 
 fn solution(first: &[(&str, Value)], calls: Value, output: Value) -> Value {
@@ -130,8 +130,8 @@ fn solution(first: &[(&str, Value)], calls: Value, output: Value) -> Value {
 }
 
 /// A call object of the composed schema.
-fn call(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Value {
-    let mut call = properties(tool, how, lowering);
+fn call(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Value {
+    let mut call = properties(tool, how, subset);
     let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": tool.name}))]);
     properties.append(&mut call.properties);
     let mut required = vec!["_tool".to_owned()];
@@ -158,11 +158,11 @@ impl Properties {
 }
 
 /// Reserved properties and parameters of a call of `tool`.
-pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Properties {
+pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Properties {
     if how.wiring {
-        references::define(lowering);
+        references::define(subset);
     }
-    let parameters = parameters::of(tool, how.wiring, lowering);
+    let parameters = parameters::of(tool, how.wiring, subset);
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
@@ -170,7 +170,7 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
     };
     if how.reasons {
         let mut reason = json!({"type": "string", "maxLength": 200});
-        if lowering.keeps_descriptions() {
+        if subset.keeps_descriptions() {
             reason["description"] = json!("Why this call is made, in one sentence.");
         }
         call.put("_reasoningForCall", reason, true);
@@ -198,7 +198,7 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
         Some(OutputPath::OneOf(_)) if is_planned && !how.answers => {}
         Some(path) => {
             let is_needed = matches!(path, OutputPath::OneOf(_)) && !is_planned;
-            let schema = lowering.lower(&path.schema(), &format!("{} output path", tool.name));
+            let schema = subset.reduce(&path.schema(), &format!("{} output path", tool.name));
             call.put("_outputPath", schema, is_needed);
         }
         None if how.wiring => call.put("_outputPath", references::reference(), false),
@@ -210,7 +210,7 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
     }
     if tool.is_latent() && (!how.lazy || how.answers) {
         let output = match &tool.output {
-            Some(schema) => lowering.lower(schema, &format!("{} output", tool.name)),
+            Some(schema) => subset.reduce(schema, &format!("{} output", tool.name)),
             None => json!({}),
         };
         call.put("_output", output, !how.lazy);

@@ -4,21 +4,21 @@
 use super::references::{self, LEVELS};
 use crate::tool::Tool;
 use serde_json::{Map, Value, json};
-use toolhold_json::lower::Lowering;
+use toolhold_json::grammar_subset::GrammarSubset;
 
 /// Maximum nesting of schemas that is searched for parameters; deeper parts are left open.
 const MAX_DEPTH: usize = 8;
 
 pub(super) struct Parameters {
-    /// Name, lowered schema, and whether it must be there.
+    /// Name, reduced schema, and whether it must be there.
     pub named: Vec<(String, Value, bool)>,
-    /// `false`, or the lowered schema of parameters that have no name yet.
+    /// `false`, or the reduced schema of parameters that have no name yet.
     pub additional: Value,
 }
 
 /// Which parameters go together is checked on our side. What matters here is that everything that
 /// satisfies the tool's schema can be written.
-pub(super) fn of(tool: &Tool, wiring: bool, lowering: &mut Lowering) -> Parameters {
+pub(super) fn of(tool: &Tool, wiring: bool, subset: &mut GrammarSubset) -> Parameters {
     let schema = &tool.parameters;
     let mut found = CollectedParameters::default();
     found.gather(schema, true, 0);
@@ -37,16 +37,16 @@ pub(super) fn of(tool: &Tool, wiring: bool, lowering: &mut Lowering) -> Paramete
             object.insert(definitions.into(), own.clone());
         }
     }
-    let mut lowered = lowering.lower_with(&object.into(), &tool.name, |definition| {
+    let mut reduced = subset.reduce_with(&object.into(), &tool.name, |definition| {
         if wiring {
             // It is at least inside of a parameter.
             references::offer_inside(definition, LEVELS - 1);
         }
     });
     if wiring {
-        references::offer_inside(&mut lowered, LEVELS);
+        references::offer_inside(&mut reduced, LEVELS);
     }
-    let mut member = |name: &str| lowered.get_mut(name).map(Value::take);
+    let mut member = |name: &str| reduced.get_mut(name).map(Value::take);
     let additional = member("additionalProperties").unwrap_or(json!(false));
     let named = match member("properties") {
         Some(Value::Object(named)) => named,

@@ -1,7 +1,7 @@
 //! References in parameters: data is wired rather than copied (docs/protocol.md, 4 and 5).
 
 use serde_json::{Map, Value, json};
-use toolhold_json::lower::Lowering;
+use toolhold_json::grammar_subset::GrammarSubset;
 
 /// Levels of a call at which references are offered: the parameter, and what is inside of it down to a
 /// property of an object in a list of an object. Each place where one is offered is one more choice in
@@ -18,17 +18,17 @@ const MAX_REFERENCE_CHARS: u64 = 122;
 
 /// What a reference looks like, once for the whole document: grammars unfold a bounded repetition at
 /// every place where it stands.
-pub(super) fn define(lowering: &mut Lowering) {
+pub(super) fn define(subset: &mut GrammarSubset) {
     // The bound keeps a small model from filling its reply with one.
     let text = json!({"type": "string", "pattern": "^†[^ ].{0,120}$"});
-    lowering.define(NAME, text);
+    subset.define(NAME, text);
 }
 
 pub(super) fn reference() -> Value {
     json!({"$ref": format!("#/$defs/{NAME}")})
 }
 
-/// Offers a reference for each part of a lowered schema, `levels` deep.
+/// Offers a reference for each part of a reduced schema, `levels` deep.
 pub(super) fn offer_inside(schema: &mut Value, levels: usize) {
     let Value::Object(keywords) = schema else {
         return;

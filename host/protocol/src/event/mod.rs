@@ -6,11 +6,11 @@ mod bodies;
 pub use bodies::{Bodies, BodyError, SharedWithPrevious};
 
 use crate::advisor::{Council, Dissent, Tally};
-use crate::approval::{Decision, Pending};
 use crate::bound::Bound;
 use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
+use crate::decision::{Decision, Pending};
 use crate::failure::ToolFailure;
 use crate::fallback::Stage;
 use crate::knowledge::RetrievedPassage;

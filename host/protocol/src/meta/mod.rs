@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
-    use toolhold_json::lower::Lowering;
+    use toolhold_json::grammar_subset::GrammarSubset;
 
     fn meta(value: Value) -> Meta {
         serde_json::from_value(value).unwrap()
@@ -323,7 +323,7 @@ mod tests {
             "additionalProperties": false,
         });
         assert_eq!(schema(&before).to_string(), expect.to_string());
-        let grammar = Lowering::new(None).lower(&expect, "meta");
+        let grammar = GrammarSubset::new(None).reduce(&expect, "meta");
         assert_eq!(grammar["properties"], expect["properties"]);
         assert_eq!(
             schema(&at("1.2.staging.1"))["properties"]["version"],

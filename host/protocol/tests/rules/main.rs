@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say so")]
 
 mod advisors;
-mod approvals;
 mod data;
+mod decisions;
 mod instances;
 mod messages;
 mod plans;
@@ -26,8 +26,8 @@ const RULES: &str = include_str!("../../../../docs/protocol.md");
 
 const HERE: [&str; 13] = [
     include_str!("advisors.rs"),
-    include_str!("approvals.rs"),
     include_str!("data.rs"),
+    include_str!("decisions.rs"),
     include_str!("instances.rs"),
     include_str!("messages.rs"),
     include_str!("plans.rs"),

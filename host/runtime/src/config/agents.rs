@@ -23,7 +23,7 @@ pub const AGENT_KEYS: [&str; 5] = [
 pub const SHARES: &str = "grants";
 /// Tables of the configuration that an agent may override; of `knowledge` the keys of
 /// [`RETRIEVAL_KEYS`](super::RETRIEVAL_KEYS).
-pub const OVERRIDES: [&str; 4] = ["run", "approval", "fallback", "knowledge"];
+pub const OVERRIDES: [&str; 4] = ["run", "decisions", "fallback", "knowledge"];
 
 /// The agent that exists without a table; it runs as `toolhold run` does.
 pub const DEFAULT_AGENT: &str = "default";

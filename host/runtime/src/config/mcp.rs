@@ -76,7 +76,7 @@ impl McpTable {
             offer: self.offer,
             found: is_found,
             fault: (is_found && is_state_found).then(|| {
-                "./toolhold.toml names both the server and, as paths.state, the folder with its approval; \
+                "./toolhold.toml names both the server and, as paths.state, the folder with its pin; \
                  name that folder in a variable or in your own file, or this file with --config"
                     .into()
             }),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_found_cannot_bring_its_own_approval() {
+    fn a_file_that_was_found_cannot_bring_its_own_pin() {
         let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
         assert!(
             table

@@ -16,7 +16,7 @@ use toolhold_policy::{
     LogLevel, Origin, Randomness, Reflect, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
 };
 use toolhold_sandbox::{
-    ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, ServerNames, Storage, Trust,
+    Compiler, EngineConfig, ModulePolicy, PinFolder, Pinning, Policy, ServerNames, Storage,
 };
 
 #[derive(Debug, Clone, Deserialize)]
@@ -28,8 +28,8 @@ pub(super) struct ModulesTable {
     waiting_calls: u32,
     calls_per_minute: u32,
     kept_bytes: u64,
-    /// When a module, or an MCP server, needs a person's approval.
-    pub(super) approval: mcp::Trust,
+    /// When a module, or an MCP server, needs a person before it is pinned.
+    pub(super) pinning: mcp::Pinning,
 }
 
 impl ModulesTable {
@@ -226,11 +226,11 @@ impl Configuration {
         Policy {
             limits: self.limits(),
             ceiling: Limits::default_ceiling().overridden(&self.tables.ceiling),
-            trust: match self.tables.modules.approval {
-                mcp::Trust::Never => Trust::All,
-                asked => Trust::Approved {
-                    approvals: Arc::new(self.approvals()),
-                    first_sight: asked == mcp::Trust::FirstSight,
+            pinning: match self.tables.modules.pinning {
+                mcp::Pinning::Never => Pinning::Off,
+                asked => Pinning::Required {
+                    pins: Arc::new(self.module_pins()),
+                    first_sight: asked == mcp::Pinning::FirstSight,
                 },
             },
             storage: Storage {
@@ -250,7 +250,7 @@ impl Configuration {
         let offering = self.servers().into_iter().filter(|server| server.offer);
         ServerNames {
             names: offering.map(|server| server.name).collect(),
-            approvals: Some(Arc::new(self.server_approvals())),
+            pins: Some(Arc::new(self.pins_of_servers())),
         }
     }
 
@@ -259,8 +259,8 @@ impl Configuration {
         Limits::default().overridden(&self.tables.limits)
     }
 
-    /// The file of approvals. Each modules folder has its own.
-    pub fn approvals(&self) -> ApprovalFolder {
+    /// Returns the folder of pins of modules. Each modules folder has its own.
+    pub fn module_pins(&self) -> PinFolder {
         let folder = &self.tables.modules.folder;
         let absolute = folder
             .canonicalize()
@@ -268,8 +268,8 @@ impl Configuration {
             .unwrap_or_else(|_| folder.clone());
         let bytes = absolute.as_os_str().as_encoded_bytes();
         let name = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, bytes);
-        let approvals = self.state_folder().join("approvals");
-        ApprovalFolder::new(approvals.join(name.simple().to_string()))
+        let folder = self.state_folder().join("approvals");
+        PinFolder::new(folder.join(name.simple().to_string()))
     }
 
     /// The modules that come from a registry: name and reference, as written.

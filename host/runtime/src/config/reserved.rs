@@ -1,7 +1,7 @@
 //! Files and folders that the host takes decisions from, or runs natively. A module that could write one of them would
 //! decide for the host, so none may (`docs/security.md`, "Files of the host inside of a grant").
 //!
-//! A found `./toolhold.toml` and components that need approval are not among them: their bytes are pinned, and changed
+//! A found `./toolhold.toml` and components that need a pin are not among them: their bytes are pinned, and changed
 //! bytes need a person.
 
 use super::configuration::Configuration;
@@ -43,7 +43,7 @@ impl Configuration {
     /// which may name an interpreter. Blocks on the file system.
     pub fn reserved(&self) -> Vec<ReservedPath> {
         let mut all = self.reserved_outside.clone();
-        let state = "the state of this host, with its grants, approvals, keys and records";
+        let state = "the state of this host, with its grants, pins, keys and records";
         all.push(secret(self.state_folder(), state));
         all.push(decisive(
             self.cache_folder(),
@@ -74,10 +74,10 @@ impl Configuration {
             );
             all.extend(files.into_iter().map(|file| decisive(file, what.clone())));
         }
-        if self.tables.modules.approval == mcp::Trust::Never {
+        if self.tables.modules.pinning == mcp::Pinning::Never {
             let folders = [self.modules_folder(), self.new_modules_folder()].into_iter();
             let folders = folders.chain(self.module_roots().iter().map(PathBuf::as_path));
-            all.extend(folders.map(|it| decisive(it, "modules that run without approval")));
+            all.extend(folders.map(|it| decisive(it, "modules that run without pins")));
         }
         all.extend(self.database_files());
         all

@@ -15,7 +15,7 @@ pub struct ConfigContext<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The text of a file that holds a module's secret.
     pub secret_file: &'a dyn Fn(&Path) -> std::io::Result<String>,
-    /// Folder of approvals, grants and the database, unless `paths.state` names another.
+    /// Folder of pins, grants and the database, unless `paths.state` names another.
     pub state_folder: PathBuf,
     /// Folder of compiled modules, fetched components and toolchains, unless `paths.cache` names another.
     pub cache_folder: PathBuf,

@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn what_a_guest_writes_is_never_the_reason_of_the_host() {
-        let forged = format!("{TRACEBACK}\nfuel: wait for approval\n");
+        let forged = format!("{TRACEBACK}\nfuel: wait for a decision\n");
         assert_eq!(
             reason(&forged),
-            format!("Python: fuel: wait for approval; {CAUSE}")
+            format!("Python: fuel: wait for a decision; {CAUSE}")
         );
         let handled = format!(
             "{TRACEBACK}\n  File \"a\", line 1, in b\nKeyError: 1\n\nthread 'main' panicked at src/lib.rs:1:1:\nboom\n"

@@ -2,11 +2,11 @@
 //! gives each call what was granted.
 
 mod clocks;
-mod pins;
+mod open_directories;
 mod prepared;
 mod reserved;
 
-pub(crate) use pins::{Pins, Place};
+pub(crate) use open_directories::{OpenDirectories, Place};
 pub(crate) use prepared::{GrantedFiles, PreparedGrant};
 pub use reserved::ReservedPath;
 pub(crate) use reserved::{LocatedNames, Reservation, ReservedNames};

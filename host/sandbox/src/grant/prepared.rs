@@ -1,7 +1,7 @@
 //! A grant made ready for calls.
 
 use super::clocks;
-use super::pins::{Pin, Pins};
+use super::open_directories::{OpenDirectories, OpenDirectory};
 use super::reserved::{ReservedNames, ReservedPath};
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
@@ -35,7 +35,7 @@ pub(crate) struct PreparedGrant {
     pub egress: Arc<Egress>,
     directories: Vec<PreparedDirectory>,
     /// Where this module's scratch directories are made, and the folder that was there when the grant was prepared.
-    scratch_root: Option<(PathBuf, Arc<Pin>)>,
+    scratch_root: Option<(PathBuf, Arc<OpenDirectory>)>,
     /// One budget for each session directory in use; a call's own directory has its own.
     scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
     key_value_root: Option<PathBuf>,
@@ -50,22 +50,26 @@ pub(crate) struct PreparedGrant {
 struct PreparedDirectory {
     /// As it holds.
     grant: DirectoryGrant,
-    pin: Arc<Pin>,
+    open: Arc<OpenDirectory>,
     quota: Option<Arc<Quota>>,
     /// Absent: it may only be read.
     reserved: Option<Arc<ReservedNames>>,
 }
 
 impl PreparedDirectory {
-    fn new(grant: DirectoryGrant, pin: Arc<Pin>, reserved: Option<Arc<ReservedNames>>) -> Self {
+    fn new(
+        grant: DirectoryGrant,
+        open: Arc<OpenDirectory>,
+        reserved: Option<Arc<ReservedNames>>,
+    ) -> Self {
         let quota = grant.quota_bytes.map(|limit| {
-            let root = pin.file().clone();
+            let root = open.file().clone();
             Arc::new(Quota::new(&grant.host, root, limit))
         });
         Self {
             reserved: reserved.filter(|_| grant.access == Access::ReadWrite),
             grant,
-            pin,
+            open,
             quota,
         }
     }
@@ -91,16 +95,16 @@ impl PreparedGrant {
         configured: Grant,
         storage: &Storage,
         resolver: Arc<dyn Resolve>,
-        pins: &Pins,
+        handles: &OpenDirectories,
     ) -> Result<Self, LoadError> {
         let refused = |reason: String| LoadError::Grant { reason };
-        if let Some(reason) = pins.conflict(module) {
+        if let Some(reason) = handles.conflict(module) {
             return Err(refused(reason));
         }
-        let reserved = pins.reserved();
+        let reserved = handles.reserved();
         let mut directories = Vec::new();
         for directory in &configured.directories {
-            let pin = pins.open(&directory.host).map_err(|error| {
+            let open = handles.open(&directory.host).map_err(|error| {
                 refused(format!(
                     "the directory {} cannot be opened: {error}",
                     directory.host.display()
@@ -113,11 +117,11 @@ impl PreparedGrant {
                 )));
             }
             let held = DirectoryGrant {
-                host: pin.path.clone(),
+                host: open.path.clone(),
                 ..directory.clone()
             };
-            let names = ReservedNames::new(&pin, &reserved);
-            directories.push(PreparedDirectory::new(held, pin, Some(Arc::new(names))));
+            let names = ReservedNames::new(&open, &reserved);
+            directories.push(PreparedDirectory::new(held, open, Some(Arc::new(names))));
         }
         let mut scratch_root = None;
         if let Some(scratch) = &configured.scratch {
@@ -134,14 +138,14 @@ impl PreparedGrant {
                     scratch.guest
                 )));
             }
-            let pin = private_folder(root).and_then(|()| pins.open(root));
-            let pin = pin.map_err(|error| {
+            let open = private_folder(root).and_then(|()| handles.open(root));
+            let open = open.map_err(|error| {
                 refused(format!(
                     "the folder {} for scratch files cannot be opened: {error}",
                     root.display()
                 ))
             })?;
-            scratch_root = Some((root.clone(), pin));
+            scratch_root = Some((root.clone(), open));
         }
         if configured.key_value.is_some() && storage.key_value.is_none() {
             return Err(refused("this host has no place for keys and values".into()));
@@ -171,8 +175,8 @@ impl PreparedGrant {
                 (&whole.grant.guest, &whole.grant.host) == (&left.guest, &left.host)
             };
             let whole = whole.find(is_it)?;
-            let (pin, reserved) = (whole.pin.clone(), whole.reserved.clone());
-            Some(PreparedDirectory::new(left.clone(), pin, reserved))
+            let (open, reserved) = (whole.open.clone(), whole.reserved.clone());
+            Some(PreparedDirectory::new(left.clone(), open, reserved))
         });
         let (directories, configured) = (left.collect(), grant.clone());
         Self::assembled(&self.module, grant, directories, resolver.clone()).map(|prepared| Self {
@@ -226,9 +230,9 @@ impl PreparedGrant {
         let mut files = GrantedFiles::default();
         for directory in &self.directories {
             let PreparedDirectory {
-                grant, pin, quota, ..
+                grant, open, quota, ..
             } = directory;
-            let dir = pin.with(grant.access);
+            let dir = open.with(grant.access);
             files.directories.push((dir, grant.guest.clone()));
             if let Some(names) = &directory.reserved {
                 files.reserved.insert(grant.guest.clone(), names.clone());
@@ -237,9 +241,9 @@ impl PreparedGrant {
                 files.quotas.insert(grant.guest.clone(), quota.clone());
             }
         }
-        if let (Some(grant), Some((root, pin))) = (&self.grant.scratch, &self.scratch_root) {
+        if let (Some(grant), Some((root, open))) = (&self.grant.scratch, &self.scratch_root) {
             let scratch = Scratch::make(root, &self.module, caller, grant.keep)?;
-            let dir = pin.folder(&scratch.path)?;
+            let dir = open.folder(&scratch.path)?;
             let quota = self.scratch_quota(&scratch.path, &dir.dir, grant.quota_bytes);
             files.quotas.insert(grant.guest.clone(), quota);
             let names = ReservedNames::of_own(&dir.dir, &self.reserved)?;
@@ -259,8 +263,8 @@ impl PreparedGrant {
             all.filter(|granted| granted.grant.guest == wish.guest)
         });
         let places = granted.map(|granted| ExclusivePlace {
-            id: granted.pin.id(),
-            directory: granted.pin.file().clone(),
+            id: granted.open.id(),
+            directory: granted.open.file().clone(),
             guest: granted.grant.guest.clone(),
         });
         places.collect()

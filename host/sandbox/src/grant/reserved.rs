@@ -6,7 +6,7 @@
 //! name on the way of a reserved path is reserved, too. The handle of the parent directory is compared, and then used,
 //! so no link or rename between the two leads elsewhere.
 
-use super::pins::Pin;
+use super::open_directories::OpenDirectory;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::OsStr;
@@ -92,7 +92,7 @@ impl PathsInside {
 
 impl ReservedNames {
     /// Blocks on the file system.
-    pub fn new(root: &Pin, all: &Arc<[ReservedPath]>) -> Self {
+    pub fn new(root: &OpenDirectory, all: &Arc<[ReservedPath]>) -> Self {
         let root = root.id();
         Self {
             root,
@@ -258,14 +258,14 @@ fn folded(name: &OsStr) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grant::Pins;
+    use crate::grant::OpenDirectories;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
     fn names(root: &Path, paths: &[ReservedPath]) -> ReservedNames {
-        let pin = Pins::default().open(root).unwrap();
-        ReservedNames::new(&pin, &paths.into())
+        let open = OpenDirectories::default().open(root).unwrap();
+        ReservedNames::new(&open, &paths.into())
     }
 
     fn reserved(root: &Path, paths: &[&str]) -> LocatedNames {

@@ -7,7 +7,7 @@ use crate::call::{
 use crate::descriptors::DescriptorShare;
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
-use crate::grant::{Pins, PreparedGrant};
+use crate::grant::{OpenDirectories, PreparedGrant};
 use crate::revocation::{Revocation, Revoked};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -340,13 +340,13 @@ async fn ends(
         }],
         ..Grant::default()
     };
-    let pins = Pins::default();
+    let held = OpenDirectories::default();
     let granted = PreparedGrant::new(
         "m",
         grant,
         &Storage::default(),
         Arc::new(SystemResolver),
-        &pins,
+        &held,
     );
     let revocation = Arc::<Revocation>::default();
     let timeout = Duration::from_mins(1);

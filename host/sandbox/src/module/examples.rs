@@ -13,7 +13,7 @@ pub const MAX_EXAMPLES: usize = 8;
 const MAX_TASK_CHARS: usize = 80;
 
 /// The most time to check all examples of a module. A check is bounded by itself; this bounds how many costly ones there
-/// are. A slow machine must not decide which examples are kept, because an approval pins them: so the module is refused.
+/// are. A slow machine must not decide which examples are kept, because a pin holds them: so the module is refused.
 pub(super) const CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// Takes out the examples that do not fit the schemas of their tool. Returns a note about each. Blocks: a check may take

@@ -72,7 +72,7 @@ impl Module {
         if !effective.may_run() {
             return Err(CallError::NotApproved {
                 module: self.slot.clone(),
-                reason: effective.standing().reason(),
+                reason: effective.pin_state().reason(),
             });
         }
         for (rate, limit) in [

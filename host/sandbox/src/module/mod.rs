@@ -19,7 +19,7 @@ use crate::docs::wit;
 use crate::egress::Resolve;
 use crate::engine::{Engine, Variant};
 use crate::error::LoadError;
-use crate::grant::{Pins, PreparedGrant};
+use crate::grant::{OpenDirectories, PreparedGrant};
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
 use counters::{Counters, SharedCounters};
@@ -34,9 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 pub use toolhold_policy::Digest;
-use toolhold_policy::{
-    Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec, UntrustedText,
-};
+use toolhold_policy::{Grant, Limits, Manifest, Pin, PinState, PinnedBy, ToolSpec, UntrustedText};
 use typed::TypedFunction;
 use wasmtime::component::{Component, InstancePre};
 
@@ -64,7 +62,7 @@ pub enum ModuleKind {
 pub(crate) struct ComponentSource {
     pub name: String,
     pub version: Option<Version>,
-    /// The file's or folder's name: what approvals are kept under.
+    /// The file's or folder's name, under which pins are kept.
     pub slot: String,
     pub origin: String,
     pub bytes: Vec<u8>,
@@ -75,14 +73,14 @@ pub(crate) struct ComponentSource {
     pub grant: Grant,
     pub storage: Storage,
     pub resolver: Arc<dyn Resolve>,
-    pub pins: Arc<Pins>,
+    pub directories: Arc<OpenDirectories>,
 }
 
 /// A loaded module: compiled, linked, ready for calls.
 pub struct Module {
     pub name: String,
     pub version: Option<Version>,
-    /// The file's or folder's name without its ending: what approvals are kept under.
+    /// The file's or folder's name without its ending, under which pins are kept.
     pub slot: String,
     /// The file it was loaded from.
     pub origin: UntrustedText,
@@ -154,12 +152,13 @@ impl Module {
             grant,
             storage,
             resolver,
-            pins,
+            directories,
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
         let granted = {
             let name = name.clone();
-            blocking(move || PreparedGrant::new(&name, grant, &storage, resolver, &pins)).await?
+            blocking(move || PreparedGrant::new(&name, grant, &storage, resolver, &directories))
+                .await?
         };
         let size = bytes.len() as u64;
         compile::check_size(size, limits.component_bytes)?;
@@ -309,20 +308,20 @@ impl Module {
     }
 
     /// Whether it may run now.
-    pub fn standing(&self) -> Standing {
-        self.policy().standing()
+    pub fn pin_state(&self) -> PinState {
+        self.policy().pin_state()
     }
 
-    /// The [`Approval::etag`] of the module as it is now: its component, its tools' texts, its grant.
+    /// The [`Pin::etag`] of the module as it is now: its component, its tools' texts, its grant.
     pub fn etag(&self) -> String {
         let grant = self.grant();
-        Approval::of(
+        Pin::of(
             &self.slot,
             &self.name,
             self.digest,
             &self.tools,
             &grant,
-            ApprovedBy::Person,
+            PinnedBy::Person,
         )
         .etag()
     }
@@ -360,7 +359,7 @@ impl Module {
     pub(crate) fn effective_policy(
         &self,
         policy: &Policy,
-        pins: &Pins,
+        directories: &OpenDirectories,
     ) -> Result<Option<EffectivePolicy>, String> {
         let now = self.policy();
         let own = policy.modules.get(&self.name).cloned().unwrap_or_default();
@@ -368,7 +367,7 @@ impl Module {
             return Err(reason);
         }
         // Its own directories may be the same, and those of others new.
-        if let Some(reason) = pins.conflict(&self.name) {
+        if let Some(reason) = directories.conflict(&self.name) {
             return Err(reason);
         }
         let mut limits = policy.limits_of(&self.name, &self.manifest.limits);
@@ -381,7 +380,7 @@ impl Module {
         }
         let storage = &policy.storage;
         let resolver = policy.resolver.clone();
-        let granted = PreparedGrant::new(&self.name, own.grant, storage, resolver, pins);
+        let granted = PreparedGrant::new(&self.name, own.grant, storage, resolver, directories);
         match granted {
             Ok(granted) => Ok(Some(now.with(limits, granted))),
             Err(LoadError::Grant { reason }) => Err(reason),

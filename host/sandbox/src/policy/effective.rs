@@ -18,7 +18,7 @@ use toolhold_policy::CallReport;
 use toolhold_policy::Capability;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
-use toolhold_policy::{Grant, Standing};
+use toolhold_policy::{Grant, PinState};
 
 #[derive(Debug)]
 pub(crate) struct EffectivePolicy {
@@ -30,14 +30,14 @@ pub(crate) struct EffectivePolicy {
     narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
     /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
     fault: Option<String>,
-    standing: Mutex<Standing>,
-    /// `standing.may_run()`, without the lock.
+    pin_state: Mutex<PinState>,
+    /// `pin_state.may_run()`, without the lock.
     may_run: AtomicBool,
-    /// One judgement at a time, so that none of an earlier look at the approvals is written last.
+    /// One judgement at a time, so that none of an earlier look at the pins is written last.
     judging: Mutex<()>,
     /// A part of it was taken back: it is to be replaced, and no call begins under it any more.
     is_withdrawn: AtomicBool,
-    /// Of the calls that began under the present standing.
+    /// The revocation of calls that began under the present `pin_state`.
     revocation: Mutex<Arc<Revocation>>,
 }
 
@@ -119,8 +119,8 @@ impl EffectivePolicy {
             granted,
             narrowed: Mutex::default(),
             fault: None,
-            // Until the approvals were read.
-            standing: Mutex::new(Standing::Pending {
+            // Until the pins were read.
+            pin_state: Mutex::new(PinState::Pending {
                 changes: Vec::new(),
             }),
             may_run: AtomicBool::new(false),
@@ -214,8 +214,8 @@ impl EffectivePolicy {
             && self.granted.configured.is_same(grant)
     }
 
-    pub fn standing(&self) -> Standing {
-        self.standing.lock().clone()
+    pub fn pin_state(&self) -> PinState {
+        self.pin_state.lock().clone()
     }
 
     pub fn may_run(&self) -> bool {
@@ -226,14 +226,14 @@ impl EffectivePolicy {
         self.is_withdrawn.load(Ordering::Acquire)
     }
 
-    /// Sets the standing that `judge` finds. Running calls are ended if the module might run until now and may
-    /// not any more, and if its approval was revoked.
-    pub fn judged(&self, judge: impl FnOnce() -> Standing) {
+    /// Sets the `pin_state` that `judge` finds. Running calls are ended if the module might run until now and may
+    /// not any more, and if its pin was revoked.
+    pub fn judged(&self, judge: impl FnOnce() -> PinState) {
         let _one = self.judging.lock();
-        let standing = judge();
-        let (may_run, is_revoked) = (standing.may_run(), standing.is_revoked());
+        let pin_state = judge();
+        let (may_run, is_revoked) = (pin_state.may_run(), pin_state.is_revoked());
         let might_run = self.may_run.swap(may_run, Ordering::AcqRel);
-        *self.standing.lock() = standing;
+        *self.pin_state.lock() = pin_state;
         if is_revoked || (might_run && !may_run) {
             self.end_calls();
         }

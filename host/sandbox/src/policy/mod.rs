@@ -1,11 +1,11 @@
-//! What the operator decided: limits, trust, grants. [`Policy`] is the decision for all modules,
+//! Operator's decisions: limits, pins, grants. [`Policy`] is the decision for all modules,
 //! `EffectivePolicy` what it means for one loaded module.
 
-mod approvals;
 mod effective;
+mod pins;
 
-pub use approvals::ApprovalFolder;
 pub(crate) use effective::{CallPolicy, EffectivePolicy};
+pub use pins::PinFolder;
 
 use crate::disk::{Storage, same_directory};
 use crate::egress::{Resolve, SystemResolver};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_files::{Location, passes};
 use toolhold_policy::limits::{Limits, LimitsRequest};
-use toolhold_policy::{Access, ApprovalStore, Digest, Grant, Share};
+use toolhold_policy::{Access, Digest, Grant, PinStore, Share};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -26,8 +26,8 @@ pub struct Policy {
     pub limits: Limits,
     /// The most a module can get by asking.
     pub ceiling: Limits,
-    /// Whether modules need approval.
-    pub trust: Trust,
+    /// Whether modules are pinned.
+    pub pinning: Pinning,
     /// The digest of the component that comes with this program under a module's name. Where first sight is enough,
     /// it is as trusted as the program, also when another version of it was pinned; another component under the name
     /// is approved by a person alone.
@@ -48,7 +48,7 @@ impl Default for Policy {
         Self {
             limits: Limits::default(),
             ceiling: Limits::default_ceiling(),
-            trust: Trust::All,
+            pinning: Pinning::Off,
             shipped: |_| None,
             storage: Storage::default(),
             resolver: Arc::new(SystemResolver),
@@ -204,8 +204,8 @@ impl std::fmt::Display for ReservedInGrant<'_> {
 pub struct ServerNames {
     /// Those that are configured.
     pub names: BTreeSet<String>,
-    /// Their approvals; absent: none is kept.
-    pub approvals: Option<Arc<dyn ApprovalStore>>,
+    /// Their pins; absent: none is kept.
+    pub pins: Option<Arc<dyn PinStore>>,
 }
 
 impl ServerNames {
@@ -213,9 +213,9 @@ impl ServerNames {
     pub(crate) fn hold(&self, name: &str) -> bool {
         self.names.contains(name)
             && self
-                .approvals
+                .pins
                 .as_ref()
-                .is_some_and(|approvals| approvals.get(name).is_some())
+                .is_some_and(|pins| pins.get(name).is_some())
     }
 }
 
@@ -233,16 +233,16 @@ pub struct ModulePolicy {
     pub fault: Option<String>,
 }
 
-/// Whether modules need approval.
+/// Whether modules are pinned.
 #[derive(Debug, Clone, Default)]
-pub enum Trust {
+pub enum Pinning {
     /// Every module in the folder runs: for authors, and for embedders with checks of their own.
     #[default]
-    All,
-    /// Only what was approved runs.
-    Approved {
-        /// Where approvals are kept.
-        approvals: Arc<dyn ApprovalStore>,
+    Off,
+    /// Only what is pinned runs.
+    Required {
+        /// Store of the pins.
+        pins: Arc<dyn PinStore>,
         /// Whether a new module without grants is pinned as it is when it is first seen.
         first_sight: bool,
     },
@@ -250,13 +250,13 @@ pub enum Trust {
 
 /// Why a module was not approved.
 #[derive(Debug, Error)]
-pub enum ApproveError {
+pub enum PinError {
     #[error(
         "it is another than the one that was shown, or is given something else; look at it again"
     )]
     Changed,
     #[error("every module is trusted here, so there is nothing to approve")]
     Trusted,
-    #[error("the approval cannot be kept: {0}")]
+    #[error("the pin cannot be kept: {0}")]
     Kept(#[source] io::Error),
 }

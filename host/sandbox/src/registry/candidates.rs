@@ -2,7 +2,7 @@
 //! name one after the other.
 
 use super::folder::ModuleCandidate;
-use super::standing::recorded;
+use super::pin_state::recorded;
 use crate::policy::Policy;
 use std::collections::BTreeMap;
 

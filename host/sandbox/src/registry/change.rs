@@ -1,8 +1,8 @@
 //! Changes of the snapshot: one at a time, each in a moment, whatever is loaded meanwhile.
 
 use super::RegistryState;
+use super::pin_state::Claim;
 use super::snapshot::{ModuleEntry, ModuleSnapshot};
-use super::standing::Claim;
 use crate::error::LoadError;
 use crate::module::{Module, blocking};
 use crate::policy::Policy;
@@ -41,7 +41,7 @@ impl RegistryState {
         // From here on, a change of the policy reaches it.
         self.remember(&module);
         let policy = self.policy();
-        let effective = module.effective_policy(&policy, &self.pins);
+        let effective = module.effective_policy(&policy, &self.directories);
         if let Some(effective) = effective.map_err(|reason| LoadError::Grant { reason })? {
             module.set_policy(Arc::new(effective));
         }

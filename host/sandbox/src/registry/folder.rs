@@ -336,7 +336,7 @@ fn is_exhausted(error: &io::Error) -> bool {
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Maximum bytes of `NAME@VERSION`: approvals are kept under it.
+/// Maximum bytes of `NAME@VERSION`: pins are kept under it.
 const MAX_SLOT_BYTES: usize = 100;
 
 /// Whether `slot` is `NAME` or `NAME@VERSION`, as a file of the modules folder may be called.

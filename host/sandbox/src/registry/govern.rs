@@ -20,7 +20,9 @@ impl Registry {
         let shared = &self.shared;
         let policy = Arc::new(policy);
         *shared.policy.write() = policy.clone();
-        shared.pins.govern(policy.places(), policy.reserved.clone());
+        shared
+            .directories
+            .govern(policy.places(), policy.reserved.clone());
         // First of all, and without a look at any file: what is taken back.
         for module in shared.held() {
             module.withdraw_unless_covered_by(&policy);
@@ -31,7 +33,7 @@ impl Registry {
             snapshot.look_again(|module| !module.is_compiled_for(&policy));
             for module in shared.held() {
                 match shared.apply(&policy, &module) {
-                    // Its approval may count differently now.
+                    // Its pin may count differently now.
                     Ok(()) => shared.judge_one(&module),
                     Err(reason) => {
                         tracing::warn!(
@@ -75,9 +77,9 @@ impl RegistryState {
     /// # Errors
     /// Why it cannot be given what `policy` gives it.
     pub(super) fn apply(&self, policy: &Policy, module: &Arc<Module>) -> Result<(), String> {
-        if let Some(effective) = module.effective_policy(policy, &self.pins)? {
+        if let Some(effective) = module.effective_policy(policy, &self.directories)? {
             // Judged before it holds: an unapproved grant is never in effect.
-            effective.judged(|| self.standing(module, &effective));
+            effective.judged(|| self.pin_state(module, &effective));
             module.set_policy(Arc::new(effective));
         }
         Ok(())

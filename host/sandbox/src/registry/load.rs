@@ -421,7 +421,7 @@ impl RegistryState {
             grant: own.grant,
             storage: policy.storage.clone(),
             resolver: policy.resolver.clone(),
-            pins: self.pins.clone(),
+            directories: self.directories.clone(),
         })
     }
 }

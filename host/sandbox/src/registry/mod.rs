@@ -8,7 +8,7 @@
 //! origin. So a module that takes long holds up neither the others nor a revocation.
 //!
 //! This file holds what is loaded and calls it; `folder` finds modules, `candidates` orders them, `load` loads
-//! them and `change` puts them into a `snapshot`; `standing` decides whether a module may run, `govern` changes
+//! them and `change` puts them into a `snapshot`; `pin_state` decides whether a module may run, `govern` changes
 //! the policy, `scratch` keeps sessions' files.
 
 mod candidates;
@@ -20,9 +20,9 @@ mod limit_tests;
 mod load;
 #[cfg(test)]
 mod memory_tests;
+mod pin_state;
 mod scratch;
 pub(crate) mod snapshot;
-mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -30,16 +30,16 @@ use crate::call::{GrantedKnowledge, OtherTools};
 use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::{Engine, EngineLoad};
 use crate::error::LoadError;
-use crate::grant::Pins;
+use crate::grant::OpenDirectories;
 use crate::module::extractor::{ExtractedText, Extraction, ExtractionError};
 use crate::module::shield::{Screening, ScreeningVerdict};
 use crate::module::{Module, ReachedOutside, blocking};
 use crate::policy::CallPolicy;
 use crate::policy::Policy;
-use crate::policy::{ApproveError, Trust};
+use crate::policy::{PinError, Pinning};
 use parking_lot::{Mutex, RwLock};
+use pin_state::pin;
 use snapshot::{FailedModule, ModuleSnapshot};
-use standing::approval;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -48,8 +48,8 @@ use toolhold_admission::MemoryCeiling;
 use toolhold_policy::CallError;
 use toolhold_policy::KnowledgeAccess;
 use toolhold_policy::ToolSpec;
-use toolhold_policy::{ApprovedBy, GrantChange};
 use toolhold_policy::{CallReport, Invocation};
+use toolhold_policy::{GrantChange, PinnedBy};
 
 /// What loading is doing, for progress bars and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,10 +110,10 @@ pub(crate) struct RegistryState {
     policy: RwLock<Arc<Policy>>,
     snapshot: RwLock<Arc<ModuleSnapshot>>,
     /// What modules are granted stays open from the first load to the last call.
-    pins: Arc<Pins>,
+    directories: Arc<OpenDirectories>,
     /// Every module that was ever loaded and is still held, by number; some are in no snapshot any more.
     known: Mutex<BTreeMap<u64, Weak<Module>>>,
-    /// One change of the snapshot at a time. Held while files of approvals and directories of grants are looked
+    /// One change of the snapshot at a time. Held while files of pins and directories of grants are looked
     /// at, and never while anything of a module is compiled or run.
     changing: Mutex<()>,
     /// Told of every change of the snapshot.
@@ -130,7 +130,10 @@ impl Registry {
             shared: Arc::new(RegistryState {
                 engine,
                 cache,
-                pins: Arc::new(Pins::new(policy.places(), policy.reserved.clone())),
+                directories: Arc::new(OpenDirectories::new(
+                    policy.places(),
+                    policy.reserved.clone(),
+                )),
                 policy: RwLock::new(Arc::new(policy)),
                 snapshot: RwLock::default(),
                 known: Mutex::default(),
@@ -160,7 +163,7 @@ impl Registry {
         self.shared.engine.kept()
     }
 
-    /// All modules, also those that wait for approval, by name and version.
+    /// All modules, also those that wait to be approved, by name and version.
     pub fn modules(&self) -> Vec<Arc<Module>> {
         self.shared.snapshot().modules()
     }
@@ -244,24 +247,23 @@ impl Registry {
         &self,
         module: &Arc<Module>,
         etag: &str,
-    ) -> Result<Vec<GrantChange>, ApproveError> {
-        let Trust::Approved { approvals, .. } = self.shared.policy().trust.clone() else {
-            return Err(ApproveError::Trusted);
+    ) -> Result<Vec<GrantChange>, PinError> {
+        let Pinning::Required { pins, .. } = self.shared.policy().pinning.clone() else {
+            return Err(PinError::Trusted);
         };
-        let now = approval(module, &module.policy(), ApprovedBy::Person);
+        let now = pin(module, &module.policy(), PinnedBy::Person);
         if now.etag() != etag {
-            return Err(ApproveError::Changed);
+            return Err(PinError::Changed);
         }
         let changes = blocking(move || {
-            let before = approvals.get(&now.slot);
-            approvals
-                .put(&now)
+            let before = pins.get(&now.slot);
+            pins.put(&now)
                 .map_err(|source| LoadError::Read { source })?;
             Ok(before.map(|before| before.changes(&now, true)))
         })
         .await
-        .map_err(|error| ApproveError::Kept(io::Error::other(error)))?;
-        // Judged by the approval as it was written, because the module may have changed meanwhile.
+        .map_err(|error| PinError::Kept(io::Error::other(error)))?;
+        // Judged by the pin as it was written, because the module may have changed meanwhile.
         self.shared.judge(vec![module.clone()]).await;
         Ok(changes.unwrap_or_default())
     }
@@ -277,7 +279,7 @@ impl Registry {
         self.shared.engine.load()
     }
 
-    /// Looks at the approvals again: what was approved or revoked meanwhile takes effect.
+    /// Looks at the pins again: what was approved or revoked meanwhile takes effect.
     pub async fn reconsider(&self) {
         self.shared.reconsider().await;
     }

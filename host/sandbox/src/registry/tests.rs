@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::EngineConfig;
-use crate::policy::{ApprovalFolder, ModulePolicy, ServerNames};
+use crate::policy::{ModulePolicy, PinFolder, ServerNames};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 use toolhold_policy::{
-    Access, Approval, ApprovalStore, Digest, DirectoryGrant, Grant, KeyValueGrant, LimitsRequest,
+    Access, Digest, DirectoryGrant, Grant, KeyValueGrant, LimitsRequest, Pin, PinStore,
 };
 
 fn parse(text: &str) -> Vec<u8> {
@@ -75,7 +75,7 @@ fn engine() -> Engine {
     Engine::new(config).unwrap()
 }
 
-/// A modules folder with approvals beside it.
+/// A modules folder with pins beside it.
 struct Host {
     folder: TempDir,
 }
@@ -106,8 +106,8 @@ impl Host {
         self.write(&format!("{folder}/{name}.wasm"), bytes);
     }
 
-    fn approvals(&self) -> ApprovalFolder {
-        ApprovalFolder::new(self.path("approvals"))
+    fn pins(&self) -> PinFolder {
+        PinFolder::new(self.path("approvals"))
     }
 
     /// `key_value`: the module `holder` may keep values.
@@ -128,8 +128,8 @@ impl Host {
             ..ModulePolicy::default()
         };
         Policy {
-            trust: Trust::Approved {
-                approvals: Arc::new(self.approvals()),
+            pinning: Pinning::Required {
+                pins: Arc::new(self.pins()),
                 first_sight: true,
             },
             storage: crate::Storage {
@@ -303,18 +303,18 @@ async fn a_policy_that_changes_during_a_load_holds_for_what_is_loaded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revoked_approval_ends_running_calls_and_one_that_is_given_again_does_not() {
+async fn a_revoked_pin_ends_running_calls_and_one_that_is_given_again_does_not() {
     let host = Host::new();
     let registry = host.registry();
     host.write("holder.wasm", &typed(1));
     host.load(&registry).await;
     let running = spinning(&registry).await;
-    let approved = host.approvals().get("holder").unwrap();
-    host.approvals().put(&Approval::revoked("holder")).unwrap();
+    let approved = host.pins().get("holder").unwrap();
+    host.pins().put(&Pin::revoked("holder")).unwrap();
     registry.reconsider().await;
     assert_eq!(ended(running).await, "revoked");
     assert_eq!(kind(&registry, "holder.which").await, "not_approved");
-    host.approvals().put(&approved).unwrap();
+    host.pins().put(&approved).unwrap();
     registry.reconsider().await;
     let running = spinning(&registry).await;
     assert_eq!(kind(&registry, "holder.which").await, "ok");
@@ -338,7 +338,7 @@ async fn a_revoked_approval_ends_running_calls_and_one_that_is_given_again_does_
 
 /// The next version of a program brings other components of the same names.
 #[tokio::test]
-async fn what_is_part_of_the_program_needs_no_approval_unless_it_was_revoked() {
+async fn shipped_module_needs_no_pin_unless_it_was_revoked() {
     let host = Host::new();
     let shipped = |name: &str| (name == "calculator").then(|| Digest::of(&typed(2)));
     let registry = host.registry();
@@ -371,8 +371,8 @@ async fn what_is_part_of_the_program_needs_no_approval_unless_it_was_revoked() {
     assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
     registry.govern(policy(true)).await;
     assert_eq!(kind(&registry, "calculator.which").await, "ok");
-    let revoked = Approval::revoked("calculator");
-    host.approvals().put(&revoked).unwrap();
+    let revoked = Pin::revoked("calculator");
+    host.pins().put(&revoked).unwrap();
     registry.reconsider().await;
     assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
 }
@@ -412,11 +412,8 @@ async fn a_foreign_component_under_a_shipped_name_asks_and_stays_when_a_person_a
     host.write("text.wasm", &typed(1));
     let registry = start(&host, first).await;
     assert_eq!(value(&registry, "text.which").await, 1);
-    let pin = host
-        .approvals()
-        .get("text")
-        .expect("it is pinned at first use");
-    assert_eq!(pin.by, ApprovedBy::FirstSight);
+    let pin = host.pins().get("text").expect("it is pinned at first use");
+    assert_eq!(pin.by, PinnedBy::FirstSight);
     host.write("text.wasm", &typed(9));
     host.load(&registry).await;
     assert_eq!(kind(&registry, "text.which").await, "not_approved");
@@ -431,18 +428,18 @@ async fn a_foreign_component_under_a_shipped_name_asks_and_stays_when_a_person_a
     host.write("text.wasm", &typed(2));
     let registry = start(&host, second).await;
     assert_eq!(value(&registry, "text.which").await, 2);
-    let pin = host.approvals().get("text").unwrap();
+    let pin = host.pins().get("text").unwrap();
     assert_eq!(pin.digest, format!("{:?}", Digest::of(&typed(2))));
     // What an older version of the program let through at first sight is approved by no person.
     let mut foreign = pin.clone();
     foreign.digest = format!("{:?}", Digest::of(&typed(9)));
-    host.approvals().put(&foreign).unwrap();
+    host.pins().put(&foreign).unwrap();
     host.write("text.wasm", &typed(9));
     let registry = start(&host, second).await;
     assert_eq!(kind(&registry, "text.which").await, "not_approved");
 
-    foreign.by = ApprovedBy::Person;
-    host.approvals().put(&foreign).unwrap();
+    foreign.by = PinnedBy::Person;
+    host.pins().put(&foreign).unwrap();
     let registry = start(&host, second).await;
     assert_eq!(value(&registry, "text.which").await, 9);
     // The shipped one in its place runs, and takes nothing of that back.
@@ -489,7 +486,7 @@ async fn what_was_approved_keeps_its_name() {
     };
     host.load(&registry).await;
     expect(&registry).await;
-    // In a new process everything is new but the approvals.
+    // In a new process everything is new but the pins.
     let restarted = host.registry();
     host.load(&restarted).await;
     expect(&restarted).await;
@@ -543,16 +540,16 @@ async fn a_newcomer_makes_room_for_what_was_approved() {
 #[tokio::test]
 async fn a_new_module_does_not_take_the_name_of_an_approved_server() {
     let host = Host::new();
-    let servers = Arc::new(ApprovalFolder::new(host.path("mcp")));
+    let servers = Arc::new(PinFolder::new(host.path("mcp")));
     let mut policy = host.policy(true);
     policy.servers = ServerNames {
         names: ["tickets".to_owned(), "unseen".to_owned()].into(),
-        approvals: Some(servers.clone()),
+        pins: Some(servers.clone()),
     };
-    let by = ApprovedBy::Person;
+    let by = PinnedBy::Person;
     let record = |name: &str| {
         let grant = Grant::default();
-        Approval::of(name, name, Digest::of(b"offer"), &[], &grant, by)
+        Pin::of(name, name, Digest::of(b"offer"), &[], &grant, by)
     };
     servers.put(&record("tickets")).unwrap();
     // A server that is configured no more has no name.

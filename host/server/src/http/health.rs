@@ -67,7 +67,7 @@ async fn ready(State(app): State<App>) -> Result<Json<Readiness>, ApiError> {
     Ok(Json(Readiness {
         active,
         waiting,
-        modules: modules.iter().filter(|it| it.standing().may_run()).count(),
+        modules: modules.iter().filter(|it| it.pin_state().may_run()).count(),
         waiting_agents,
     }))
 }

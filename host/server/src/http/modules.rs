@@ -11,10 +11,10 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolhold_policy::Standing;
+use toolhold_policy::PinState;
 use toolhold_runtime::agents::RunClient;
 use toolhold_runtime::module_report::describe;
-use toolhold_sandbox::{ApproveError, Module};
+use toolhold_sandbox::{Module, PinError};
 use toolhold_storage::{Draft, Scope};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -90,7 +90,7 @@ impl PermittedTools {
     /// What a caller of the module needs, without how the module runs. `None` if the client may call none of
     /// its tools.
     fn offer(&self, module: &Module) -> Option<Value> {
-        if let Standing::Pending { .. } = module.standing() {
+        if let PinState::Pending { .. } = module.pin_state() {
             return None;
         }
         let tools = module.tools.iter();
@@ -129,7 +129,7 @@ async fn module(
 ///
 /// Requires the scope `admin` and `serve.module_upload = true` in the configuration. The component is
 /// compiled and asked for its tools before it is stored: one that cannot be loaded changes nothing. It brings
-/// no grant. Grants that the operator gave to that name wait for approval, and so does a component that
+/// no grant. Grants that the operator gave to that name wait until a person approves them, and so does a component that
 /// replaces another.
 #[utoipa::path(
     post, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
@@ -204,15 +204,15 @@ async fn approve(
     if module.etag() != looked_at.etag {
         return Err(changed());
     }
-    if let Standing::Pending { .. } = module.standing() {
+    if let PinState::Pending { .. } = module.pin_state() {
         let registry = app.dispatcher.agents().registry();
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
-        // Logged first: the audit log has every approval.
+        // Logged first: the audit log has every pin by a person.
         app.dispatcher.store().audit(draft).await?;
         let approved = registry.approve(&module, &looked_at.etag).await;
         approved.map_err(|error| match error {
-            ApproveError::Changed => changed(),
+            PinError::Changed => changed(),
             error => ApiError::internal(&error),
         })?;
     }

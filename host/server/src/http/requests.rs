@@ -107,7 +107,7 @@ struct RequestRunBody {
     /// The input; must satisfy the Request's input schema.
     #[schema(value_type = Option<Value>)]
     input: Option<Value>,
-    /// The agent whose model, limits, grants, shields and approvals apply.
+    /// The agent whose model, limits, grants, shields and decision rules apply.
     agent: Option<String>,
     /// Stream events as they happen instead of returning one answer.
     stream: bool,

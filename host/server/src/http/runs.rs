@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use toolhold_connections::Connection;
 use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
-use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
 use toolhold_storage::{RunRow, Scope, Store};

@@ -85,7 +85,7 @@ struct CallBody {
     #[schema(value_type = Object)]
     #[serde(default)]
     arguments: serde_json::Map<String, Value>,
-    /// The agent whose tools, grants, shields and approvals apply.
+    /// The agent whose tools, grants, shields and decision rules apply.
     #[serde(default)]
     agent: Option<String>,
 }
@@ -183,7 +183,7 @@ impl CallResult {
     }
 }
 
-/// Calls one tool. Limits, shields and approvals apply as for an agent, and the call is recorded.
+/// Calls one tool. Limits, shields and decision rules apply as for an agent, and the call is recorded.
 #[utoipa::path(
     post, path = "/v1/tools/{tool}", tag = "tools", security(("key" = [])),
     params(("tool" = String, Path, description = "MODULE.TOOL"), ("Idempotency-Key" = Option<String>, Header)),

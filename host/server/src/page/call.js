@@ -1,13 +1,13 @@
 // One call: its head in a line, and when it is opened all that is known of it.
 
-import { ApprovalForm } from "./approval.js";
+import { DecisionForm } from "./decision.js";
 import { fill, fold, h, setText } from "./dom.js";
 import { bytes, cost, count, duration, share, short } from "./format.js";
 import { preview, shown, text } from "./json.js";
 import { limitsOf } from "./modules.js";
 
 const STATES = {
-  planned: "planned", waits: "waits for data", approval: "waits for approval", running: "running",
+  planned: "planned", waits: "waits for data", approval: "waits for a decision", running: "running",
   done: "done", failed: "failed", stopped: "stopped",
 };
 
@@ -22,11 +22,11 @@ export class CallView {
       brief: h("span", { class: "call-brief" }), used: h("span", { class: "call-used" }),
     };
     this.body = h("div", { class: "call-body" });
-    this.approval = h("div", {});
+    this.question = h("div", {});
     this.sub = h("div", { class: "call-sub" });
     this.details = h("details", { class: "call", ontoggle: () => this.update() },
       h("summary", {}, this.head.state, this.head.tool, this.head.brief, this.head.used), this.body);
-    this.element = h("div", { class: "call-box", id: `call-${call.id}` }, this.details, this.approval, this.sub);
+    this.element = h("div", { class: "call-box", id: `call-${call.id}` }, this.details, this.question, this.sub);
     this.bodyOf = "";
     this.update();
   }
@@ -47,14 +47,14 @@ export class CallView {
     }
     const isAsked = call.state === "approval";
     this.details.hidden = isAsked;
-    if (isAsked && !this.approval.firstChild) {
-      this.form = new ApprovalForm({
+    if (isAsked && !this.question.firstChild) {
+      this.form = new DecisionForm({
         run: this.run, call: call.id, tool: call.tool, instance: call.instance,
         arguments: call.pending.arguments, digest: call.pending.digest, annotations: call.pending.annotations,
         agents: call.pending.agents, callers: call.pending.callers, why: call.pending.why,
       });
-      this.approval.append(this.form.element);
-    } else if (!isAsked && this.approval.firstChild) fill(this.approval);
+      this.question.append(this.form.element);
+    } else if (!isAsked && this.question.firstChild) fill(this.question);
     if (call.sub) {
       this.subView ??= this.inner(call.sub);
       if (!this.subView.element.parentElement) this.sub.append(this.subView.element);

@@ -1,7 +1,7 @@
 // Sessions: conversations with an agent, each turn of which is a run.
 
-import { ApprovalForm } from "./approval.js";
 import { begin, get, post, remove, watch } from "./api.js";
+import { DecisionForm } from "./decision.js";
 import { action, dialog, empty, failed, fill, h, problem, setText } from "./dom.js";
 import { duration, ending, oneLine, when } from "./format.js";
 import { preview, shown } from "./json.js";
@@ -146,10 +146,10 @@ class Turn {
     this.trace = new Trace();
     this.said = h("div", { class: "bubble" }, "…");
     this.calls = h("ul", { class: "turn-calls" });
-    this.approvals = h("div", {});
+    this.questions = h("div", {});
     this.answer = h("div", { class: "turn-answer" });
     this.foot = h("a", { class: "turn-foot", href: `#/runs/${run}` }, "the run");
-    this.element = h("article", { class: "turn" }, this.said, this.calls, this.approvals, this.answer, this.foot);
+    this.element = h("article", { class: "turn" }, this.said, this.calls, this.questions, this.answer, this.foot);
     this.chips = new Map();
   }
 
@@ -193,7 +193,7 @@ class Turn {
     const key = waiting.map((call) => call.id).join();
     if (key !== this.waited) {
       this.waited = key;
-      fill(this.approvals, waiting.map((call) => new ApprovalForm({
+      fill(this.questions, waiting.map((call) => new DecisionForm({
         run: this.run, call: call.id, tool: call.tool, instance: call.instance,
         arguments: call.pending.arguments, digest: call.pending.digest, annotations: call.pending.annotations,
         agents: call.pending.agents, callers: call.pending.callers, why: call.pending.why,

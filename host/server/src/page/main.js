@@ -1,8 +1,8 @@
 // Which page is shown, what waits for a person, and the key where the server wants one.
 
 import { get, hasKey, onKeyNeeded, setKey } from "./api.js";
-import { approvalsPage } from "./approval.js";
 import { chatPage } from "./chat.js";
+import { decisionsPage } from "./decision.js";
 import { action, dialog, empty, fill, h } from "./dom.js";
 import { knowledgePage } from "./knowledge.js";
 import { modulesPage } from "./modules.js";
@@ -13,7 +13,7 @@ import { runsPage } from "./runs.js";
 const PAGES = [
   { name: "Runs", path: "runs", show: runsPage },
   { name: "Chat", path: "chat", show: chatPage },
-  { name: "Approvals", path: "approvals", show: approvalsPage },
+  { name: "Decisions", path: "approvals", show: decisionsPage },
   { name: "Requests", path: "requests", show: requestsPage },
   { name: "Knowledge", path: "knowledge", show: knowledgePage },
   { name: "Modules", path: "modules", show: modulesPage },
@@ -73,7 +73,7 @@ function keys() {
   }, { class: "link" }) : null);
 }
 
-async function lookForApprovals() {
+async function lookForDecisions() {
   if (document.hidden) return;
   try {
     const { calls } = await get("/v1/approvals", { quiet: true });
@@ -98,7 +98,7 @@ addEventListener("hashchange", () => {
   show();
   main.focus({ preventScroll: true });
 });
-addEventListener("toolhold-decided", () => setTimeout(lookForApprovals, 300));
+addEventListener("toolhold-decided", () => setTimeout(lookForDecisions, 300));
 show();
-lookForApprovals();
-setInterval(lookForApprovals, 5_000);
+lookForDecisions();
+setInterval(lookForDecisions, 5_000);

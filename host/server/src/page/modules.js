@@ -1,4 +1,4 @@
-// Modules: what each offers, what it may do, and the approval of one that is new or changed.
+// Modules: what each offers, what it may do, and the form by which a person approves one that is new or changed.
 
 import { get, post } from "./api.js";
 import { shownDiff } from "./diff.js";
@@ -53,7 +53,7 @@ function slot(module) {
 /** A key without the scope `admin` gets only a module's name, version and tools. */
 function card(module, isOpen, again) {
   const state = module.standing?.state;
-  const pill = { pending: ["warn", "waits for approval"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state ?? "ready"];
+  const pill = { pending: ["warn", "waits to be approved"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state ?? "ready"];
   const summary = [h("span", { class: "card-name" }, module.name), module.version ? h("span", { class: "dim" }, module.version) : null,
     h("span", { class: `pill ${pill[0]}` }, pill[1]),
     h("span", { class: "card-brief" }, `${module.tools.length} ${module.tools.length === 1 ? "tool" : "tools"}${grants(module)}`)];
@@ -65,7 +65,7 @@ function card(module, isOpen, again) {
     action("Look and approve…", async () => {
       // What is shown is what is there now, and its digest and grant are what is approved.
       const now = await get(`/v1/modules/${encodeURIComponent(slot(module))}`);
-      if (await dialog(`Approve ${slot(now)}?`, (close) => approval(now, close))) again();
+      if (await dialog(`Approve ${slot(now)}?`, (close) => approveForm(now, close))) again();
     }, { class: "primary" })));
 }
 
@@ -79,7 +79,7 @@ function changes(module) {
   return many === 1 ? "One change" : `${many} changes`;
 }
 
-function approval(module, close) {
+function approveForm(module, close) {
   const list = module.standing.state === "pending" ? module.standing.changes : [];
   return h("div", { class: "approve", "data-problems": true },
     h("section", {}, h("h3", {}, "What it may do"), may(module)),
@@ -126,7 +126,7 @@ function tool(spec) {
     fold("Call it", () => direct(spec)));
 }
 
-/** A direct call, under the same limits and approvals as an agent's. */
+/** A direct call, under the same limits and decision rules as an agent's. */
 function direct(spec) {
   const form = formOf(spec.input_schema);
   const result = h("div", { "aria-live": "polite" });

@@ -91,7 +91,7 @@ class RunView {
     const title = `${trace.asked.slice(0, 60) || "Run"} · Toolhold`;
     if (document.title !== title) document.title = title;
     const waits = trace.pending.length > 0;
-    const state = done ? ending(done.reason) : waits ? "waits for approval" : "running";
+    const state = done ? ending(done.reason) : waits ? "waits for a decision" : "running";
     setText(this.state, state);
     this.state.className = `pill ${done ? (endedWell(done.reason) ? "good" : "bad") : waits ? "warn" : "live"}`;
     const now = Math.max(Date.now() + this.skew, trace.lastAt);

@@ -52,7 +52,7 @@ export function runsPage({ signal }) {
 
 function row(run) {
   const tone = run.state === "done" ? (endedWell(run.reason) ? "good" : "bad") : { waiting: "warn", parked: "dim" }[run.state] ?? "live";
-  const said = run.state === "done" ? ending(run.reason) : { waiting: "waits for approval", parked: "parked" }[run.state] ?? run.state;
+  const said = run.state === "done" ? ending(run.reason) : { waiting: "waits for a decision", parked: "parked" }[run.state] ?? run.state;
   const facts = [run.calls === undefined ? null : `${count(run.calls)} ${run.calls === 1 ? "call" : "calls"}`, run.tokens === undefined ? null : `${count(run.tokens)} tokens`,
     run.ended_ms === undefined ? null : duration(run.ended_ms - run.began_ms)].filter(Boolean);
   return h("a", { class: "row", href: `#/runs/${run.id}` },

@@ -6,11 +6,11 @@ use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_agent::{Driver, ToolCall, ToolRunner, Toolbox};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
-use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::completion::Completion;
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::result::ToolResult;
 use uuid::Uuid;
 
@@ -104,9 +104,9 @@ impl RunPermit {
                     runner: driver.toolbox.runner,
                 }),
             },
-            approver: Arc::new(ParkingApprover {
+            decider: Arc::new(ParkingDecider {
                 permit: self.clone(),
-                approver: driver.approver,
+                decider: driver.decider,
             }),
             ..driver
         }
@@ -195,16 +195,16 @@ impl Drop for PersonWait {
 
 /// Waits for a person without a place, and takes a place again before the decision is applied.
 #[derive(Debug)]
-struct ParkingApprover {
+struct ParkingDecider {
     permit: RunPermit,
-    approver: Arc<dyn Approver>,
+    decider: Arc<dyn Decider>,
 }
 
-impl Approver for ParkingApprover {
+impl Decider for ParkingDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             let asking = self.permit.ask_a_person(pending.callers.len());
-            let decision = self.approver.decide(run, pending).await;
+            let decision = self.decider.decide(run, pending).await;
             let working = self.permit.work().await;
             drop(asking);
             drop(working);

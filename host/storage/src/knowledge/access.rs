@@ -3,7 +3,7 @@
 use super::Collection;
 use super::attached::PREFIX;
 use super::collections::{COLUMNS, collection};
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -153,7 +153,7 @@ impl Store {
                 grantee,
                 access.map(Access::name),
             );
-            audit_log::append(&mut transaction, &[&draft]).await?;
+            audit_rows::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;
             Ok(true)
         };

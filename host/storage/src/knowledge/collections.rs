@@ -1,6 +1,6 @@
 //! Collections: what is searched together, shared together and has vectors of one kind.
 
-use crate::audit_log::{self, CollectionName, Draft};
+use crate::audit_rows::{self, CollectionName, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -90,7 +90,7 @@ impl Store {
             let is_created = created.rows_affected() > 0;
             if is_created {
                 let draft = Draft::collection_created(owner, name);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_created)
@@ -118,7 +118,7 @@ impl Store {
             let is_there = changed.rows_affected() > 0;
             if is_there {
                 let draft = Draft::collection_retention(actor, collection.logged_name(), days);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_there)
@@ -178,7 +178,7 @@ impl Store {
             let is_gone = gone.rows_affected() > 0;
             if is_gone {
                 let draft = Draft::collection_deleted(actor, collection.logged_name());
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
             Ok(is_gone)

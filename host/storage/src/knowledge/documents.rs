@@ -1,7 +1,7 @@
 //! Documents of collections.
 
 use super::Collection;
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::column::{id, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -134,7 +134,7 @@ impl Store {
                 let source: String = row.try_get("source")?;
                 let draft =
                     Draft::document_labelled(actor, collection.logged_name(), document, &source);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_rows::append(&mut transaction, &[&draft]).await?;
                 transaction.commit().await?;
             }
             Ok(labelled.is_some())
@@ -169,7 +169,7 @@ impl Store {
             count_version(&mut transaction, collection.id).await?;
             let source = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
             if let Some(source) = &source {
-                audit_log::append(&mut transaction, &[&draft(source)]).await?;
+                audit_rows::append(&mut transaction, &[&draft(source)]).await?;
                 transaction.commit().await?;
             }
             Ok(source.is_some())

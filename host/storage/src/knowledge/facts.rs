@@ -3,7 +3,7 @@
 //! A fact is never changed: another takes its place, and what was replaced is history that is not found any more. To
 //! forget deletes texts; what stays of a forgotten fact says when that was. Each change is one transaction.
 
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -196,7 +196,7 @@ impl Store {
                 &fact.source,
                 new.supersedes,
             );
-            audit_log::append(&mut transaction, &[&draft]).await?;
+            audit_rows::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;
             Ok(fact)
         };
@@ -304,7 +304,7 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
             let draft = Draft::facts_forgotten(owner, by, &ids);
-            audit_log::append(&mut transaction, &[&draft]).await?;
+            audit_rows::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;
             Ok::<_, StoreError>(Some(ids))
         };

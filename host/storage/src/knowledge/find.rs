@@ -2,10 +2,10 @@
 //!
 //! Neither database's own rank will do: SQLite's counts what other collections hold, PostgreSQL's knows nothing of how
 //! rare a word is, and neither counts what a question repeats. So both only count the passages that hold each word, and
-//! gather candidates that hold rare ones, the first by their own rank where there are too many; `ranking` ranks those.
+//! gather candidates that hold rare ones, the first by their own rank where there are too many; `bm25` ranks those.
 
 use super::access::READABLE;
-use super::ranking::{QuestionWord, Ranking};
+use super::bm25::{QuestionWord, WordWeights};
 use crate::column::{id, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -76,7 +76,7 @@ impl Store {
         }
         let mut counted = self.counted(&searched, &words).await?;
         counted.retain(|(_, holding)| *holding > 0);
-        let ranking = Ranking::new(&counted, searched.passages, searched.words);
+        let ranking = WordWeights::new(&counted, searched.passages, searched.words);
         let gathered_by = rarest(counted);
         if gathered_by.is_empty() {
             return Ok(Vec::new());
@@ -221,7 +221,7 @@ fn rarest(mut counted: Vec<(&QuestionWord, u64)>) -> Vec<&str> {
 }
 
 /// The best of `candidates`, best first.
-fn ranked(candidates: &[(i64, String)], ranking: &Ranking, most: usize) -> Vec<FoundPassage> {
+fn ranked(candidates: &[(i64, String)], ranking: &WordWeights, most: usize) -> Vec<FoundPassage> {
     let scored = candidates.iter().map(|(passage, words)| FoundPassage {
         passage: *passage,
         score: ranking.score(words),

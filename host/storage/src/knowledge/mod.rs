@@ -11,23 +11,23 @@
 
 mod access;
 mod attached;
+mod bm25;
 mod collections;
 mod documents;
 mod facts;
 mod find;
 mod passages;
-mod ranking;
 mod removal;
 mod staging;
 
 pub use access::{Access, SharedWith};
 pub use attached::attached_name;
+pub use bm25::{QuestionWord, WordWeights};
 pub use collections::{Collection, OwnedSums, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
 pub(crate) use facts::delete_facts_of_session;
 pub use facts::{Fact, FactQuota, FactScope, ForgetExtent, ForgottenFacts, MemoryError, NewFact};
 pub use find::{FoundPassage, WordQuestion};
 pub use passages::{Passage, VectorRow};
-pub use ranking::{QuestionWord, Ranking};
 pub use removal::RemovedPassages;
 pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

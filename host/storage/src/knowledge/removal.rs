@@ -2,7 +2,7 @@
 //! left staged.
 
 use super::collections::{COLUMNS, Collection, collection};
-use crate::audit_log::Draft;
+use crate::audit_rows::Draft;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;

@@ -2,7 +2,7 @@
 
 use super::documents::{CollectionDocument, NewDocument, count_version, hide};
 use super::{Collection, documents};
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -365,7 +365,7 @@ impl Store {
             let digest: String = row.try_get("digest")?;
             let draft =
                 Draft::document_added(actor, collection.logged_name(), staged.id, &source, &digest);
-            audit_log::append(&mut transaction, &[&draft]).await?;
+            audit_rows::append(&mut transaction, &[&draft]).await?;
             Ok(transaction.commit().await?)
         };
         self.database.within(work).await

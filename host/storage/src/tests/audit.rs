@@ -1,14 +1,14 @@
 //! The audit log, the same for both databases.
 
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending};
-use crate::audit::{AuditFault, Entry, Filter, PageStart};
+use crate::audit_log::{AuditFault, Entry, Filter, PageStart};
 use crate::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::slice::from_ref;
 use std::time::Duration;
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _, SharedWithPrevious};
@@ -392,7 +392,7 @@ async fn a_refused_call_is_logged_with_its_arguments_and_its_reason() {
 #[test]
 fn refused_calls_of_a_module_do_not_pile_up() {
     let mut script = EventScript::new();
-    let mut audit = crate::audit_log::RunAudit::new(script.run, "ann", AuditContent::default());
+    let mut audit = crate::audit_rows::RunAudit::new(script.run, "ann", AuditContent::default());
     audit.take(&script.begin("t"));
     audit.take(&script.event(started("c1", json!({}))));
     for number in 0..1_000 {

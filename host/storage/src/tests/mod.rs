@@ -14,8 +14,8 @@ use sqlx::Connection as _;
 use std::slice::from_ref;
 use std::time::Duration;
 use toolhold_needs::{Need, leave_out};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::Seal;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
@@ -536,7 +536,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
             verdict: Verdict::Approve,
             by: Some("test".into()),
         };
-        let [own_waits, deep_waits] = <[WaitingApproval; 2]>::try_from(waiting).unwrap();
+        let [own_waits, deep_waits] = <[WaitingDecision; 2]>::try_from(waiting).unwrap();
         assert!(
             !store.decide(&deep_waits, &decision).await.unwrap(),
             "it is about another call"

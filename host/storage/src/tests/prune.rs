@@ -1,7 +1,7 @@
 //! What is deleted and what is kept, the same for both databases.
 
 use super::{EventScript, OUTAGE_TIMEOUT, databases};
-use crate::audit::{Filter, PageStart};
+use crate::audit_log::{Filter, PageStart};
 use crate::*;
 use serde_json::Value;
 use std::collections::HashSet;

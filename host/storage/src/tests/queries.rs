@@ -1,11 +1,11 @@
 //! What is found, and that it is found without reading everything.
 
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending, until};
-use crate::audit::{Filter, PageStart, statement};
+use crate::audit_log::{Filter, PageStart, statement};
 use crate::record::{PageBounds, RecordPage};
 use crate::*;
 use serde_json::json;
-use toolhold_protocol::approval::{Decision, Verdict};
+use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _};
@@ -91,7 +91,7 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
             runs.push(script.run);
             journals.push(journal);
         }
-        let ids = |waiting: Result<Vec<WaitingApproval>, StoreError>| -> Vec<_> {
+        let ids = |waiting: Result<Vec<WaitingDecision>, StoreError>| -> Vec<_> {
             let waiting = waiting.unwrap().into_iter();
             waiting.map(|it| (it.run, it.pending.call.id)).collect()
         };
@@ -106,7 +106,7 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
         assert_eq!(anns, [(runs[0], "same".into())]);
         assert!(ids(store.waiting_as("bob", Some(runs[0])).await).is_empty());
         if is_file(&database) {
-            let plan = plan(&store, format!("{} AND owner = $1", approvals::WAITING)).await;
+            let plan = plan(&store, format!("{} AND owner = $1", decisions::WAITING)).await;
             let first = plan.lines().next().unwrap();
             assert!(first.contains("SCAN approvals"), "{plan}");
         }
@@ -150,7 +150,7 @@ async fn a_call_waits_until_it_is_asked_again() {
         let (mut journal, _) = until(async || store.reopen(run).await.ok()).await;
         journal.append(&[script.event(resumed)]).await.unwrap();
         let waiting = store.waiting_as("deep", None).await.unwrap();
-        let [waiting] = <[WaitingApproval; 1]>::try_from(waiting).expect("it waits");
+        let [waiting] = <[WaitingDecision; 1]>::try_from(waiting).expect("it waits");
         assert_eq!(waiting.within, inner);
         let decision = Decision {
             digest: waiting.pending.digest.clone(),

@@ -1,6 +1,6 @@
 //! One write of a caller.
 
-use crate::audit_log::{Draft, LogHead};
+use crate::audit_rows::{Draft, LogHead};
 use crate::change::Change;
 use crate::error::WriteError;
 use std::any::Any;

@@ -312,7 +312,7 @@ impl BatchWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit_log::Draft;
+    use crate::audit_rows::Draft;
     use crate::database::Location;
     use crate::store::Store;
     use crate::tests::{TestDatabase, databases};

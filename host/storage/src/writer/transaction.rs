@@ -1,7 +1,7 @@
 //! One transaction of the writer.
 
 use super::entry::WriteEntry;
-use crate::audit_log::{self, Draft};
+use crate::audit_rows::{self, Draft};
 use crate::change::{Change, write_calls};
 use crate::database::Database;
 use crate::error::WriteError;
@@ -88,20 +88,20 @@ async fn append_audit(
         return Ok(());
     }
     // An earlier attempt of ours has succeeded or failed by now: it would still hold this lock.
-    let head = audit_log::lock_head(connection).await?;
+    let head = audit_rows::lock_head(connection).await?;
     let mut failed = None;
     for entry in &mut *entries {
         let Some(expected) = &entry.expected_head else {
             continue;
         };
-        if failed.as_ref() == Some(expected) || !audit_log::contains(connection, expected).await? {
+        if failed.as_ref() == Some(expected) || !audit_rows::contains(connection, expected).await? {
             failed = entry.expected_head.take();
         }
     }
     let is_new = |entry: &&mut WriteEntry| entry.expected_head.is_none();
     let new: Vec<&mut WriteEntry> = entries.iter_mut().filter(is_new).collect();
     let drafts: Vec<&Draft> = new.iter().flat_map(|entry| entry.drafts()).collect();
-    let end = audit_log::append_after(connection, head, &drafts).await?;
+    let end = audit_rows::append_after(connection, head, &drafts).await?;
     for entry in new {
         entry.expected_head.clone_from(&end);
     }

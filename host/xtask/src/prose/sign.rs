@@ -53,7 +53,7 @@ impl Sign {
                 "name the unit or the thing counted: \"Maximum body size in bytes\", \"Attempts before…\""
             }
             Self::TestName => {
-                "begin with the subject and say the outcome: approval_is_rejected_after_a_refusal"
+                "begin with the subject and say the outcome: decision_is_rejected_after_a_refusal"
             }
             Self::LongSentence => "divide it: a sentence has at most 30 words and one idea",
         }

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use toolhold_json::repair::RepairKind;
-use toolhold_json::repair::{End, Repaired, repair};
+use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_json::strict;
 use toolhold_protocol::tool::Tool;
 
@@ -63,7 +63,7 @@ impl CallableNames {
 }
 
 /// The calls between two marks.
-pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = text.trim();
     if tags::begin(text) {
         return tags::all(text, offer, end);
@@ -86,14 +86,14 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<Leaked
 }
 
 /// A Harmony message with a recipient.
-fn message(header: &Header<'_>, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+fn message(header: &Header<'_>, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let content = header.content.trim_end();
     let content = content.strip_suffix("<|call|>").unwrap_or(content);
     named(header.recipient?, content.trim(), offer, end)
 }
 
 /// The calls of an answer that is nothing else, in a form without a mark.
-pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = answer.trim();
     let unmarked = harmony::unmarked_calls(text);
     if !unmarked.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn unfenced(text: &str) -> Option<&str> {
 }
 
 /// One object that is a call, or a list of them. `whole`: they must have arguments.
-fn json(text: &str, offer: &CallableNames, end: End, whole: bool) -> Option<LeakedCalls> {
+fn json(text: &str, offer: &CallableNames, end: TextEnd, whole: bool) -> Option<LeakedCalls> {
     let Repaired { value, repairs } = value(text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
@@ -175,7 +175,7 @@ fn several(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
 
 /// A value that is JSON, or can be repaired to be, with nothing around it. Unmatched closing brackets are
 /// ignored.
-fn value(text: &str, end: End) -> Option<Repaired> {
+fn value(text: &str, end: TextEnd) -> Option<Repaired> {
     let text = text.trim();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
@@ -267,7 +267,7 @@ fn is_schema(arguments: &Map<String, Value>) -> bool {
 }
 
 /// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
-fn after_name(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = match text.strip_prefix("function") {
         Some(rest) => strip_separator(rest).unwrap_or(text),
         None => text,
@@ -303,12 +303,12 @@ pub(super) fn named(
     name: &str,
     text: &str,
     offer: &CallableNames,
-    end: End,
+    end: TextEnd,
 ) -> Option<LeakedCalls> {
     let tool = offer.tool(name)?;
     if text.is_empty() {
         // Only the model's own end proves that no arguments were to follow.
-        return (end == End::Own).then(|| LeakedCalls {
+        return (end == TextEnd::Own).then(|| LeakedCalls {
             calls: vec![Leak::new(tool, Map::new())],
             repairs: Vec::new(),
         });

@@ -72,8 +72,8 @@ use closing::ClosingMark;
 use marks::{AfterCall, MARKS, Mark, along_line, follows, opening, past_around, trim_around};
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use toolhold_json::repair::End;
 use toolhold_json::repair::RepairKind;
+use toolhold_json::repair::TextEnd;
 
 /// Closing marks that are tried for one call: a value may quote one.
 const MAX_CLOSES: usize = 8;
@@ -162,7 +162,7 @@ enum TextOpening<'t> {
 }
 
 /// The calls of a complete answer, if what it does is to call.
-pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn find(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     front(answer, offer, end)
         .or_else(|| last(answer, offer, end))
         .or_else(|| body::unmarked(answer, offer, end))
@@ -170,13 +170,17 @@ pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<Leak
 }
 
 /// The calls that a complete answer begins with.
-pub(super) fn front(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn front(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let (leaked, _) = run(answer, offer, end);
     (!leaked.calls.is_empty()).then_some(leaked).map(noted)
 }
 
 /// The calls that a thought ends with: for answers that are empty.
-pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn of_thought(
+    thought: &str,
+    offer: &CallableNames,
+    end: TextEnd,
+) -> Option<LeakedCalls> {
     front_only(thought, offer, end)
         .or_else(|| last(thought, offer, end))
         .map(noted)
@@ -184,7 +188,7 @@ pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Opti
 
 /// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
 pub(super) fn is_failed(answer: &str, offer: &CallableNames) -> bool {
-    is_marked(answer) && find(answer, offer, End::Own).is_none()
+    is_marked(answer) && find(answer, offer, TextEnd::Own).is_none()
 }
 
 /// Whether the answer is nothing but what stands between the marks of calls.
@@ -201,7 +205,7 @@ pub(super) fn is_marked(answer: &str) -> bool {
 }
 
 /// Whether the answer is nothing but calls, in any form.
-pub(super) fn is_call(answer: &str, offer: &CallableNames, end: End) -> bool {
+pub(super) fn is_call(answer: &str, offer: &CallableNames, end: TextEnd) -> bool {
     front_only(answer, offer, end).is_some() || body::unmarked(answer, offer, end).is_some()
 }
 
@@ -214,13 +218,13 @@ fn noted(mut leaked: LeakedCalls) -> LeakedCalls {
 }
 
 /// As [`front`], with nothing behind the calls.
-fn front_only(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+fn front_only(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let (leaked, is_all) = run(text, offer, end);
     (is_all && !leaked.calls.is_empty()).then_some(leaked)
 }
 
 /// Calls one after the other, and whether they are all there is.
-fn run(mut text: &str, offer: &CallableNames, end: End) -> (LeakedCalls, bool) {
+fn run(mut text: &str, offer: &CallableNames, end: TextEnd) -> (LeakedCalls, bool) {
     let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
         match next(text, offer, end) {
@@ -236,7 +240,7 @@ fn run(mut text: &str, offer: &CallableNames, end: End) -> (LeakedCalls, bool) {
 }
 
 /// Calls that end a text in which something stands before them: as many as there are.
-fn last(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+fn last(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let mut found = None;
     let places = places(text).into_iter().rev().take(MAX_PLACES);
     for place in places.take_while(|place| text.len() - place.at <= MAX_LAST) {
@@ -297,7 +301,7 @@ fn places(text: &str) -> Vec<MarkPlace> {
 }
 
 /// Reads what a complete text begins with.
-fn next<'t>(text: &'t str, offer: &CallableNames, end: End) -> TextOpening<'t> {
+fn next<'t>(text: &'t str, offer: &CallableNames, end: TextEnd) -> TextOpening<'t> {
     let start = past_around(text);
     if start.is_empty() {
         return TextOpening::Nothing;
@@ -316,7 +320,7 @@ fn next<'t>(text: &'t str, offer: &CallableNames, end: End) -> TextOpening<'t> {
     let inner = &start[mark.open.len()..];
     let end_at = inner.find(mark.open).unwrap_or(inner.len());
     let is_last = end_at == inner.len();
-    let how = if is_last { end } else { End::Own };
+    let how = if is_last { end } else { TextEnd::Own };
     match body::read(trim_around(mark.body(start, end_at)), offer, how) {
         Some(leaked) => {
             let leaked = leaked.written_as(&start[..mark.open.len() + end_at]);

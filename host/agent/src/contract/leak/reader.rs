@@ -5,7 +5,7 @@ use super::marks::{AfterCall, along_line, follows, is_begun, opening, past_aroun
 use super::{CallableNames, Leak, LeakedCalls, MAX_CALLS, front};
 use crate::contract::provenance::Provenance;
 use std::mem;
-use toolhold_json::repair::End;
+use toolhold_json::repair::TextEnd;
 
 /// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
 /// on. What it gives out, [`super::front`] of the complete answer begins with.
@@ -210,7 +210,7 @@ impl LeakReader {
         let text = mem::take(&mut self.text);
         let is_answer = self.given == 0
             && !matches!(self.place, LeakPosition::Over | LeakPosition::Other)
-            && front(&text, &self.offer, End::Own)
+            && front(&text, &self.offer, TextEnd::Own)
                 .filter(|_| !provenance.has_native_calls())
                 .and_then(|leaked| leaked.unquoted(provenance, 0))
                 .is_none();

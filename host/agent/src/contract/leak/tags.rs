@@ -4,7 +4,7 @@
 use super::body::{self, CallableNames};
 use super::{Leak, LeakedCalls, MAX_CALLS, MAX_CLOSES};
 use serde_json::{Map, Value};
-use toolhold_json::repair::End;
+use toolhold_json::repair::TextEnd;
 use toolhold_json::strict;
 
 /// More than any tool has.
@@ -59,7 +59,7 @@ fn family(text: &str) -> Option<&'static Family> {
 }
 
 /// One call after the other.
-pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn all(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let mut leaked = LeakedCalls::default();
     let mut rest = text;
     while !rest.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<LeakedC
             let Some(at) = rest[from..].find(close).map(|at| from + at + close.len()) else {
                 break;
             };
-            found = named(family, &rest[..at], offer, End::Own).map(|call| (call, &rest[at..]));
+            found = named(family, &rest[..at], offer, TextEnd::Own).map(|call| (call, &rest[at..]));
             if found.is_some() {
                 break;
             }
@@ -91,7 +91,7 @@ pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<LeakedC
 }
 
 /// `<function=NAME>…</function>` and `<invoke name="NAME">…</invoke>`, with parameters as tags or as JSON.
-fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let (name, rest) = text.strip_prefix(family.open)?.split_once('>')?;
     let name = if family.open.ends_with("name=") {
         unquoted(name)?
@@ -104,7 +104,7 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option
         None => (rest, false),
     };
     // Without its closing tag a parameter may be missing, if the reply was cut.
-    if !is_closed && end == End::Cut {
+    if !is_closed && end == TextEnd::Cut {
         return None;
     }
     if !inner.starts_with(family.parameter) {
@@ -189,9 +189,9 @@ fn lines(value: &str) -> &str {
 }
 
 /// `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…`
-pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+pub(super) fn pairs(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     // Another pair may be missing.
-    if end == End::Cut {
+    if end == TextEnd::Cut {
         return None;
     }
     let (name, rest) = text.split_once("<arg_key>")?;

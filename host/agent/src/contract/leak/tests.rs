@@ -12,7 +12,7 @@ fn offer() -> CallableNames {
 }
 
 fn found(text: &str) -> Vec<(String, Value)> {
-    let leaked = find(text, &offer(), End::Own).unwrap_or_default();
+    let leaked = find(text, &offer(), TextEnd::Own).unwrap_or_default();
     let calls = leaked.calls.into_iter();
     calls
         .map(|call| (call.tool, call.arguments.into()))
@@ -500,11 +500,15 @@ fn a_cut_call_is_not_completed() {
         ("<|channel|>commentary to=functions.news<|message|>", 1),
     ] {
         let calls = |end| find(text, &offer(), end).map_or(0, |leaked| leaked.calls.len());
-        assert_eq!((calls(End::Own), calls(End::Cut)), (own, 0), "{text}");
+        assert_eq!(
+            (calls(TextEnd::Own), calls(TextEnd::Cut)),
+            (own, 0),
+            "{text}"
+        );
     }
     // A call that was complete before the cut is one.
     let cut = format!("{NEWS}\n<tool_call>{{\"name\": \"weather.now\", \"argum");
-    assert_eq!(find(&cut, &offer(), End::Cut).unwrap().calls.len(), 1);
+    assert_eq!(find(&cut, &offer(), TextEnd::Cut).unwrap().calls.len(), 1);
 }
 
 #[test]
@@ -518,7 +522,7 @@ fn a_thought_that_ends_with_a_call_calls() {
         (format!("I could write `{NEWS}`"), 0),
         ("{\"name\": \"news\", \"parameters\": {}}".to_owned(), 0),
     ] {
-        let found = of_thought(&thought, &offer(), End::Own);
+        let found = of_thought(&thought, &offer(), TextEnd::Own);
         assert_eq!(
             found.map_or(0, |leaked| leaked.calls.len()),
             calls,
@@ -545,7 +549,7 @@ fn repairs_of_leaked_calls_are_reported() {
         ),
     ] {
         assert_eq!(
-            find(text, &offer(), End::Own).unwrap().repairs,
+            find(text, &offer(), TextEnd::Own).unwrap().repairs,
             repairs,
             "{text}"
         );
@@ -666,7 +670,7 @@ fn time_grows_with_the_text() {
         ] {
             let text = start.to_owned() + &part.repeat(10_000 / part.len());
             let begun = std::time::Instant::now();
-            let _ = find(&text, &offer(), End::Own);
+            let _ = find(&text, &offer(), TextEnd::Own);
             let _ = streamed(&text, 64);
             let took = begun.elapsed();
             assert!(took.as_secs() < 10, "{start}{part}… took {took:?}");
@@ -697,7 +701,7 @@ proptest! {
         let (in_one, passed_in_one) = streamed(&text, text.len().max(1));
         let tools = |given: &[(String, usize)]| given.iter().map(|(tool, _)| tool.clone()).collect::<Vec<_>>();
         prop_assert_eq!((tools(&given), &passed), (tools(&in_one), &passed_in_one));
-        let whole = front(&text, &offer(), End::Own).unwrap_or_default();
+        let whole = front(&text, &offer(), TextEnd::Own).unwrap_or_default();
         let tools: Vec<_> = whole.calls.iter().map(|call| &call.tool).collect();
         let given: Vec<_> = given.iter().map(|(tool, _)| tool).collect();
         prop_assert!(tools.starts_with(&given), "{text:?}: {given:?} {tools:?}");
@@ -706,8 +710,8 @@ proptest! {
         } else {
             prop_assert_eq!(passed, None);
         }
-        let _ = find(&text, &offer(), End::Cut);
-        let _ = of_thought(&text, &offer(), End::Own);
+        let _ = find(&text, &offer(), TextEnd::Cut);
+        let _ = of_thought(&text, &offer(), TextEnd::Own);
         let _ = is_failed(&text, &offer());
     }
 }

@@ -71,7 +71,7 @@ impl Shields {
         json!({
             "shields": shields,
             "privacy": settings.privacy,
-            "approval": settings.approval,
+            "approval": settings.decisions,
             "grants": self.grants,
             "instructions": instructions.map(sha256),
         })

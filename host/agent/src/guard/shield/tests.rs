@@ -537,7 +537,7 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     let mut private = settings.clone();
     private.privacy.hide.insert(Kind::Email);
     let mut asked = settings.clone();
-    asked.approval.plans = true;
+    asked.decisions.plans = true;
     let with = |change: fn(&mut ShieldBinding)| {
         let mut other = one.clone();
         other.posts.iter_mut().for_each(change);

@@ -16,9 +16,9 @@ pub(in crate::run) use sink::Sink;
 use crate::calls::{CallRules, KeptResults, ResultsOfRun};
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
-use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
+use crate::run::decider::{Decider, NoDecider};
 use crate::run::machine::{Input, Machine};
 use crate::run::open_calls::OpenCalls;
 use crate::run::outcomes::{CandidateOutcomes, FallbackAttempts};
@@ -56,7 +56,7 @@ pub struct Driver {
     pub model: Arc<dyn Model>,
     pub toolbox: Toolbox,
     pub activities: Activities,
-    pub approver: Arc<dyn Approver>,
+    pub decider: Arc<dyn Decider>,
     /// Models that may be asked to make a call, by the names under which
     /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
@@ -120,13 +120,13 @@ impl Drop for Run {
 }
 
 impl Driver {
-    /// A driver without activities, shields and approver.
+    /// A driver without activities, shields and decider.
     pub fn new(model: Arc<dyn Model>, toolbox: impl Into<Toolbox>) -> Self {
         Self {
             model,
             toolbox: toolbox.into(),
             activities: Activities::default(),
-            approver: Arc::new(NoApprover),
+            decider: Arc::new(NoDecider),
             candidates: BTreeMap::new(),
             shields: Shields::default(),
             operator: OperatorTexts::default(),
@@ -295,7 +295,7 @@ impl Driver {
                 (*depth == 0).then(|| ResultsOfRun::new(self.results.clone(), has_client_tools));
             let rules = CallRules {
                 shields: self.shields.clone(),
-                approvals: settings.approval.clone(),
+                decisions: settings.decisions.clone(),
                 call_timeout: settings.call_timeout,
                 tool_retry: settings.tool_retry,
                 results: self.results.clone(),

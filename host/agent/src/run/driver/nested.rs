@@ -5,16 +5,16 @@ use super::CallEventSender;
 use super::sink::within;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
-    CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
+    CallBudget, CallDecider, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
     NoDecision,
 };
-use crate::run::approval::Approver;
 use crate::run::budget_tracker::BudgetTracker;
+use crate::run::decider::Decider;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
-use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
 use toolhold_protocol::failure::ToolFailure;
@@ -22,28 +22,28 @@ use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::solution::Call;
 use uuid::Uuid;
 
-/// Asks the approver of the run's own calls.
+/// Asks the decider of the run's own calls.
 #[derive(Debug)]
-pub(super) struct RunApprover {
-    pub approver: Arc<dyn Approver>,
+pub(super) struct RunDecider {
+    pub decider: Arc<dyn Decider>,
     /// The run as which the calls within a call are known ([`sub_run`]).
     pub run: Uuid,
     /// Of a sub-agent: [`RunRequest::agents`](toolhold_protocol::settings::RunRequest::agents).
     pub agents: Vec<String>,
 }
 
-impl CallApprover for RunApprover {
+impl CallDecider for RunDecider {
     fn agents(&self) -> &[String] {
         &self.agents
     }
 
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
-        Box::pin(async move { Ok(self.approver.decide(self.run, pending).await) })
+        Box::pin(async move { Ok(self.decider.decide(self.run, pending).await) })
     }
 
-    fn within(&self, id: &str) -> Arc<dyn CallApprover> {
+    fn within(&self, id: &str) -> Arc<dyn CallDecider> {
         Arc::new(Self {
-            approver: self.approver.clone(),
+            decider: self.decider.clone(),
             run: sub_run(self.run, id),
             agents: self.agents.clone(),
         })

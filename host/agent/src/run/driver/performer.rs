@@ -2,7 +2,7 @@
 
 use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
-use super::nested::{RunApprover, RunBudget, RunRecorder};
+use super::nested::{RunBudget, RunDecider, RunRecorder};
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
@@ -30,8 +30,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use toolhold_model::{Model, RunContext};
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
@@ -190,7 +190,7 @@ impl Performer {
                     decision: Decision {
                         digest: pending.digest,
                         verdict: Verdict::Refuse {
-                            reason: "the host's code that asks for approval crashed".into(),
+                            reason: "the host's code that asks for decisions crashed".into(),
                         },
                         by: None,
                     },
@@ -321,9 +321,9 @@ impl Performer {
                     self.spawn(TaskKind::Call(id), call);
                 }
                 Action::Decide(pending) => {
-                    let (approver, run) = (self.driver.approver.clone(), self.parent.id);
+                    let (decider, run) = (self.driver.decider.clone(), self.parent.id);
                     self.spawn(TaskKind::Decide(pending.clone()), async move {
-                        let decision = approver.decide(run, &pending).await;
+                        let decision = decider.decide(run, &pending).await;
                         Input::Decided {
                             id: pending.call.id,
                             decision,
@@ -375,8 +375,8 @@ impl Performer {
             toolbox: tools.clone().into(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
-            approver: Arc::new(RunApprover {
-                approver: self.driver.approver.clone(),
+            decider: Arc::new(RunDecider {
+                decider: self.driver.decider.clone(),
                 run: self.parent.id,
                 agents: self.parent.agents.clone(),
             }),
@@ -418,7 +418,7 @@ impl Performer {
         Box::pin(async move {
             let Bound { tool, runner } = &work.bound;
             let step = work.step;
-            let waits = || work.bound.waits(&rules.approvals);
+            let waits = || work.bound.waits(&rules.decisions);
             let mut caching = rules.results.begin(&work.call, &work.bound, waits, &*tools);
             let known = caching.known();
             let nested = effects.clone();

@@ -1,6 +1,6 @@
 //! A step's calls, each from the model's words to being made (docs/protocol.md, 5 and 7).
 
-use super::results::Ending;
+use super::results::SettledResult;
 use super::scopes::{advisor, consultation, guidance, looked_at, scoped};
 use super::step_calls::AtShields;
 use super::wiring::Wiring;
@@ -10,8 +10,8 @@ use crate::guard::shield::Screening;
 use crate::run::schedule::Appends;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
-use toolhold_protocol::approval::Pending;
 use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
@@ -74,7 +74,7 @@ impl Machine {
         self.step.calls.add(call, fence, wiring, &sees, appends);
         self.step.calls.take_turns(index, party);
         if let Some(failure) = refusal {
-            self.settle(index, Ending::refused(failure), effects);
+            self.settle(index, SettledResult::refused(failure), effects);
         }
         self.begin_unblocked(effects);
         if self.step.calls.is_blocked(index)
@@ -135,7 +135,7 @@ impl Machine {
             }
             for index in ready {
                 if let Err(failure) = self.begin(index, effects) {
-                    self.settle(index, Ending::refused(failure), effects);
+                    self.settle(index, SettledResult::refused(failure), effects);
                 }
             }
         }
@@ -169,7 +169,7 @@ impl Machine {
                 filled: None,
                 may_be_repeated: false,
             });
-            self.settle(index, Ending::answered(output), effects);
+            self.settle(index, SettledResult::answered(output), effects);
             return Ok(());
         }
         let arguments = self
@@ -289,7 +289,7 @@ impl Machine {
         effects: &mut Effects,
     ) {
         if let Err(failure) = done {
-            self.settle(index, Ending::refused(failure), effects);
+            self.settle(index, SettledResult::refused(failure), effects);
         }
         self.begin_unblocked(effects);
         self.proceed(effects);
@@ -309,7 +309,7 @@ impl Machine {
         let bound = self.tools.find(&own.call.tool).filter(|_| !is_approved);
         let why = bound.and_then(|bound| self.doubts(&own.call, bound));
         let waits =
-            bound.filter(|bound| why.is_some() || bound.waits(&self.request.settings.approval));
+            bound.filter(|bound| why.is_some() || bound.waits(&self.request.settings.decisions));
         let Some(bound) = waits else {
             return self.make(index, arguments, effects);
         };
@@ -343,7 +343,7 @@ impl Machine {
                 return;
             };
             if let Err(failure) = self.start_call(index, effects) {
-                self.settle(index, Ending::refused(failure), effects);
+                self.settle(index, SettledResult::refused(failure), effects);
             }
         }
     }
@@ -440,7 +440,7 @@ impl Machine {
 
     /// Ends a call that will not be made, or not again.
     pub(super) fn refuse(&mut self, index: usize, failure: ToolFailure, effects: &mut Effects) {
-        self.settle(index, Ending::refused(failure), effects);
+        self.settle(index, SettledResult::refused(failure), effects);
         self.begin_unblocked(effects);
     }
 }

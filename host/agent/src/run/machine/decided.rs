@@ -1,10 +1,10 @@
 //! What becomes of a call when a person has decided about it (docs/protocol.md, 7.7).
 
-use super::results::Ending;
+use super::results::SettledResult;
 use super::{Effects, Machine};
-use crate::calls::approve::{DecisionEffect, apply_decision};
+use crate::calls::decide::{DecisionEffect, apply_decision};
 use serde_json::Value;
-use toolhold_protocol::approval::Decision;
+use toolhold_protocol::decision::Decision;
 use toolhold_protocol::event::EventKind;
 
 impl Machine {
@@ -32,7 +32,7 @@ impl Machine {
             DecisionEffect::Make(arguments) => self.make(index, arguments, effects),
             DecisionEffect::Edited(arguments) => self.screen_call(index, arguments, true, effects),
             DecisionEffect::Replaced(result) => {
-                self.settle(index, Ending::answered(result), effects);
+                self.settle(index, SettledResult::answered(result), effects);
                 Ok(())
             }
             DecisionEffect::Refused(failure) => Err(failure),

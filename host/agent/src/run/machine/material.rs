@@ -11,7 +11,7 @@ use toolhold_protocol::turn::{Role, Turn};
 
 /// Why a call waits that no rule for its tool has wait.
 const PROSE: &str = "the model wrote it into text, where it may repeat what a result, a file or a message says, and it \
-has an effect (approval.calls_in_prose)";
+has an effect (decisions.calls_in_prose)";
 
 /// Texts that were shown so far. All come from inputs of the machine, so that a run that is replayed knows the same.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ impl Machine {
         let is_doubtful = call.is_prose
             && self.material.has_others
             && !bound.tool.annotations.read_only
-            && !self.request.settings.approval.calls_in_prose;
+            && !self.request.settings.decisions.calls_in_prose;
         is_doubtful.then_some(PROSE)
     }
 }

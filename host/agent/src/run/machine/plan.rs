@@ -6,7 +6,7 @@ use super::plan_check::{MAX_REPORTED_FAULTS, PlanCheck, objects, read};
 use super::{Effects, Machine, StepState};
 use serde_json::json;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::solution::Call;
@@ -56,7 +56,7 @@ impl Machine {
         if let Some(output) = output {
             return self.deliver(StopReason::Planned, output, None, effects);
         }
-        if self.request.settings.approval.plans || self.plan_doubts().is_some() {
+        if self.request.settings.decisions.plans || self.plan_doubts().is_some() {
             return self.decide_plan(effects);
         }
         self.run_plan(effects);

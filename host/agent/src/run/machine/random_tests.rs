@@ -6,10 +6,10 @@ use crate::run::replay::replay;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
-use toolhold_protocol::approval::{ApprovalMode, Decision, Verdict};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::decision::{Decision, DecisionMode, Verdict};
 use toolhold_protocol::event::{Event, Seal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::knowledge::Retrieved;
@@ -113,8 +113,8 @@ fn machine(parallel: usize) -> Machine {
     request.settings.max_calls = 100;
     request.settings.parallel_calls = parallel;
     request.settings.contract = Contract::Schema;
-    let approvals = &mut request.settings.approval.tools;
-    approvals.insert("asks".into(), ApprovalMode::Always);
+    let rules = &mut request.settings.decisions.tools;
+    rules.insert("asks".into(), DecisionMode::Always);
     let tools = TOOLS.map(|name| {
         let mut tool = Tool::new(name);
         tool.parameters =

@@ -27,7 +27,7 @@ const REFUSED_BEFORE: &str =
     "The same call was refused before, for the same reason: change it or do something else.";
 
 /// How a call ended, before the result is passed on.
-pub(super) struct Ending {
+pub(super) struct SettledResult {
     pub(super) outcome: Result<ToolOutput, ToolFailure>,
     pub(super) usage: ToolUsage,
     pub(super) printed: Vec<String>,
@@ -65,7 +65,7 @@ impl Machine {
         self.usage.called(&result.usage);
     }
 
-    fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
+    fn tell_background(&mut self, call: Call, ending: SettledResult, effects: &mut Effects) {
         if !ending.by_host {
             self.tools.checks.may_have_changed(&call.tool);
         }
@@ -95,7 +95,7 @@ impl Machine {
         effects: &mut Effects,
     ) {
         if let Some(Background { call, .. }) = self.running.take(id) {
-            self.tell_background(call, Ending::refused(failure), effects);
+            self.tell_background(call, SettledResult::refused(failure), effects);
         }
     }
 
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// Ends a call: its result is checked, written where it belongs, and told.
-    pub(super) fn settle(&mut self, index: usize, ending: Ending, effects: &mut Effects) {
+    pub(super) fn settle(&mut self, index: usize, ending: SettledResult, effects: &mut Effects) {
         let Some(own) = self.step.calls.get(index) else {
             return;
         };
@@ -284,7 +284,7 @@ impl Machine {
             for (index, mut reason) in stuck {
                 reason.push_str(self.hint(index));
                 let failure = ToolFailure::correctable("blocked", reason);
-                self.settle(index, Ending::refused(failure), effects);
+                self.settle(index, SettledResult::refused(failure), effects);
             }
             // A failure may have been written to a place of its own that another call reads.
             self.begin_unblocked(effects);
@@ -348,7 +348,7 @@ impl Machine {
     }
 }
 
-impl Ending {
+impl SettledResult {
     pub(super) fn answered(value: Value) -> Self {
         Self {
             outcome: Ok(value.into()),
@@ -372,7 +372,7 @@ impl Ending {
     }
 }
 
-impl From<ToolResult> for Ending {
+impl From<ToolResult> for SettledResult {
     fn from(result: ToolResult) -> Self {
         Self {
             outcome: result.outcome,

@@ -4,7 +4,7 @@
 use super::completion_limit::ReplyRoom;
 use super::composed::Composed;
 use super::history::MIN_STORED_RESULT_BYTES;
-use super::results::Ending;
+use super::results::SettledResult;
 use super::retrieval;
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
@@ -69,7 +69,7 @@ impl Machine {
             filled: None,
             may_be_repeated: false,
         });
-        self.settle(index, Ending::answered(answer), effects);
+        self.settle(index, SettledResult::answered(answer), effects);
         Ok(())
     }
 

@@ -77,7 +77,7 @@ impl Play {
 
     async fn play(mut self) -> Result<PlayedRun, RunError> {
         // There is no person here, and what the model says first makes prose of a reply.
-        self.request.settings.approval.calls_in_prose = true;
+        self.request.settings.decisions.calls_in_prose = true;
         let contract = self.request.settings.contract;
         let script = Script::new(self.replies.iter().map(|solution| {
             match (contract, Reply::of(contract, solution)) {

@@ -5,11 +5,11 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_agent::{Activities, Activity, Driver, ToolCall};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{NoJournal, ToolOutcome};
@@ -90,7 +90,7 @@ pub async fn run_with(
         all.with(*name, Function(made.clone()))
     });
     let driver = Driver {
-        approver: Arc::new(Person(Mutex::new(verdicts.into()))),
+        decider: Arc::new(Person(Mutex::new(verdicts.into()))),
         ..driver(&script, activities)
     };
     let run = driver.start(request, Box::new(NoJournal)).await?;
@@ -213,7 +213,7 @@ impl Activity for Function {
 #[derive(Debug)]
 struct Person(Mutex<VecDeque<Verdict>>);
 
-impl Approver for Person {
+impl Decider for Person {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let next = self.0.lock().unwrap().pop_front();
         Box::pin(async move {

@@ -4,13 +4,13 @@ use super::Finding::{self, Broken, Fine, Lacking};
 use crate::terminal::style::plural;
 use futures_util::future::join_all;
 use toolhold_mcp::{McpServer, ReadySession, Servers};
-use toolhold_policy::{ApprovedBy, Standing};
+use toolhold_policy::{PinState, PinnedBy};
 use toolhold_runtime::config::Configuration;
 
 /// Most lines shown of a failed server's stderr; the last ones name the reason.
 const MAX_STDERR_LINES: usize = 3;
 
-/// Checks every configured server. A server without approval is not started.
+/// Checks every configured server. A server that is not approved is not started.
 pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let found = join_all(servers.iter().map(async |server| {
@@ -46,7 +46,7 @@ async fn finding(server: &McpServer) -> Finding {
             };
             Broken(told.strip_prefix(&own).unwrap_or(&told).into(), remedy)
         }
-        Ok(ready) if !ready.standing.may_run() => disabled(&settings.name, "", &ready.standing),
+        Ok(ready) if !ready.pin_state.may_run() => disabled(&settings.name, "", &ready.pin_state),
         Ok(ready) => usable(server, &ready).await,
     }
 }
@@ -64,9 +64,9 @@ async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
     }
     let record = server.pins().record(settings).await;
     let approved = match record.map(|pin| pin.by) {
-        _ if !server.pins().asks(settings) => "trusted without approval",
-        Some(ApprovedBy::Person) => "approved",
-        Some(ApprovedBy::FirstSight) => "pinned as it was first seen",
+        _ if !server.pins().asks(settings) => "trusted without a pin",
+        Some(PinnedBy::Person) => "approved",
+        Some(PinnedBy::FirstSight) => "pinned as it was first seen",
         None => "not pinned",
     };
     let offered = &ready.offer.tools;
@@ -89,13 +89,13 @@ async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
     }
 }
 
-/// A server that needs a person's decision. A server without approval, or with a revoked one, is not an
+/// A server that a person has to approve. A server without a pin, or with a revoked one, is not an
 /// error.
-fn disabled(name: &str, before: &str, standing: &Standing) -> Finding {
-    let text = format!("{before}{}", standing.reason());
+fn disabled(name: &str, before: &str, pin_state: &PinState) -> Finding {
+    let text = format!("{before}{}", pin_state.reason());
     let approve = format!("toolhold mcp approve {name}");
-    match standing {
-        Standing::Pending { changes }
+    match pin_state {
+        PinState::Pending { changes }
             if changes
                 .iter()
                 .any(|change| change.before.is_some() || change.after.is_some()) =>

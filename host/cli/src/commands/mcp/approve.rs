@@ -9,7 +9,7 @@ use crate::terminal::style::{bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use toolhold_mcp::{McpServer, Servers};
-use toolhold_policy::{ApprovedBy, GrantChange, Standing};
+use toolhold_policy::{GrantChange, PinState, PinnedBy};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::Draft;
@@ -24,7 +24,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         );
     }
     let launch = server.pins().launch(settings).await;
-    if let Standing::Pending { changes } = &launch {
+    if let PinState::Pending { changes } = &launch {
         output::tell(&format!(
             "{}  {}",
             bold(&line(name)),
@@ -45,7 +45,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         None => inspect::print(server, &ready),
         Some(changes) if changes.is_empty() => {
             let record = server.pins().record(settings).await;
-            if record.is_some_and(|pin| pin.by == ApprovedBy::Person) {
+            if record.is_some_and(|pin| pin.by == PinnedBy::Person) {
                 output::tell(&format!("{name} is approved already"));
                 return Ok(Exit::Ok);
             }
@@ -62,18 +62,18 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
     let store = host::store(config).await?;
     store.audit(Draft::server_approved(name)).await?;
     let approved = server.pins().approve(settings, &ready.offer).await;
-    approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
+    approved.with_context(|| format!("the pin of {name} cannot be kept"))?;
     output::tell(&format!("{} {name}", good("approved:")));
     Ok(Exit::Ok)
 }
 
 /// Withdraws what was approved or first seen, without starting anything. A server that is not
-/// configured any more may have left an approval for whatever gets its name.
+/// configured any more may have left a pin, which holds for a later server of its name.
 pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Result<Exit> {
     let pins = config.pins();
     match servers.named(name) {
         Some(server) if !pins.asks(&server.settings) => bail!(
-            "modules.approval is \"never\": every server that you name is trusted; take [mcp.{name}] out of \
+            "modules.pinning is \"never\": every server that you name is trusted; take [mcp.{name}] out of \
              the configuration instead"
         ),
         None if !pins.knows(name).await => drop(named(servers, name)?),
@@ -81,7 +81,7 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
     }
     // Authority that is taken away goes whether or not that can be logged.
     let revoked = pins.revoke(name).await;
-    revoked.with_context(|| format!("the approval of {name} cannot be taken back"))?;
+    revoked.with_context(|| format!("the pin of {name} cannot be taken back"))?;
     let logged = async {
         let draft = Draft::server_revoked(name);
         host::store(config).await?.audit(draft).await?;
@@ -96,14 +96,14 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
     Ok(Exit::Ok)
 }
 
-/// What changed since the approval; [`Exit::Failed`] if something did.
+/// Shows the changes since the server was pinned; [`Exit::Failed`] if there are any.
 pub async fn diff(server: &McpServer, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let changes = match server.pins().launch(settings).await {
         // What is not what was approved is not started; its tools cannot be compared.
-        Standing::Pending { changes } if changes.is_empty() => None,
-        Standing::Pending { changes } => Some(changes),
-        Standing::Trusted | Standing::Approved => {
+        PinState::Pending { changes } if changes.is_empty() => None,
+        PinState::Pending { changes } => Some(changes),
+        PinState::Trusted | PinState::Approved => {
             let ready = look(server).await?;
             server.pins().compare(settings, &ready.offer).await
         }

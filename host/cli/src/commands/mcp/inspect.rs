@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_mcp::{McpServer, OfferedTool, ReadySession, ServerSettings};
-use toolhold_policy::Standing;
+use toolhold_policy::PinState;
 use toolhold_policy::text;
 
 /// Starts the server if it may be started, and shows its tools.
@@ -42,7 +42,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
             "name": settings.name,
             "server": ready.server(),
             "launch": settings.launch,
-            "standing": ready.standing,
+            "standing": ready.pin_state,
             "tools": offer.tools,
             "refused": pairs(&offer.refused, "reason"),
             "not_named": pairs(&offer.others, "description"),
@@ -96,12 +96,12 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
             ));
         }
     }
-    output::tell(&format!("\n{}", bold("approval")));
-    match &ready.standing {
-        Standing::Trusted => output::tell("  nothing is pinned"),
-        Standing::Approved => output::tell("  it is what was approved or first seen"),
-        Standing::Pending { .. } => {
-            let reason = line(&ready.standing.reason());
+    output::tell(&format!("\n{}", bold("pin")));
+    match &ready.pin_state {
+        PinState::Trusted => output::tell("  nothing is pinned"),
+        PinState::Approved => output::tell("  it is what was approved or first seen"),
+        PinState::Pending { .. } => {
+            let reason = line(&ready.pin_state.reason());
             output::tell(&format!("  {} {reason}", warn("disabled:")));
         }
     }

@@ -6,7 +6,7 @@ use crate::terminal::style::{bold, dim, line, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_mcp::{McpServer, Servers, is_revoked};
-use toolhold_policy::ApprovedBy;
+use toolhold_policy::PinnedBy;
 
 /// Lists all servers from their settings and pins, without starting one.
 pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
@@ -55,7 +55,7 @@ fn print(server: &McpServer, described: &Value) {
         bold(&line(&settings.name)),
         dim(&launch)
     ));
-    let by: Option<ApprovedBy> = described
+    let by: Option<PinnedBy> = described
         .pointer("/pinned/by")
         .and_then(|by| serde_json::from_value(by.clone()).ok());
     let name = &settings.name;
@@ -72,11 +72,11 @@ fn print(server: &McpServer, described: &Value) {
         }
         (None, Some("pending"), None) => disabled("it has not been approved yet", "approve"),
         (None, Some("pending"), Some(_)) if is_revoked => {
-            disabled("its approval was revoked", "approve");
+            disabled("its pin was revoked", "approve");
         }
         (None, Some("pending"), Some(_)) => disabled("it is not what was approved", "diff"),
-        (None, _, Some(ApprovedBy::Person)) => output::tell("  approved"),
-        (None, _, Some(ApprovedBy::FirstSight)) => output::tell("  pinned as it was first seen"),
+        (None, _, Some(PinnedBy::Person)) => output::tell("  approved"),
+        (None, _, Some(PinnedBy::FirstSight)) => output::tell("  pinned as it was first seen"),
         (None, _, None) => output::tell(&format!(
             "  not seen yet; toolhold mcp inspect {name} starts it"
         )),

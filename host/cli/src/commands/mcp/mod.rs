@@ -15,7 +15,7 @@ use toolhold_mcp::{McpServer, Servers};
 
 pub const AFTER_HELP: &str = "\
 Without a command the modules are served: over stdin and stdout, for a client that starts this \
-program, or over streamable HTTP. Calls run under the limits, grants, shields and approvals of \
+program, or over streamable HTTP. Calls run under the limits, grants, shields and decision rules of \
 every other call; all other settings are in [mcp_server] of the configuration.
 
   toolhold mcp                              for a client that starts it
@@ -56,7 +56,7 @@ enum McpCommand {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Revoke a server's approval: it is no longer started, and runs lose its tools.
+    /// Revoke a server's pin: it is no longer started, and runs lose its tools.
     Revoke {
         /// Name of the server.
         name: String,

@@ -134,7 +134,7 @@ impl RulesSource {
             requests: Arc::new(requests),
             calls: Arc::new(CallRules {
                 shields,
-                approvals: settings.approval,
+                decisions: settings.decisions,
                 call_timeout: settings.call_timeout,
                 tool_retry: settings.tool_retry,
                 // A call that a person or a client makes directly is always made.

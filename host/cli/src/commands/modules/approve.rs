@@ -7,7 +7,7 @@ use crate::terminal::style::{bold, good, plain};
 use anyhow::{Context as _, Result, bail};
 use similar::TextDiff;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_policy::{GrantChange, Standing};
+use toolhold_policy::{GrantChange, PinState};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::Module;
@@ -21,7 +21,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
     };
     let registry = load(config, only).await?;
     let wanted = if names.is_empty() {
-        let waits = |module: &std::sync::Arc<Module>| !module.standing().may_run();
+        let waits = |module: &std::sync::Arc<Module>| !module.pin_state().may_run();
         registry.modules().into_iter().filter(waits).collect()
     } else {
         let mut wanted = Vec::new();
@@ -31,13 +31,13 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         wanted
     };
     if wanted.is_empty() {
-        output::tell("no module waits for approval");
+        output::tell("no module waits to be approved");
     }
     for module in &wanted {
         // The digest of what is shown now: the module may change before the answer.
         let etag = module.etag();
-        match module.standing() {
-            Standing::Pending { changes } => {
+        match module.pin_state() {
+            PinState::Pending { changes } => {
                 output::tell(&bold(&module.slot));
                 if changes.is_empty() {
                     inspect::inspect(module, false)?;
@@ -45,12 +45,12 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
                     show(&changes);
                 }
             }
-            Standing::Approved => {
+            PinState::Approved => {
                 output::tell(&format!("{} is approved already", module.slot));
                 continue;
             }
-            Standing::Trusted => bail!(
-                "modules.approval is \"never\": every module is trusted, there is nothing to approve"
+            PinState::Trusted => bail!(
+                "modules.pinning is \"never\": every module is trusted, there is nothing to approve"
             ),
         }
         if !yes && !confirmed(&format!("approve {} as it is now?", module.slot))? {
@@ -59,7 +59,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         }
         let digest = module.digest.to_string();
         let draft = Draft::module_approved("", &module.slot, &digest);
-        // Logged first: the audit log has every approval.
+        // Logged first: the audit log has every pin by a person.
         host::store(config).await?.audit(draft).await?;
         registry
             .approve(module, &etag)
@@ -70,14 +70,14 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
     Ok(Exit::Ok)
 }
 
-/// Shows the changes since the approval; [`Exit::Failed`] if there are any.
+/// Shows the changes since the module was pinned; [`Exit::Failed`] if there are any.
 pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let registry = load(config, Some(name)).await?;
     let module = module(config, &registry, name)?;
-    let standing = module.standing();
+    let pin_state = module.pin_state();
     if json {
-        output::json(&standing)?;
-    } else if let Standing::Pending { changes } = &standing {
+        output::json(&pin_state)?;
+    } else if let PinState::Pending { changes } = &pin_state {
         if changes.is_empty() {
             output::tell(&format!("{} was never approved", module.slot));
         }
@@ -85,7 +85,7 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
     } else {
         output::tell(&format!("{} is what was approved", module.slot));
     }
-    Ok(Exit::of(standing.may_run()))
+    Ok(Exit::of(pin_state.may_run()))
 }
 
 /// Prints what changed, as a diff.

@@ -4,7 +4,7 @@ use super::profile::{RequestedProfile, WrittenProfile};
 use super::{built_on_first_use, load, module};
 use crate::commands::build::until_stopped;
 use crate::exit::Exit;
-use crate::terminal::approver::Terminal;
+use crate::terminal::decider::Terminal;
 use crate::terminal::style::{bad, plain, warn};
 use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
-    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, KeptResults, NoDecision,
+    CallDecider, CallPipeline, CallRequest, CallRules, CallableTool, KeptResults, NoDecision,
     NotCalled, Unlimited,
 };
 use toolhold_agent::{ToolCall, ToolRunner, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
 use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output, ProfileSlot};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_runtime::components::Components;
@@ -38,7 +38,7 @@ use uuid::Uuid;
 pub struct CallFlags<'a> {
     /// The session whose scratch files the call sees.
     pub session: &'a str,
-    /// Whether calls that need approval may run without a question.
+    /// True if calls that need a decision may run without a question.
     pub is_yes: bool,
     /// Where its profile is written.
     pub profile: Option<&'a Path>,
@@ -119,14 +119,14 @@ async fn called(
         tools: Arc::default(),
         rules: Arc::new(CallRules {
             shields,
-            approvals: settings.approval,
+            decisions: settings.decisions,
             call_timeout: Duration::MAX,
             tool_retry: settings.tool_retry,
             // A call that a person or a client makes directly is always made.
             results: KeptResults::default(),
             repair: false,
         }),
-        approver: Arc::new(TerminalCallApprover {
+        decider: Arc::new(TerminalCallDecider {
             is_yes: said.is_yes,
             terminal: Arc::new(Terminal::open()),
         }),
@@ -239,13 +239,13 @@ impl ToolRunner for ReportingTools {
 
 /// Asks the person at the terminal about the call and its nested calls.
 #[derive(Debug, Clone)]
-struct TerminalCallApprover {
+struct TerminalCallDecider {
     /// `--yes` was given.
     is_yes: bool,
     terminal: Arc<Option<Terminal>>,
 }
 
-impl CallApprover for TerminalCallApprover {
+impl CallDecider for TerminalCallDecider {
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move {
             if self.is_yes {
@@ -261,7 +261,7 @@ impl CallApprover for TerminalCallApprover {
             };
             asked.ok_or_else(|| {
                 let message = format!(
-                    "calls of {} wait for a person ([approval]), and there is no terminal to ask at; say that they \
+                    "calls of {} wait for a person ([decisions]), and there is no terminal to ask at; say that they \
                      may be made with --yes",
                     pending.call.tool
                 );
@@ -270,7 +270,7 @@ impl CallApprover for TerminalCallApprover {
         })
     }
 
-    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+    fn within(&self, _: &str) -> Arc<dyn CallDecider> {
         Arc::new(self.clone())
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use toolhold_files::{Links, temporary_name};
-use toolhold_policy::{Approval, ApprovalStore as _, Standing};
+use toolhold_policy::{Pin, PinState, PinStore as _};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::{LoadError, Module, Registry};
@@ -117,9 +117,9 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     for inside in inside.filter(|it| it.module == now.name) {
         output::tell(&format!("  {} {}", warn("not:"), line(&inside.to_string())));
     }
-    match now.standing() {
+    match now.pin_state() {
         // The person decided about this grant, but not about other changes.
-        Standing::Pending { changes }
+        PinState::Pending { changes }
             if changes.iter().all(|c| c.what.raw().starts_with("grant: ")) =>
         {
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
@@ -135,13 +135,13 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
             };
             output::tell(&good(with));
         }
-        Standing::Pending { .. } => output::tell(&format!(
+        PinState::Pending { .. } => output::tell(&format!(
             "{} {}; see `toolhold modules approve {}`",
             warn("still disabled:"),
-            line(&now.standing().reason()),
+            line(&now.pin_state().reason()),
             now.slot
         )),
-        Standing::Approved | Standing::Trusted => {}
+        PinState::Approved | PinState::Trusted => {}
     }
     Ok(Exit::Ok)
 }
@@ -163,7 +163,7 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
     bail!("this cannot be granted: {reason}")
 }
 
-/// Removes the grants of `grant`, and the approval.
+/// Removes the grants of `grant`, and the pin.
 pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     let config = &loaded.configuration;
     let path = loaded.grants_file();
@@ -188,9 +188,9 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
         Err(error) => return Err(error),
     };
     config
-        .approvals()
-        .put(&Approval::revoked(&slot))
-        .context("the approval cannot be taken back")?;
+        .module_pins()
+        .put(&Pin::revoked(&slot))
+        .context("the pin cannot be taken back")?;
     let logged = async {
         let draft = Draft::module_revoked(&slot);
         host::store(config).await?.audit(draft).await?;

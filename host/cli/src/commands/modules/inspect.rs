@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, bold, bytes, count, dim, line, warn};
 use anyhow::Result;
-use toolhold_policy::{DocsSource, Standing};
+use toolhold_policy::{DocsSource, PinState};
 use toolhold_runtime::module_report::describe;
 use toolhold_sandbox::Module;
 
@@ -72,18 +72,18 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         );
         output::tell(&format!("  {}", dim(&how)));
     }
-    output::tell(&format!("\n{}", bold("approval")));
-    let standing = module.standing();
-    match &standing {
-        Standing::Trusted => {
-            output::tell("  everything is trusted here (modules.approval = \"never\")");
+    output::tell(&format!("\n{}", bold("pin")));
+    let pin_state = module.pin_state();
+    match &pin_state {
+        PinState::Trusted => {
+            output::tell("  everything is trusted here (modules.pinning = \"never\")");
         }
-        Standing::Approved => output::tell("  approved as it is"),
-        Standing::Pending { .. } => {
+        PinState::Approved => output::tell("  approved as it is"),
+        PinState::Pending { .. } => {
             output::tell(&format!(
                 "  {} {}",
                 warn("disabled:"),
-                line(&standing.reason())
+                line(&pin_state.reason())
             ));
         }
     }

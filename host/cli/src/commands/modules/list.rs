@@ -32,12 +32,12 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
         let digest = module.digest.to_string();
         let about = format!("{}, sha256:{digest:.12}…", bytes(module.size));
         output::tell(&format!("{}{version}  {}", bold(&module.name), dim(&about)));
-        let standing = module.standing();
-        if !standing.may_run() {
+        let pin_state = module.pin_state();
+        if !pin_state.may_run() {
             output::tell(&format!(
                 "  {} {}; toolhold modules approve {}",
                 warn("disabled:"),
-                line(&standing.reason()),
+                line(&pin_state.reason()),
                 module.slot
             ));
         }

@@ -60,7 +60,7 @@ pub enum ModulesCommand {
         #[arg(
             long,
             short,
-            help = "Make calls that wait for a person ([approval]) without asking"
+            help = "Make calls that wait for a person ([decisions]) without asking"
         )]
         yes: bool,
         /// Write a profile of the call to FILE, for profiler.firefox.com, and print which functions took most of its
@@ -90,7 +90,7 @@ pub enum ModulesCommand {
         /// Name of the module.
         name: String,
     },
-    /// Approve modules as they are now, after showing what changed since the last approval.
+    /// Approve modules as they are now, after showing what changed since they were pinned.
     Approve {
         /// Names, or module references of tools: ./path/to/file.wasm, oci://… [default: all pending
         /// modules].

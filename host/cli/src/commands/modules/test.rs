@@ -17,7 +17,7 @@ use toolhold_sandbox::Registry;
 pub const ABOUT: &str = "Test one module: run the worked examples of its tools, check schemas and results, ask twice \
 which tools it has, and compare what the examples take with its limits.
 
-A test uses none of the module's grants, needs no approval, and reads and writes none of your files: for each directory \
+A test uses none of the module's grants, needs no pin, and reads and writes none of your files: for each directory \
 that module.toml asks for, an example gets a temporary copy of the folder testdata beside it. A module that is only \
 source is built first, where that runs in the sandbox. If a tool fails that needs variables, HTTP, secrets or tools of \
 other modules, its example is told as not run. Exit code 1 if a check failed.";

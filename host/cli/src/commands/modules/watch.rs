@@ -21,8 +21,8 @@ modules.
 When a file of a named module's source changes, the module is built as `toolhold build --dev` does it, which runs its \
 toolchain outside of the sandbox, and loaded again. A build whose source changes meanwhile is stopped and begins anew. \
 Where that fails, the reason is printed and the component from \
-before stays in use. Without names, nothing is built: components that change are loaded. A changed module waits for \
-your approval as ever; --trust-all runs it.";
+before stays in use. Without names, nothing is built: components that change are loaded. A changed module waits until \
+you approve it, as ever; --trust-all runs it.";
 
 /// Runs until it is dropped, or fails.
 pub async fn watch(loaded: &Loaded, names: &[String], timeout: Duration) -> Result<Exit> {
@@ -169,9 +169,9 @@ fn troubles(registry: &Registry) -> Vec<String> {
     });
     let modules = registry.modules();
     let disabled = modules.iter().filter_map(|module| {
-        let standing = module.standing();
-        let reason = line(&standing.reason());
-        (!standing.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
+        let pin_state = module.pin_state();
+        let reason = line(&pin_state.reason());
+        (!pin_state.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
     });
     let notes = modules.iter().flat_map(|module| {
         let notes = module.notes.iter();

@@ -11,7 +11,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_mcp::{Launch, Servers};
-use toolhold_policy::ApprovedBy;
+use toolhold_policy::PinnedBy;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan, PlanPlace};
@@ -137,16 +137,12 @@ fn sentences(found: &CallableTool) -> Vec<String> {
             }
             may => may.iter().map(|may| format!("may {may}")).collect(),
         },
-        CallRunner::Server {
-            server,
-            tool,
-            approval,
-        } => {
+        CallRunner::Server { server, tool, pin } => {
             let settings = &server.settings;
-            let how = match approval.as_ref().map(|approval| approval.by) {
-                Some(ApprovedBy::Person) => "as it was approved",
-                Some(ApprovedBy::FirstSight) => "as it was first seen",
-                None => "which needs no approval",
+            let how = match pin.as_ref().map(|pin| pin.by) {
+                Some(PinnedBy::Person) => "as it was approved",
+                Some(PinnedBy::FirstSight) => "as it was first seen",
+                None => "which needs no pin",
             };
             let line = settings.launch.line();
             let place = match &settings.launch {
@@ -226,16 +222,12 @@ fn runner(found: &CallableTool) -> Value {
             "granted": *module.grant(),
             "may": module.grant().sentences(),
         }),
-        CallRunner::Server {
-            server,
-            tool,
-            approval,
-        } => json!({
+        CallRunner::Server { server, tool, pin } => json!({
             "server": server.settings.name,
             "tool": tool,
             "launch": server.settings.launch,
-            "digest": approval.as_ref().map(|approval| &approval.digest),
-            "approved_by": approval.as_ref().map(|approval| approval.by),
+            "digest": pin.as_ref().map(|pin| &pin.digest),
+            "approved_by": pin.as_ref().map(|pin| pin.by),
         }),
     }
 }

@@ -4,7 +4,7 @@ use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_mcp::{McpServer, OfferedTool, ServerSettings, Servers, activity};
-use toolhold_policy::{Approval, ToolSpec};
+use toolhold_policy::{Pin, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::module_report;
@@ -31,8 +31,8 @@ pub enum CallRunner {
         server: Arc<McpServer>,
         /// The server's own name for the tool.
         tool: String,
-        /// Absent if no approval is needed.
-        approval: Option<Box<Approval>>,
+        /// Absent if no pin is needed.
+        pin: Option<Box<Pin>>,
     },
 }
 
@@ -250,7 +250,7 @@ async fn server_tool(
         .checks()
         .map_err(|reason| unknown(format!("the tool {:?} of {name}: {reason}", offered.name)))?;
     let see = format!("`toolhold mcp inspect {name}`");
-    let approval = if server.pins().asks(&server.settings) {
+    let pin = if server.pins().asks(&server.settings) {
         server.pins().record(&server.settings).await.map(Box::new)
     } else {
         None
@@ -263,7 +263,7 @@ async fn server_tool(
         }],
         by: CallRunner::Server {
             tool: offered.name.clone(),
-            approval,
+            pin,
             server,
         },
     })

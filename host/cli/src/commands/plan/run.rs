@@ -5,7 +5,7 @@ use super::found::{disabled, module, module_of, name_of, offers};
 use crate::commands::run::launch;
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
-use crate::terminal::approver::TerminalApprover;
+use crate::terminal::decider::TerminalDecider;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::bad;
@@ -107,7 +107,7 @@ async fn with(
         output::left_out(&note);
     }
     let driver = Driver {
-        approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
+        decider: Arc::new(TerminalDecider::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
         shields,
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))

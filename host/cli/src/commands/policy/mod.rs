@@ -1,4 +1,4 @@
-//! `toolhold policy`: shields, hidden data, approvals and grants, and the hash by which records name all of
+//! `toolhold policy`: shields, hidden data, decision rules and grants, and the hash by which records name all of
 //! it; for an agent or a key, what remains of it.
 
 mod whose;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use toolhold_agent::ToolSource as _;
 use toolhold_agent::guard::shield::{OnFailure, ShieldBinding, Shields};
 use toolhold_policy::pii::Kind;
-use toolhold_protocol::approval::{ApprovalMode, Approvals};
+use toolhold_protocol::decision::{DecisionMode, DecisionRules};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_runtime::config::Configuration;
@@ -52,7 +52,7 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     }
     let settings = config.settings();
     let offered = match &whose.agent {
-        Some(_) => Some(offered(&tools, config, &settings.approval).await?),
+        Some(_) => Some(offered(&tools, config, &settings.decisions).await?),
         None => None,
     };
     let shields = Box::pin(ready(&whose, &tools, settings.timeout))
@@ -82,7 +82,7 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     }
     screens(&shields, &whose.own_shields);
     hidden(&settings.privacy);
-    waiting(&settings.approval);
+    waiting(&settings.decisions);
     match offered {
         Some(offered) => listed(&offered, &whose),
         None => named(whose.tools.as_deref()),
@@ -104,11 +104,11 @@ async fn ready(whose: &PolicySubject, tools: &SandboxTools, timeout: Duration) -
     Ok(shields)
 }
 
-/// The modules' tools by name, and whether calls of them need approval.
+/// The modules' tools by name, and whether calls of them need a decision.
 async fn offered(
     tools: &SandboxTools,
     config: &Configuration,
-    approval: &Approvals,
+    rules: &DecisionRules,
 ) -> Result<Vec<(String, bool)>> {
     let registry = tools.components().registry();
     if config.has_modules() {
@@ -118,7 +118,7 @@ async fn offered(
     let tools = tools.tools().into_iter();
     let mut offered: Vec<_> = tools
         .map(|tool| {
-            let waits = approval.apply_to(&tool.name, tool.annotations);
+            let waits = rules.apply_to(&tool.name, tool.annotations);
             (tool.name, waits)
         })
         .collect();
@@ -232,36 +232,34 @@ fn hidden(privacy: &Privacy) {
     }
 }
 
-fn waiting(approval: &Approvals) {
+fn waiting(rules: &DecisionRules) {
     println!("\n{}", bold("calls that wait for a person"));
-    let mut by_rule: BTreeMap<ApprovalMode, Vec<&str>> = BTreeMap::new();
-    for (tool, when) in &approval.tools {
+    let mut by_rule: BTreeMap<DecisionMode, Vec<&str>> = BTreeMap::new();
+    for (tool, when) in &rules.tools {
         by_rule.entry(*when).or_default().push(tool);
     }
     let words = |when| match when {
-        ApprovalMode::Never => "none",
-        ApprovalMode::OnWrite => "those of tools that do not say that they only read",
-        ApprovalMode::Always => "all",
+        DecisionMode::Never => "none",
+        DecisionMode::OnWrite => "those of tools that do not say that they only read",
+        DecisionMode::Always => "all",
     };
     for (when, tools) in by_rule {
         output::tell(&format!("  of {}: {}", list(tools), words(when)));
     }
-    let others = if approval.tools.is_empty() {
+    let others = if rules.tools.is_empty() {
         "all"
     } else {
         "other"
     };
-    println!("  of {others} tools: {}", words(approval.default));
-    let plans = if approval.plans {
+    println!("  of {others} tools: {}", words(rules.default));
+    let plans = if rules.plans {
         "wait as a whole"
     } else {
         "do not wait as a whole"
     };
     println!("  lazy plans {plans}");
-    if approval.calls_in_prose {
-        println!(
-            "  calls in prose that may come from text of others: none (approval.calls_in_prose)"
-        );
+    if rules.calls_in_prose {
+        println!("  calls in prose that may come from text of others: none (rules.calls_in_prose)");
     }
 }
 

@@ -13,7 +13,7 @@ pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
 
 use crate::commands::{knowledge::OWNER as TERMINAL_OWNER, loaded, plan};
 use crate::exit::Exit;
-use crate::terminal::approver::TerminalApprover;
+use crate::terminal::decider::TerminalDecider;
 use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -226,7 +226,7 @@ fn subject(run: Uuid) -> ObservedRun {
     }
 }
 
-/// The model, the modules, the MCP servers and the approver; and the probe results of the endpoints.
+/// The model, the modules, the MCP servers and the decider; and the probe results of the endpoints.
 async fn driver(
     config: &Configuration,
     store: &Store,
@@ -250,7 +250,7 @@ async fn driver(
     }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
-        approver: Arc::new(TerminalApprover::new(store.clone(), !means.json)),
+        decider: Arc::new(TerminalDecider::new(store.clone(), !means.json)),
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,

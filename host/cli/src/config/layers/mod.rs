@@ -17,7 +17,7 @@ use thiserror::Error;
 use toml::{Table, Value};
 use toolhold_policy::text::shell_word;
 use toolhold_runtime::config::DEFAULTS;
-use toolhold_runtime::trust::FileTrust;
+use toolhold_runtime::file_pins::FilePinState;
 
 /// The flag that may name a preset together with its model.
 pub const MODEL_FLAG: &str = "--model";
@@ -369,13 +369,13 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
 /// A key of a file does not exist.
 pub fn untrusted(files: &ConfigFiles) -> Result<Option<Untrusted>, ConfigError> {
     let merged = merge(files, &Flags::default(), std::iter::empty())?;
-    let is_changed = |found: &FoundLayer| matches!(found.trust, FileTrust::Changed { .. });
+    let is_changed = |found: &FoundLayer| matches!(found.trust, FilePinState::Changed { .. });
     Ok((!merged.ignored.is_empty()).then(|| Untrusted {
         is_changed: files.found.as_ref().is_some_and(is_changed),
         is_gone: files
             .found
             .as_ref()
-            .is_some_and(|it| it.trust == FileTrust::Gone),
+            .is_some_and(|it| it.trust == FilePinState::Gone),
         ignored: merged.ignored,
     }))
 }
@@ -408,7 +408,7 @@ pub fn merge(
     if let Some(found) = &files.found {
         for (key, value) in flatten(&found.table) {
             match found.trust {
-                FileTrust::Trusted => merged.put(key, value, &found.origin)?,
+                FilePinState::Pinned => merged.put(key, value, &found.origin)?,
                 _ => merged.put_untrusted(key, value, &found.origin)?,
             }
         }

@@ -297,6 +297,18 @@ fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
         let advice = "[module.NAME.limits] sets \"handles\" for one module";
         assert!(error.to_string().contains(advice), "{error}");
     }
+    for (text, new) in [
+        ("[modules]\napproval = \"never\"", "modules.pinning"),
+        ("[approval]\nplans = true", "decisions.plans"),
+        (
+            "[agents.a.approval]\nplans = true",
+            "agents.a.decisions.plans",
+        ),
+    ] {
+        let error = merge_with(text, &[], &Flags::default()).unwrap_err();
+        let advice = format!("it is called {new:?}");
+        assert!(error.to_string().contains(&advice), "{error}");
+    }
     merge_with("[module.m.limits]\nhandles = 3", &[], &Flags::default()).unwrap();
     let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
         .unwrap_err()

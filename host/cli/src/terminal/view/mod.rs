@@ -20,9 +20,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::time::Duration;
-use toolhold_protocol::approval::{Pending, Verdict};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::cost::Amount;
+use toolhold_protocol::decision::{Pending, Verdict};
 use toolhold_protocol::event::RunFailure;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::routing::Routing;
@@ -108,7 +108,7 @@ impl EventPrinter {
         self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
         self.currency.clone_from(&request.settings.currency);
         self.prose = Prose::of(request, self.is_typed);
-        let may_ask = !request.settings.approval.asks_nobody();
+        let may_ask = !request.settings.decisions.asks_nobody();
         self.begun_line = may_ask.then(String::new);
     }
 
@@ -460,7 +460,8 @@ impl EventPrinter {
     }
 }
 
-/// What an approval is bound to, on one line: the tool, its instance and its arguments; and who makes the call.
+/// Returns on one line the data that a decision is bound to: the tool, its instance and its arguments; and who makes
+/// the call.
 pub fn bound_call(pending: &Pending) -> String {
     let instance = pending.call.instance.as_ref();
     let instance = instance.map_or(String::new(), |it| format!(" for {it}"));

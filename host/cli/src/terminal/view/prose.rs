@@ -31,7 +31,7 @@ impl Prose {
         // A shield may block the answer, and placeholders in it are replaced at the end.
         let may_show = !request.policy.screens.contains(&ShieldPlace::Output)
             && settings.privacy.is_off()
-            && settings.approval.asks_nobody();
+            && settings.decisions.asks_nobody();
         Self {
             stream: AnswerStream::new(settings.contract),
             is_live: may_show && !is_typed && std::io::stdout().is_terminal(),

@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// Annotations say what a tool does to the world; the host asks for approval by them.
+// Annotations say what a tool does to the world; the host asks a person by them.
 type Annotations uint8
 
 const (

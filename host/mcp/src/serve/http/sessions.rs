@@ -5,7 +5,7 @@
 //! source that has fewer. So a client that begins many sessions ends its own, and is refused when they are in use.
 
 use crate::rpc::{RpcError, RpcRequest};
-use crate::serve::approval::random_token;
+use crate::serve::decision::random_token;
 use crate::serve::in_flight::InFlightRequests;
 use crate::serve::session::ClientSession;
 use parking_lot::Mutex;

@@ -30,15 +30,15 @@ use std::time::Duration;
 use toolhold_mcp as mcp;
 use toolhold_policy::{Digest, Grant, LimitsRequest, Share};
 use toolhold_protocol::advisor::CouncilMode;
-use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::cost::Amount;
+use toolhold_protocol::decision::{DecisionMode, DecisionRules};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::settings::Wiring;
 use toolhold_protocol::window::Window;
-use toolhold_sandbox::{ApprovalFolder, CompilerProcess, ReservedPath};
+use toolhold_sandbox::{CompilerProcess, PinFolder, ReservedPath};
 use toolhold_storage::Location;
 
 /// The tables of the configuration as they are written, merged from all their sources and not checked yet.
@@ -50,7 +50,7 @@ pub struct Tables {
     pools: BTreeMap<String, PoolTable>,
     router: RouterTable,
     run: RunTable,
-    approval: ApprovalTable,
+    decisions: DecisionsTable,
     fallback: FallbackTable,
     tool_retry: ToolRetryTable,
     requests: RequestsTable,
@@ -155,8 +155,8 @@ struct RunTable {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct ApprovalTable {
-    default: ApprovalMode,
+struct DecisionsTable {
+    default: DecisionMode,
     always: Vec<String>,
     on_write: Vec<String>,
     never: Vec<String>,
@@ -340,7 +340,7 @@ impl Configuration {
             wiring: run.wiring,
             council: run.council,
             max_depth: run.max_depth,
-            approval: self.tables.approval.rules(),
+            decisions: self.tables.decisions.rules(),
             fallback: self.with_fallback(|fallback, of| {
                 let counts_money = self.max_cost().is_some();
                 fallback.settings(of, counts_money, &|variable| {
@@ -463,14 +463,14 @@ impl Configuration {
         self.servers.clone()
     }
 
-    /// The pins of MCP servers, and when they need approval.
-    pub fn pins(&self) -> mcp::Pins {
-        let approvals = Arc::new(self.server_approvals());
-        mcp::Pins::new(approvals, self.tables.modules.approval)
+    /// The pins of MCP servers, and when a server needs one.
+    pub fn pins(&self) -> mcp::ServerPins {
+        let pins = Arc::new(self.pins_of_servers());
+        mcp::ServerPins::new(pins, self.tables.modules.pinning)
     }
 
-    pub(super) fn server_approvals(&self) -> ApprovalFolder {
-        ApprovalFolder::new(self.state_folder().join("mcp"))
+    pub(super) fn pins_of_servers(&self) -> PinFolder {
+        PinFolder::new(self.state_folder().join("mcp"))
     }
 
     /// The folder of compiled modules, fetched components and toolchains.
@@ -478,7 +478,7 @@ impl Configuration {
         &self.cache_folder
     }
 
-    /// The folder of approvals, grants, the database and the cache's key. It must not be lost.
+    /// The folder of pins, grants, the database and the cache's key. It must not be lost.
     pub fn state_folder(&self) -> &Path {
         &self.state_folder
     }
@@ -577,16 +577,16 @@ impl Tables {
     }
 }
 
-impl ApprovalTable {
-    fn rules(&self) -> Approvals {
-        let of = |names: &[String], when| -> Vec<(String, ApprovalMode)> {
+impl DecisionsTable {
+    fn rules(&self) -> DecisionRules {
+        let of = |names: &[String], when| -> Vec<(String, DecisionMode)> {
             names.iter().map(|name| (name.clone(), when)).collect()
         };
-        let mut tools = of(&self.never, ApprovalMode::Never);
+        let mut tools = of(&self.never, DecisionMode::Never);
         // A name that occurs twice waits twice.
-        tools.extend(of(&self.on_write, ApprovalMode::OnWrite));
-        tools.extend(of(&self.always, ApprovalMode::Always));
-        Approvals {
+        tools.extend(of(&self.on_write, DecisionMode::OnWrite));
+        tools.extend(of(&self.always, DecisionMode::Always));
+        DecisionRules {
             default: self.default,
             tools: tools.into_iter().collect(),
             plans: self.plans,

@@ -3,8 +3,8 @@
 //! A function is called by its own name as long as no other export could be meant by it. Where two
 //! could, **neither** gets it: both are told apart by their interface, if need be by its package,
 //! if need be by its version. So a name never changes its meaning: a component that gains an
-//! interface may lose the short name of a tool, which a caller sees as an unknown tool and an
-//! approval as a changed module, but it never hands calls meant for one function to another, as
+//! interface may lose the short name of a tool, which a caller sees as an unknown tool and a
+//! pin as a changed module, but it never hands calls meant for one function to another, as
 //! "first come, first served" would.
 
 use std::collections::HashMap;

@@ -5,11 +5,11 @@ import { action, empty, escaped, failed, fill, h, noProblem, problem } from "./d
 import { parse, stringify } from "./exact.js";
 import { shown } from "./json.js";
 
-export class ApprovalForm {
+export class DecisionForm {
   constructor(waiting) {
     this.waiting = waiting;
     this.more = h("div", { class: "approval-more" });
-    this.element = h("section", { class: "approval", "aria-label": `Approval of ${waiting.tool}`, "data-problems": true, "data-call": waiting.call },
+    this.element = h("section", { class: "approval", "aria-label": `Decision about ${waiting.tool}`, "data-problems": true, "data-call": waiting.call },
       h("div", { class: "approval-head" },
         h("strong", {}, waiting.tool), waiting.instance ? h("span", { class: "tag" }, waiting.instance) : null,
         waiting.agents?.length ? h("span", { class: "tag" }, `sub-agent ${waiting.agents.join(" > ")}`) : null,
@@ -93,7 +93,7 @@ function hints(annotations) {
 }
 
 /** The page of all calls that wait. */
-export function approvalsPage({ signal }) {
+export function decisionsPage({ signal }) {
   const list = h("div", { class: "stack" });
   const known = new Map();
   const look = async () => {
@@ -108,14 +108,14 @@ export function approvalsPage({ signal }) {
         known.delete(old);
       }
       if (!open.length) {
-        fill(list, empty("Nothing waits for you", "Calls of tools that need an approval appear here, with exactly the arguments they would run with."));
+        fill(list, empty("Nothing waits for you", "Calls that need a person's decision appear here, with exactly the arguments they would run with."));
         return;
       }
       if (!known.size) fill(list);
       for (const it of open) {
         if (known.has(key(it))) continue;
         const element = h("div", { class: "panel" }, h("p", { class: "panel-note" }, "asked for in ", h("a", { href: `#/runs/${it.run}` }, "this run")),
-          new ApprovalForm(it).element);
+          new DecisionForm(it).element);
         known.set(key(it), element);
         list.append(element);
       }
@@ -131,5 +131,5 @@ export function approvalsPage({ signal }) {
     clearInterval(timer);
     removeEventListener("toolhold-decided", soon);
   });
-  return h("div", {}, h("div", { class: "page-head" }, h("h1", {}, "Approvals")), list);
+  return h("div", {}, h("div", { class: "page-head" }, h("h1", {}, "Decisions")), list);
 }

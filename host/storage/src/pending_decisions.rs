@@ -1,38 +1,38 @@
 //! Follows a run's events to know which of its calls wait for a person's decision.
 
-use toolhold_protocol::approval::Pending;
+use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::sub_run;
 use uuid::Uuid;
 
 /// The calls that wait. Each has the runs that it is nested in, outermost first.
 #[derive(Debug, Default)]
-pub struct PendingApprovals {
+pub struct PendingDecisions {
     calls: Vec<(Vec<Uuid>, Pending)>,
 }
 
 /// A change that an event made.
 #[derive(Debug)]
-pub enum ApprovalChange {
+pub enum DecisionChange {
     /// A call of this run or sub-run waits.
     Waits(Uuid, Box<Pending>),
     /// A call of this run or sub-run no longer waits.
     Settled(Uuid, String),
 }
 
-impl PendingApprovals {
+impl PendingDecisions {
     /// Applies the next event of `run`.
-    pub fn note(&mut self, run: Uuid, event: &EventKind) -> Vec<ApprovalChange> {
+    pub fn note(&mut self, run: Uuid, event: &EventKind) -> Vec<DecisionChange> {
         let before: Vec<_> = self.calls.iter().map(key).collect();
         let asked = self.take(vec![run], event);
         let mut moved: Vec<_> = before
             .into_iter()
             .filter(|known| self.calls.iter().all(|call| key(call) != *known))
-            .map(|(within, call)| ApprovalChange::Settled(within, call))
+            .map(|(within, call)| DecisionChange::Settled(within, call))
             .collect();
         let last = self.calls.last().filter(|_| asked);
         moved.extend(last.map(|(runs, pending)| {
-            ApprovalChange::Waits(
+            DecisionChange::Waits(
                 runs.last().copied().unwrap_or(run),
                 Box::new(pending.clone()),
             )

@@ -17,7 +17,7 @@ use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 /// A directory of this host that is open as long as somebody is granted it.
-pub(crate) struct Pin {
+pub(crate) struct OpenDirectory {
     /// For reading. Clones share the handle.
     handle: Dir,
     /// The path without links that it had when it was opened.
@@ -26,13 +26,13 @@ pub(crate) struct Pin {
     way: Vec<Lookup>,
 }
 
-impl std::fmt::Debug for Pin {
+impl std::fmt::Debug for OpenDirectory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Pin").field(&self.path).finish()
+        f.debug_tuple("OpenDirectory").field(&self.path).finish()
     }
 }
 
-impl Pin {
+impl OpenDirectory {
     fn open(path: &Path) -> io::Result<Self> {
         let resolution = Directory::resolve(path);
         let directory = resolution.directory?;
@@ -86,16 +86,16 @@ impl Pin {
     }
 }
 
-/// The pins of one registry.
+/// Open directories of one registry: those that modules are granted, and those of this host.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<Table>);
+pub(crate) struct OpenDirectories(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     places: Vec<Place>,
     reserved: Arc<[ReservedPath]>,
     /// By path as the operator wrote it.
-    open: HashMap<PathBuf, Arc<Pin>>,
+    open: HashMap<PathBuf, Arc<OpenDirectory>>,
 }
 
 /// A directory that a module is granted, or that this host keeps its own files in.
@@ -116,11 +116,11 @@ struct Located<'a> {
     way: Vec<Lookup>,
 }
 
-impl Pins {
+impl OpenDirectories {
     pub fn new(places: Vec<Place>, reserved: Arc<[ReservedPath]>) -> Self {
-        let pins = Self::default();
-        pins.govern(places, reserved);
-        pins
+        let held = Self::default();
+        held.govern(places, reserved);
+        held
     }
 
     /// From now on, these places count. Directories that are granted no more are closed.
@@ -140,15 +140,15 @@ impl Pins {
     }
 
     /// The directory at `path`: the one that was opened first. Blocks on the file system.
-    pub fn open(&self, path: &Path) -> io::Result<Arc<Pin>> {
-        if let Some(pin) = self.0.lock().open.get(path) {
-            return Ok(pin.clone());
+    pub fn open(&self, path: &Path) -> io::Result<Arc<OpenDirectory>> {
+        if let Some(open) = self.0.lock().open.get(path) {
+            return Ok(open.clone());
         }
         // Not under the lock: a network may be in between.
-        let pin = Arc::new(Pin::open(path)?);
+        let open = Arc::new(OpenDirectory::open(path)?);
         let mut table = self.0.lock();
-        let pin = table.open.entry(path.to_owned()).or_insert(pin);
-        Ok(pin.clone())
+        let open = table.open.entry(path.to_owned()).or_insert(open);
+        Ok(open.clone())
     }
 
     /// Why `module` cannot be given its directories beside those of all others. Blocks on the file system.
@@ -181,9 +181,9 @@ impl Pins {
     /// What a module is granted is pinned with this, so that its place cannot change until the module is loaded.
     fn locate<'a>(&self, place: &'a Place) -> Located<'a> {
         if place.module.is_some()
-            && let Ok(pin) = self.open(&place.path)
+            && let Ok(open) = self.open(&place.path)
         {
-            let (id, way) = (Some(pin.id), pin.way.clone());
+            let (id, way) = (Some(open.id), open.way.clone());
             return Located { place, id, way };
         }
         let Resolution { way, directory } = Directory::resolve(&place.path);
@@ -345,9 +345,9 @@ mod tests {
             });
             let mut all = places(root.path(), &granted);
             all.extend(own);
-            let pins = Pins::new(all, Arc::default());
+            let held = OpenDirectories::new(all, Arc::default());
             for module in ["a", "b"] {
-                let reason = pins.conflict(module);
+                let reason = held.conflict(module);
                 assert_eq!(
                     reason.is_some(),
                     whom.contains(module),
@@ -356,8 +356,8 @@ mod tests {
             }
         }
         let both = [("a", "proj", ReadWrite), ("b", "proj/sub", Read)];
-        let pins = Pins::new(places(root.path(), &both), Arc::default());
-        let reason = pins.conflict("b").unwrap();
+        let held = OpenDirectories::new(places(root.path(), &both), Arc::default());
+        let reason = held.conflict("b").unwrap();
         let (sub, proj) = (at("proj/sub"), at("proj"));
         assert!(
             reason.starts_with(&format!(
@@ -370,23 +370,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_holds_as_long_as_it_is_granted() {
+    fn a_directory_is_held_as_long_as_it_is_granted() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("sub")).unwrap();
         fs::create_dir_all(at("outside")).unwrap();
         let granted = || places(root.path(), &[("a", "sub", Access::Read)]);
-        let pins = Pins::new(granted(), Arc::default());
-        let before = pins.open(&at("sub")).unwrap();
+        let held = OpenDirectories::new(granted(), Arc::default());
+        let before = held.open(&at("sub")).unwrap();
         fs::rename(at("sub"), at("moved")).unwrap();
         symlink("outside", at("sub")).unwrap();
-        pins.govern(granted(), Arc::default());
-        let after = pins.open(&at("sub")).unwrap();
+        held.govern(granted(), Arc::default());
+        let after = held.open(&at("sub")).unwrap();
         assert_eq!((after.id, &after.path), (before.id, &before.path));
         // Taken away and given again, it is looked up again.
-        pins.govern(Vec::new(), Arc::default());
-        pins.govern(granted(), Arc::default());
-        let anew = pins.open(&at("sub")).unwrap();
+        held.govern(Vec::new(), Arc::default());
+        held.govern(granted(), Arc::default());
+        let anew = held.open(&at("sub")).unwrap();
         assert_eq!(anew.path, fs::canonicalize(at("outside")).unwrap());
     }
 
@@ -396,12 +396,12 @@ mod tests {
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("scratch/call-1")).unwrap();
         symlink("/etc", at("scratch/call-2")).unwrap();
-        let pin = Pins::default().open(&at("scratch")).unwrap();
-        pin.folder(&at("scratch/call-1")).unwrap();
-        let error = pin.folder(&at("scratch/call-2")).err().unwrap();
+        let open = OpenDirectories::default().open(&at("scratch")).unwrap();
+        open.folder(&at("scratch/call-1")).unwrap();
+        let error = open.folder(&at("scratch/call-2")).err().unwrap();
         assert!(error.to_string().contains("cannot be opened"), "{error}");
         fs::rename(at("scratch"), at("other")).unwrap();
         fs::create_dir_all(at("scratch/call-3")).unwrap();
-        assert!(pin.folder(&at("scratch/call-3")).is_err());
+        assert!(open.folder(&at("scratch/call-3")).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
+//! Asks the person at the terminal about calls that wait. A decision that is recorded in the
 //! database first (`toolhold approvals`, the HTTP API) counts as well.
 
 use crate::terminal::output;
-use crate::terminal::standing::StandingApprovals;
+use crate::terminal::standing::StandingDecisions;
 use crate::terminal::style::{bold, dim, line, warn};
 use crate::terminal::view::bound_call;
 use futures_util::future::BoxFuture;
@@ -11,15 +11,15 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
-use toolhold_agent::run::approval::Approver;
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
-use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_agent::run::decider::Decider;
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
+use toolhold_runtime::stored_decider::stored_decision;
 use toolhold_storage::Store;
 use uuid::Uuid;
 
 /// Asks at the terminal if there is one, and waits for recorded decisions.
 #[derive(Debug)]
-pub struct TerminalApprover {
+pub struct TerminalDecider {
     store: Store,
     /// Absent if the terminal is not asked.
     terminal: Option<Terminal>,
@@ -30,7 +30,7 @@ pub struct TerminalApprover {
 pub struct Terminal {
     /// The typed lines, from the first question on.
     lines: Mutex<Option<mpsc::Receiver<String>>>,
-    standing: StandingApprovals,
+    standing: StandingDecisions,
 }
 
 /// The terminal's input has ended: no more decisions come from it.
@@ -55,7 +55,7 @@ const ANSWERS: &str = "y: yes   n REASON: no   e JSON: with these arguments
   a: yes, and in this run always with these arguments
   a {\"NAME\": \"TEXT*\"}: always where the arguments fit";
 
-impl TerminalApprover {
+impl TerminalDecider {
     /// `asks`: whether the terminal is free for questions.
     pub fn new(store: Store, asks: bool) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Terminal {
     }
 }
 
-impl Approver for TerminalApprover {
+impl Decider for TerminalDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             let Some(terminal) = &self.terminal else {
@@ -151,20 +151,20 @@ pub enum InvalidAnswer {
     Because(String),
 }
 
-/// What an answer decides about the call, and what it adds to the approvals that stand.
+/// Reads from an answer the decision about the call, and adds to the decisions that stand.
 pub fn decision(
     answer: &str,
     run: Uuid,
     pending: &Pending,
-    standing: &StandingApprovals,
+    standing: &StandingDecisions,
 ) -> Result<Decision, InvalidAnswer> {
     match meaning(answer)? {
-        ApproverAnswer::Once(verdict) => Ok(Decision {
+        DeciderAnswer::Once(verdict) => Ok(Decision {
             digest: pending.digest.clone(),
             verdict,
             by: Some("terminal".into()),
         }),
-        ApproverAnswer::Always(pattern) => {
+        DeciderAnswer::Always(pattern) => {
             let decided = standing.add(run, pending, pattern);
             decided.map_err(InvalidAnswer::Because)
         }
@@ -172,13 +172,13 @@ pub fn decision(
 }
 
 #[derive(Debug, PartialEq)]
-enum ApproverAnswer {
+enum DeciderAnswer {
     Once(Verdict),
     /// Also for calls with the same arguments, or whose arguments fit this pattern.
     Always(Option<Value>),
 }
 
-fn meaning(answer: &str) -> Result<ApproverAnswer, InvalidAnswer> {
+fn meaning(answer: &str) -> Result<DeciderAnswer, InvalidAnswer> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
     let rest = rest.trim();
     let json = |what: &str| -> Result<Value, InvalidAnswer> {
@@ -188,20 +188,20 @@ fn meaning(answer: &str) -> Result<ApproverAnswer, InvalidAnswer> {
     };
     match word.to_ascii_lowercase().as_str() {
         "" => Err(InvalidAnswer::Nothing),
-        "y" | "yes" => Ok(ApproverAnswer::Once(Verdict::Approve)),
-        "a" | "always" if rest.is_empty() => Ok(ApproverAnswer::Always(None)),
-        "a" | "always" => Ok(ApproverAnswer::Always(Some(json("the pattern")?))),
-        "n" | "no" => Ok(ApproverAnswer::Once(Verdict::Refuse {
+        "y" | "yes" => Ok(DeciderAnswer::Once(Verdict::Approve)),
+        "a" | "always" if rest.is_empty() => Ok(DeciderAnswer::Always(None)),
+        "a" | "always" => Ok(DeciderAnswer::Always(Some(json("the pattern")?))),
+        "n" | "no" => Ok(DeciderAnswer::Once(Verdict::Refuse {
             reason: if rest.is_empty() {
                 "no reason given".into()
             } else {
                 rest.to_owned()
             },
         })),
-        "e" => Ok(ApproverAnswer::Once(Verdict::Edit {
+        "e" => Ok(DeciderAnswer::Once(Verdict::Edit {
             arguments: json("the new arguments")?,
         })),
-        "r" => Ok(ApproverAnswer::Once(Verdict::Replace {
+        "r" => Ok(DeciderAnswer::Once(Verdict::Replace {
             result: json("the result")?,
         })),
         _ => {
@@ -256,13 +256,13 @@ mod tests {
             ),
             ("r 7", Verdict::Replace { result: json!(7) }),
         ] {
-            assert_eq!(meaning(typed), Ok(ApproverAnswer::Once(meant)), "{typed}");
+            assert_eq!(meaning(typed), Ok(DeciderAnswer::Once(meant)), "{typed}");
         }
-        assert_eq!(meaning("a"), Ok(ApproverAnswer::Always(None)));
+        assert_eq!(meaning("a"), Ok(DeciderAnswer::Always(None)));
         let pattern = json!({"path": "notes/*"});
         assert_eq!(
             meaning("always {\"path\": \"notes/*\"}"),
-            Ok(ApproverAnswer::Always(Some(pattern)))
+            Ok(DeciderAnswer::Always(Some(pattern)))
         );
         assert_eq!(meaning(""), Err(InvalidAnswer::Nothing));
         for (typed, expect) in [

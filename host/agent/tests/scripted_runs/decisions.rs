@@ -1,4 +1,4 @@
-//! Section 7, approval: which calls wait, what a person can decide, and what a decision is bound to.
+//! Section 7, decisions: which calls wait, what a person can decide, and what a decision is bound to.
 
 use super::support::{
     Echo, Reply, Script, driver, end, place, plain_tools, request, rest, results, run, starts,
@@ -8,11 +8,11 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::decider::Decider;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
-use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
+use toolhold_protocol::decision::{Decision, DecisionRules, Pending, Verdict};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -43,7 +43,7 @@ impl Person {
     }
 }
 
-impl Approver for Person {
+impl Decider for Person {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(pending.clone());
@@ -60,7 +60,7 @@ impl Approver for Person {
     }
 }
 
-fn policy(policy: &Value) -> Approvals {
+fn policy(policy: &Value) -> DecisionRules {
     serde_json::from_value(policy.clone()).expect("a policy")
 }
 
@@ -69,14 +69,14 @@ fn asking(script: &Arc<Script>, echo: &Echo, person: &Arc<Person>) -> Driver {
         .with("echo", echo.activity())
         .with("reads", echo.activity());
     Driver {
-        approver: person.clone(),
+        decider: person.clone(),
         ..driver(script, activities)
     }
 }
 
 fn always() -> RunRequest {
     let mut request = request([plain_tools(&["echo", "reads"])]);
-    request.settings.approval = policy(&json!({"default": "always"}));
+    request.settings.decisions = policy(&json!({"default": "always"}));
     request
 }
 
@@ -102,7 +102,7 @@ async fn a_policy_says_by_tool_which_calls_wait() {
             ("echo", json!({})),
             ("reads", json!({"readOnly": true})),
         ])]);
-        request.settings.approval = policy(&rules);
+        request.settings.decisions = policy(&rules);
         let events = run(&asking(&script, &echo, &person), request).await;
         let mut asked: Vec<_> = person
             .asked
@@ -233,7 +233,7 @@ async fn a_result_that_the_tool_could_not_have_is_asked_again() {
         ]),
     );
     let mut request = request(context.unwrap());
-    request.settings.approval = policy(&json!({"default": "always"}));
+    request.settings.decisions = policy(&json!({"default": "always"}));
     let events = run(&asking(&script, &echo, &person), request).await;
     assert_eq!(results(&events)[0].1, json!({"output": 4}));
 }
@@ -270,7 +270,7 @@ async fn a_person_sees_what_would_be_run() {
     ]);
     let (echo, person) = (Echo::default(), Person::who([Verdict::Approve]));
     let mut request = always();
-    request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));
+    request.settings.decisions = policy(&json!({"tools": {"echo": "always"}}));
     run(&asking(&script, &echo, &person), request).await;
     assert_eq!(
         person.asked.lock().unwrap()[0].arguments,
@@ -288,7 +288,7 @@ async fn while_one_waits_the_others_go_on() {
     ])]);
     let (echo, person) = (Echo::default(), Arc::new(Person::default()));
     let mut request = always();
-    request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));
+    request.settings.decisions = policy(&json!({"tools": {"echo": "always"}}));
     request.settings.parallel_calls = 1;
     let mut run = asking(&script, &echo, &person)
         .start(request, Box::new(NoJournal))
@@ -315,7 +315,7 @@ async fn a_run_that_waits_survives_its_process() {
     let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
     let (echo, absent) = (Echo::default(), Arc::new(Person::default()));
     let mut request = always();
-    request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));
+    request.settings.decisions = policy(&json!({"tools": {"echo": "always"}}));
     let mut first = asking(&script, &echo, &absent)
         .start(request, Box::new(NoJournal))
         .await
@@ -400,12 +400,12 @@ async fn a_question_says_which_sub_agent_asks_it() {
     ]);
     let person = Person::who([Verdict::Approve, Verdict::Approve]);
     let driver = Driver {
-        approver: person.clone(),
+        decider: person.clone(),
         activities: Activities::default().with("echo", Echo::default().activity()),
         ..Driver::new(script, Arc::new(SubAgents))
     };
     let mut request = request(context.into_iter().chain([plain_tools(&["echo"])]));
-    request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));
+    request.settings.decisions = policy(&json!({"tools": {"echo": "always"}}));
     let events = run(&driver, request).await;
     assert_eq!(end(&events).1, json!("done"));
     let asked = person.asked.lock().unwrap();

@@ -17,10 +17,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use toolhold_agent::calls::{CallApprover, NoDecision};
+use toolhold_agent::calls::{CallDecider, NoDecision};
 use toolhold_json::hex::hex;
 use toolhold_policy::{text, visible};
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 
 /// Most bytes of arguments that a form shows. Longer arguments cannot be approved in a form.
@@ -57,7 +57,7 @@ struct OpenQuestion {
 
 /// The settings and state of asking.
 #[derive(Debug)]
-pub struct ApprovalPrompts {
+pub struct DecisionPrompts {
     /// Whether the client's user may decide.
     pub is_on: bool,
     /// How long a question waits for its answer.
@@ -67,7 +67,7 @@ pub struct ApprovalPrompts {
     room: Semaphore,
 }
 
-impl ApprovalPrompts {
+impl DecisionPrompts {
     pub fn new(is_on: bool, time: Duration) -> Self {
         Self {
             is_on,
@@ -80,8 +80,8 @@ impl ApprovalPrompts {
 
 /// Asks the client's user about one call and the calls nested in it.
 #[derive(Debug, Clone)]
-pub struct CallerApprover {
-    asking: Arc<ApprovalPrompts>,
+pub struct CallerDecider {
+    asking: Arc<DecisionPrompts>,
     era: ProtocolEra,
     elicits: bool,
     source: IpAddr,
@@ -97,9 +97,9 @@ pub struct CallerApprover {
     handed_back: Arc<Mutex<Option<Result<Value, RpcError>>>>,
 }
 
-impl CallerApprover {
+impl CallerDecider {
     pub fn new(
-        asking: Arc<ApprovalPrompts>,
+        asking: Arc<DecisionPrompts>,
         metadata: &RequestMetadata,
         session: Option<Arc<ClientSession>>,
         client_sender: ClientSender,
@@ -175,7 +175,7 @@ impl CallerApprover {
             ));
         }
         match asking.questions.answered(pending, &self.params) {
-            Ok(Some(said)) => approval_of(said).map_err(NoDecision::Refused),
+            Ok(Some(said)) => decision_of(said).map_err(NoDecision::Refused),
             Ok(None) => {
                 let form = form(pending, &Mask::default()).map_err(NoDecision::Refused)?;
                 Err(
@@ -191,7 +191,7 @@ impl CallerApprover {
     }
 }
 
-impl CallApprover for CallerApprover {
+impl CallDecider for CallerDecider {
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move {
             self.approved(pending).await.map(|()| Decision {
@@ -202,7 +202,7 @@ impl CallApprover for CallerApprover {
         })
     }
 
-    fn within(&self, _: &str) -> Arc<dyn CallApprover> {
+    fn within(&self, _: &str) -> Arc<dyn CallDecider> {
         Arc::new(Self {
             is_nested: true,
             ..self.clone()
@@ -306,16 +306,16 @@ pub async fn ask_session_user(
     time: Duration,
 ) -> Result<(), ToolFailure> {
     match session.ask(form, client_sender, time).await {
-        ElicitationOutcome::Given(answer) => approval_of(parse_reply(&answer)),
-        ElicitationOutcome::Nothing => approval_of(PersonReply::Nothing),
+        ElicitationOutcome::Given(answer) => decision_of(parse_reply(&answer)),
+        ElicitationOutcome::Nothing => decision_of(PersonReply::Nothing),
         ElicitationOutcome::TooLate => Err(too_late(time)),
         ElicitationOutcome::TooMany => Err(refusal("too many calls of this client wait already")),
     }
 }
 
 /// # Errors
-/// The reply is no approval.
-pub fn approval_of(said: PersonReply) -> Result<(), ToolFailure> {
+/// The reply does not approve the call.
+pub fn decision_of(said: PersonReply) -> Result<(), ToolFailure> {
     match said {
         PersonReply::Approve => Ok(()),
         PersonReply::Refuse(reason) => Err(refusal(&format!("the user refused it: {reason}"))),
@@ -343,7 +343,7 @@ pub fn refusal(reason: &str) -> ToolFailure {
 pub fn no_person(tool: &str, why: &str) -> String {
     format!(
         "calls of {tool} wait for a person, and no person can be asked: {why}. The operator of this server can let them \
-         run with never = [{tool:?}] under [approval] in its toolhold.toml"
+         run with never = [{tool:?}] under [decisions] in its toolhold.toml"
     )
 }
 

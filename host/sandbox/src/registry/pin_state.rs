@@ -1,12 +1,12 @@
-//! Which modules may run: judged by the approvals, again and again, because another process writes them. And
-//! whose a name is: what was approved keeps it.
+//! State of each module's pin, which is judged again and again, because another process writes pins; and the right to
+//! a name, which a pinned module keeps.
 
 use super::RegistryState;
 use crate::module::{Module, blocking};
-use crate::policy::{EffectivePolicy, Policy, Trust};
+use crate::policy::{EffectivePolicy, Pinning, Policy};
 use std::path::Path;
 use std::sync::Arc;
-use toolhold_policy::{Approval, ApprovedBy, Grant, GrantChange, Standing};
+use toolhold_policy::{Grant, GrantChange, Pin, PinState, PinnedBy};
 
 /// How well founded a module's claim to its name is. Of two modules of one name, the better founded has it;
 /// between equals, the one that is there keeps it.
@@ -26,7 +26,7 @@ impl Claim {
         let Some(then) = recorded(policy, &module.slot, &module.name) else {
             return Self::New;
         };
-        let now = approval(module, &module.policy(), ApprovedBy::Person);
+        let now = pin(module, &module.policy(), PinnedBy::Person);
         let is_foreign = foreign(policy, module, &then).is_some();
         if !is_foreign && then.changes(&now, false).is_empty() {
             Self::Approved
@@ -58,20 +58,16 @@ impl RegistryState {
         let effective = module.policy();
         // One that has nothing of what it was to have is no new module without grants.
         if effective.check().is_ok() {
-            effective.judged(|| self.standing(module, &effective));
+            effective.judged(|| self.pin_state(module, &effective));
         }
     }
 
-    /// Whether `module` may run under what was `decided`, from the approvals as they are now. Blocks on the
+    /// Whether `module` may run under what was `decided`, from the pins as they are now. Blocks on the
     /// file system.
-    pub(super) fn standing(&self, module: &Module, effective: &EffectivePolicy) -> Standing {
+    pub(super) fn pin_state(&self, module: &Module, effective: &EffectivePolicy) -> PinState {
         let policy = self.policy();
-        let Trust::Approved {
-            approvals,
-            first_sight,
-        } = &policy.trust
-        else {
-            return Standing::Trusted;
+        let Pinning::Required { pins, first_sight } = &policy.pinning else {
+            return PinState::Trusted;
         };
         let one_off = policy
             .modules
@@ -80,22 +76,22 @@ impl RegistryState {
         let is_given_nothing = effective.granted.grant.is_empty() || one_off;
         let shipped = (policy.shipped)(&module.name);
         let is_trusted = *first_sight && is_given_nothing && shipped == Some(module.digest);
-        let now = approval(module, effective, ApprovedBy::FirstSight);
-        let pin = || Approval {
+        let now = pin(module, effective, PinnedBy::FirstSight);
+        let pin = || Pin {
             grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
             ..now.clone()
         };
-        match approvals.get(&module.slot) {
+        match pins.get(&module.slot) {
             recorded if is_trusted && recorded.as_ref().is_none_or(|then| !then.is_revoked()) => {
                 // Another component in its place is then a change of it. What a person approved stays on record.
                 let is_pinned = recorded.is_some_and(|then| {
-                    then.by == ApprovedBy::Person || then.changes(&pin(), true).is_empty()
+                    then.by == PinnedBy::Person || then.changes(&pin(), true).is_empty()
                 });
                 // Without a pin, too, nothing else has the name without a person.
-                if !is_pinned && let Err(error) = approvals.put(&pin()) {
+                if !is_pinned && let Err(error) = pins.put(&pin()) {
                     tracing::warn!(module = module.slot, %error, "the module could not be pinned");
                 }
-                Standing::Approved
+                PinState::Approved
             }
             Some(then) => {
                 let mut changes = then.changes(&now, !one_off);
@@ -103,9 +99,9 @@ impl RegistryState {
                     changes.extend(foreign(&policy, module, &then));
                 }
                 if changes.is_empty() {
-                    Standing::Approved
+                    PinState::Approved
                 } else {
-                    Standing::Pending { changes }
+                    PinState::Pending { changes }
                 }
             }
             // A new module under the name of an approved one, or of one that comes with the program, is a change of it,
@@ -113,20 +109,20 @@ impl RegistryState {
             None if *first_sight
                 && is_given_nothing
                 && shipped.is_none()
-                && !approvals.knows(&module.name)
+                && !pins.knows(&module.name)
                 && !may_be_written(&policy, module) =>
             {
-                match approvals.put(&pin()) {
-                    Ok(()) => Standing::Approved,
+                match pins.put(&pin()) {
+                    Ok(()) => PinState::Approved,
                     Err(error) => {
                         tracing::warn!(module = module.slot, %error, "the module could not be pinned");
-                        Standing::Pending {
+                        PinState::Pending {
                             changes: Vec::new(),
                         }
                     }
                 }
             }
-            None => Standing::Pending {
+            None => PinState::Pending {
                 changes: Vec::new(),
             },
         }
@@ -135,9 +131,9 @@ impl RegistryState {
 
 /// The change that a person has to see, where a component was pinned at first sight under the name of another one that
 /// comes with the program.
-fn foreign(policy: &Policy, module: &Module, then: &Approval) -> Option<GrantChange> {
+fn foreign(policy: &Policy, module: &Module, then: &Pin) -> Option<GrantChange> {
     let shipped = (policy.shipped)(&module.name)?;
-    let is_foreign = shipped != module.digest && then.by == ApprovedBy::FirstSight;
+    let is_foreign = shipped != module.digest && then.by == PinnedBy::FirstSight;
     is_foreign.then(|| GrantChange {
         what: "the component, which is not the one that comes with Toolhold".into(),
         before: Some(format!("{shipped:?}").into()),
@@ -153,15 +149,15 @@ fn may_be_written(policy: &Policy, module: &Module) -> bool {
 }
 
 /// The record of `slot` under `name`, whatever the component is now. Blocks on the file system.
-pub(super) fn recorded(policy: &Policy, slot: &str, name: &str) -> Option<Approval> {
-    let Trust::Approved { approvals, .. } = &policy.trust else {
+pub(super) fn recorded(policy: &Policy, slot: &str, name: &str) -> Option<Pin> {
+    let Pinning::Required { pins, .. } = &policy.pinning else {
         return None;
     };
-    approvals.get(slot).filter(|then| then.is_of(name))
+    pins.get(slot).filter(|then| then.is_of(name))
 }
 
-pub(super) fn approval(module: &Module, effective: &EffectivePolicy, by: ApprovedBy) -> Approval {
-    Approval::of(
+pub(super) fn pin(module: &Module, effective: &EffectivePolicy, by: PinnedBy) -> Pin {
+    Pin::of(
         &module.slot,
         &module.name,
         module.digest,

@@ -3,8 +3,8 @@
 
 use futures_util::future::BoxFuture;
 use std::time::Duration;
-use toolhold_agent::run::approval::Approver;
-use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_agent::run::decider::Decider;
+use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_storage::Store;
 use uuid::Uuid;
 
@@ -16,18 +16,18 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Waits for a decision in the database; asks no person itself.
 #[derive(Debug)]
-pub struct StoredApprover {
+pub struct StoredDecider {
     store: Store,
 }
 
-impl StoredApprover {
+impl StoredDecider {
     /// `store` is where decisions are recorded.
     pub fn new(store: Store) -> Self {
         Self { store }
     }
 }
 
-impl Approver for StoredApprover {
+impl Decider for StoredDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(stored_decision(&self.store, run, pending))
     }

@@ -1,7 +1,7 @@
 //! Which calls wait for a person, and what a decision is bound to.
 
 use serde_json::{Value, json};
-use toolhold_protocol::approval::{Approvals, Pending};
+use toolhold_protocol::decision::{DecisionRules, Pending};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Annotations;
 
@@ -12,7 +12,7 @@ fn which_calls_wait() {
         ..Annotations::default()
     };
     let writes = Annotations::default();
-    let policy: Approvals = serde_json::from_value(json!({
+    let policy: DecisionRules = serde_json::from_value(json!({
         "default": "on-write",
         "tools": {"files": "always", "files.list": "never"},
     }))
@@ -25,14 +25,14 @@ fn which_calls_wait() {
     ] {
         assert_eq!(policy.apply_to(tool, annotations), waits, "{rule}: {tool}");
     }
-    let unset = Approvals::default();
+    let unset = DecisionRules::default();
     assert!(!unset.apply_to("files.write", writes));
 }
 
 #[test]
 fn no_other_name_takes_a_tool_out_of_a_rule() {
     let writes = Annotations::default();
-    let policy: Approvals = serde_json::from_value(json!({
+    let policy: DecisionRules = serde_json::from_value(json!({
         "default": "never",
         "tools": {"files": "always", "files.list": "never", "note": "never"},
     }))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use support::sandbox::{call, component, kind, registry};
-use toolhold_policy::{Grant, Output, Standing};
-use toolhold_sandbox::{ApprovalFolder, Module, ModulePolicy, Policy, Registry, Trust};
+use toolhold_policy::{Grant, Output, PinState};
+use toolhold_sandbox::{Module, ModulePolicy, PinFolder, Pinning, Policy, Registry};
 
 /// A component whose one tool returns `number`.
 fn answers(number: u32) -> Vec<u8> {
@@ -19,11 +19,11 @@ fn answers(number: u32) -> Vec<u8> {
     ))
 }
 
-struct ApprovalFixture {
+struct PinFixture {
     root: tempfile::TempDir,
 }
 
-impl ApprovalFixture {
+impl PinFixture {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("modules")).unwrap();
@@ -40,8 +40,8 @@ impl ApprovalFixture {
 
     fn policy(&self, first_sight: bool) -> Policy {
         Policy {
-            trust: Trust::Approved {
-                approvals: Arc::new(ApprovalFolder::new(self.root.path().join("approvals"))),
+            pinning: Pinning::Required {
+                pins: Arc::new(PinFolder::new(self.root.path().join("approvals"))),
                 first_sight,
             },
             ..Policy::default()
@@ -67,16 +67,16 @@ async fn approve(registry: &Registry, name: &str) {
 }
 
 fn reason(registry: &Registry, name: &str) -> String {
-    registry.module(name).unwrap().standing().reason()
+    registry.module(name).unwrap().pin_state().reason()
 }
 
 #[tokio::test]
 async fn a_new_module_without_grants_is_pinned_and_a_change_disables_it() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(1));
     let first = registry(bench.policy(true));
     bench.load(&first).await;
-    assert_eq!(first.module("m").unwrap().standing(), Standing::Approved);
+    assert_eq!(first.module("m").unwrap().pin_state(), PinState::Approved);
 
     bench.put("m.wasm", &answers(2));
     // While it runs, and after a restart.
@@ -100,7 +100,7 @@ async fn a_new_module_without_grants_is_pinned_and_a_change_disables_it() {
 
 #[tokio::test]
 async fn grants_need_a_person_and_so_does_every_change_of_them() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(1));
     let granted = |value: &str| {
         let mut policy = bench.policy(true);
@@ -120,7 +120,7 @@ async fn grants_need_a_person_and_so_does_every_change_of_them() {
     approve(&registry, "m").await;
     let again = granted("1");
     bench.load(&again).await;
-    assert!(again.module("m").unwrap().standing().may_run());
+    assert!(again.module("m").unwrap().pin_state().may_run());
     let wider = granted("2");
     bench.load(&wider).await;
     assert!(reason(&wider, "m").contains("grant: environment"));
@@ -128,7 +128,7 @@ async fn grants_need_a_person_and_so_does_every_change_of_them() {
 
 #[tokio::test]
 async fn a_newcomer_cannot_take_the_name_of_what_was_approved() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m@1.0.wasm", &answers(1));
     let registry = registry(bench.policy(true));
     bench.load(&registry).await;
@@ -151,8 +151,8 @@ async fn a_newcomer_cannot_take_the_name_of_what_was_approved() {
 }
 
 #[tokio::test]
-async fn where_every_module_needs_approval_nothing_runs_by_itself() {
-    let bench = ApprovalFixture::new();
+async fn where_every_module_needs_a_person_nothing_runs_by_itself() {
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(bench.policy(false));
     bench.load(&registry).await;
@@ -163,7 +163,7 @@ async fn where_every_module_needs_approval_nothing_runs_by_itself() {
 /// Row 18: whatever is swapped in, and when, the bytes that run have an approved digest.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_file_swapped_a_thousand_times_never_runs_unapproved() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(bench.policy(true));
     bench.load(&registry).await;
@@ -183,7 +183,7 @@ async fn row_18_a_file_swapped_a_thousand_times_never_runs_unapproved() {
                 while !stop.load(Ordering::Relaxed) {
                     bench.load(&registry).await;
                     let module = registry.module("m").unwrap();
-                    if module.standing().may_run() {
+                    if module.pin_state().may_run() {
                         assert_eq!(module.digest, approved);
                     }
                     if let Ok(output) = call(&registry, "m.answer", json!({})).await.result {
@@ -200,7 +200,7 @@ async fn row_18_a_file_swapped_a_thousand_times_never_runs_unapproved() {
 /// Overwriting a module while 32 callers use it loses no call and mixes no versions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_is_exchanged_under_32_callers() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(0));
     let mut policy = Policy::default();
     // They call as often as they can, and the exchange may take a while.
@@ -246,7 +246,7 @@ async fn a_module_is_exchanged_under_32_callers() {
 
 #[tokio::test]
 async fn broken_renamed_and_removed_modules_are_noticed() {
-    let bench = ApprovalFixture::new();
+    let bench = PinFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(Policy::default());
     bench.load(&registry).await;

@@ -2,7 +2,7 @@
 //!
 //! Servers ignore, refuse or misread many keywords (docs/toolchains.md, "What grammars support"), and those
 //! that ignore one answer 200. So what is sent is a wider schema made of safe keywords, and the full
-//! schema is validated on our side. Lowering never makes a schema narrower, except that objects are
+//! schema is validated on our side. The subset never makes a schema narrower, except that objects are
 //! closed where the author said nothing, and strings are bounded where asked.
 
 use serde_json::{Map, Value, json};
@@ -14,15 +14,15 @@ const MAX_DEPTH: usize = 32;
 /// llama.cpp refuses grammars that repeat more than this often. Longer things are measured on our side only.
 pub const MAX_REPETITIONS: u32 = 1_999;
 
-/// Lowers several schemas into one document; their `$defs` are hoisted under names of their own.
+/// Reduces several schemas to the grammar subset, for one document; their `$defs` are hoisted under names of their own.
 #[derive(Debug)]
-pub struct Lowering {
+pub struct GrammarSubset {
     max_string: Option<u32>,
     keeps_descriptions: bool,
     definitions: Map<String, Value>,
 }
 
-impl Lowering {
+impl GrammarSubset {
     pub fn new(max_string: Option<u32>) -> Self {
         Self {
             max_string,
@@ -45,12 +45,12 @@ impl Lowering {
     }
 
     /// `schema` in safe keywords. `owner` keeps the definitions of different schemas apart.
-    pub fn lower(&mut self, schema: &Value, owner: &str) -> Value {
-        self.lower_with(schema, owner, |_| ())
+    pub fn reduce(&mut self, schema: &Value, owner: &str) -> Value {
+        self.reduce_with(schema, owner, |_| ())
     }
 
-    /// As [`Self::lower`], where each of the schema's definitions is changed before it is hoisted.
-    pub fn lower_with(
+    /// Returns `schema` in safe keywords; `change` is applied to each of its definitions before it is hoisted.
+    pub fn reduce_with(
         &mut self,
         schema: &Value,
         owner: &str,
@@ -63,16 +63,16 @@ impl Lowering {
         for keyword in ["$defs", "definitions"] {
             if let Some(Value::Object(definitions)) = schema.get(keyword) {
                 for (name, definition) in definitions {
-                    let mut lowered = self.node(definition, &prefix, 0);
-                    change(&mut lowered);
-                    self.definitions.insert(format!("{prefix}_{name}"), lowered);
+                    let mut reduced = self.node(definition, &prefix, 0);
+                    change(&mut reduced);
+                    self.definitions.insert(format!("{prefix}_{name}"), reduced);
                 }
             }
         }
         self.node(schema, &prefix, 0)
     }
 
-    /// Hoists a schema that is lowered already. The names of others hold an underscore.
+    /// Hoists a schema that is reduced already. The names of others hold an underscore.
     pub fn define(&mut self, name: &str, schema: Value) {
         self.definitions.insert(name.to_owned(), schema);
     }
@@ -86,15 +86,15 @@ impl Lowering {
     }
 
     fn node(&self, schema: &Value, prefix: &str, depth: usize) -> Value {
-        let mut lowered = self.undescribed(schema, prefix, depth);
-        if let (true, Some(description), Value::Object(lowered)) = (
+        let mut reduced = self.undescribed(schema, prefix, depth);
+        if let (true, Some(description), Value::Object(reduced)) = (
             self.keeps_descriptions,
             schema.get("description").filter(|text| text.is_string()),
-            &mut lowered,
+            &mut reduced,
         ) {
-            lowered.insert("description".into(), description.clone());
+            reduced.insert("description".into(), description.clone());
         }
-        lowered
+        reduced
     }
 
     fn undescribed(&self, schema: &Value, prefix: &str, depth: usize) -> Value {
@@ -144,7 +144,7 @@ impl Lowering {
             Some(Value::Array(many)) => {
                 let mut types = Vec::new();
                 for ty in many.iter().filter_map(Value::as_str) {
-                    // Each type lowers the parts again: one that is listed twice doubles them at each level.
+                    // Each type reduces the parts again: one that is listed twice doubles them at each level.
                     if !types.contains(&ty) {
                         types.push(ty);
                     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn unsafe_constructs_become_safe_ones() {
-        let lower = |schema: Value| Lowering::new(None).lower(&schema, "t");
+        let reduce = |schema: Value| GrammarSubset::new(None).reduce(&schema, "t");
         for (schema, expect) in [
             (json!(true), json!({})),
             (
@@ -320,22 +320,22 @@ mod tests {
                 json!({"anyOf": [{"const": 1}]}),
             ),
         ] {
-            assert_eq!(lower(schema.clone()), expect, "{schema}");
+            assert_eq!(reduce(schema.clone()), expect, "{schema}");
         }
     }
 
     #[test]
     fn definitions_of_two_tools_do_not_meet() {
-        let mut lowering = Lowering::new(None);
-        let a = lowering.lower(
+        let mut subset = GrammarSubset::new(None);
+        let a = subset.reduce(
             &json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}}),
             "a.x",
         );
-        let b = lowering.lower(
+        let b = subset.reduce(
             &json!({"$ref": "#/$defs/N", "$defs": {"N": {"type": "string"}}}),
             "b.x",
         );
-        let all = lowering.finish(json!({"anyOf": [a, b]}));
+        let all = subset.finish(json!({"anyOf": [a, b]}));
         assert_eq!(all["$defs"]["a_x_N"]["type"], "integer");
         assert_eq!(all["$defs"]["b_x_N"]["type"], "string");
         assert_eq!(all["anyOf"][1]["$ref"], "#/$defs/b_x_N");
@@ -343,17 +343,17 @@ mod tests {
 
     #[test]
     fn unbounded_strings_get_a_bound() {
-        let mut lowering = Lowering::new(Some(50));
+        let mut subset = GrammarSubset::new(Some(50));
         assert_eq!(
-            lowering.lower(&json!({"type": "string"}), "t")["maxLength"],
+            subset.reduce(&json!({"type": "string"}), "t")["maxLength"],
             50
         );
         assert_eq!(
-            lowering.lower(&json!({"type": "string", "maxLength": 9}), "t")["maxLength"],
+            subset.reduce(&json!({"type": "string", "maxLength": 9}), "t")["maxLength"],
             9
         );
         assert_eq!(
-            lowering.lower(&json!({"type": "string", "minLength": 60}), "t")["maxLength"],
+            subset.reduce(&json!({"type": "string", "minLength": 60}), "t")["maxLength"],
             60
         );
     }
@@ -388,8 +388,8 @@ mod tests {
                 json!({"type": "array", "items": {}, "minItems": 1_999}),
             ),
         ] {
-            let lowered = Lowering::new(Some(50)).lower(&schema, "t");
-            assert_eq!(lowered, expect, "{schema}");
+            let reduced = GrammarSubset::new(Some(50)).reduce(&schema, "t");
+            assert_eq!(reduced, expect, "{schema}");
         }
     }
 
@@ -399,7 +399,7 @@ mod tests {
             json!({}),
             |inner, _| json!({"type": ["array", "array", "null"], "items": inner}),
         );
-        let lowered = Lowering::new(None).lower(&nested, "t");
-        assert!(lowered.to_string().len() < 4_000);
+        let reduced = GrammarSubset::new(None).reduce(&nested, "t");
+        assert!(reduced.to_string().len() < 4_000);
     }
 }

@@ -11,7 +11,7 @@ fn guarded(more: &str) -> Host {
     let host = host();
     host.write(
         "guarded.toml",
-        format!("[approval]\nalways = [\"probe\"]\n{more}"),
+        format!("[decisions]\nalways = [\"probe\"]\n{more}"),
     );
     host
 }

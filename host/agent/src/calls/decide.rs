@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
-use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 
 /// What a decision does to a call.
@@ -75,7 +75,7 @@ pub enum NoDecision {
 }
 
 /// Asks a person about calls that are made outside of a run's machine.
-pub trait CallApprover: Send + Sync + Debug {
+pub trait CallDecider: Send + Sync + Debug {
     /// Waits for a decision. Dropped when the call is cancelled.
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>>;
 
@@ -85,5 +85,5 @@ pub trait CallApprover: Send + Sync + Debug {
     }
 
     /// Asks about the calls that the call `id` makes.
-    fn within(&self, id: &str) -> Arc<dyn CallApprover>;
+    fn within(&self, id: &str) -> Arc<dyn CallDecider>;
 }

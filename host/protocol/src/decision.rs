@@ -17,7 +17,7 @@ use toolhold_json::hex::sha256;
 /// In the order of strictness.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ApprovalMode {
+pub enum DecisionMode {
     #[default]
     Never,
     /// Unless the tool declares that it only reads.
@@ -28,11 +28,11 @@ pub enum ApprovalMode {
 /// Which calls wait for a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Approvals {
+pub struct DecisionRules {
     /// For tools without a rule of their own.
-    pub default: ApprovalMode,
+    pub default: DecisionMode,
     /// By tool, or by module for all of its tools.
-    pub tools: BTreeMap<String, ApprovalMode>,
+    pub tools: BTreeMap<String, DecisionMode>,
     /// Whether a lazy plan waits, as a whole.
     pub plans: bool,
     /// Whether calls that are read out of prose are made as others are, where the run has text of others and they have
@@ -41,11 +41,11 @@ pub struct Approvals {
     pub calls_in_prose: bool,
 }
 
-impl Approvals {
+impl DecisionRules {
     /// Whether no call and no plan waits for a person by these rules.
     pub fn asks_nobody(&self) -> bool {
         let mut modes = self.tools.values().chain([&self.default]);
-        modes.all(|mode| *mode == ApprovalMode::Never) && !self.plans
+        modes.all(|mode| *mode == DecisionMode::Never) && !self.plans
     }
 }
 
@@ -99,7 +99,7 @@ pub enum Verdict {
     },
 }
 
-impl Approvals {
+impl DecisionRules {
     /// Whether a call of `tool` waits for a person.
     pub fn apply_to(&self, tool: &str, annotations: Annotations) -> bool {
         self.apply_to_any(&[tool], annotations)
@@ -110,13 +110,13 @@ impl Approvals {
     pub fn apply_to_any(&self, names: &[&str], annotations: Annotations) -> bool {
         let rules = names.iter().filter_map(|name| self.rule(name));
         match rules.max().unwrap_or(self.default) {
-            ApprovalMode::Always => true,
-            ApprovalMode::Never => false,
-            ApprovalMode::OnWrite => !annotations.read_only,
+            DecisionMode::Always => true,
+            DecisionMode::Never => false,
+            DecisionMode::OnWrite => !annotations.read_only,
         }
     }
 
-    fn rule(&self, tool: &str) -> Option<ApprovalMode> {
+    fn rule(&self, tool: &str) -> Option<DecisionMode> {
         let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
         // A rule is about every version of a module.
         let module = module.split('@').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Configuration files that a person trusts, each pinned to its place and its exact bytes: found ones, and named ones
+//! Pins of configuration files that a person trusts, by place and exact bytes: found files, and named ones
 //! that modules may have written (`docs/security.md`, "Files that were found").
 //!
-//! The records are approvals like those of modules, in a folder of their own: the slot is the SHA-256 of the
+//! The records are pins like those of modules, in a folder of their own: the slot is the SHA-256 of the
 //! file's path, because a path may be longer than a file name; the digest is that of the file's bytes; and the
 //! path and the text are in the place of the grant, for the list and for the difference that a person is shown.
 
@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use toolhold_policy::{Approval, ApprovalStore as _, ApprovedBy, Digest};
-use toolhold_sandbox::ApprovalFolder;
+use toolhold_policy::{Digest, Pin, PinStore as _, PinnedBy};
+use toolhold_sandbox::PinFolder;
 
 /// Folder below the state folder.
 const FOLDER: &str = "trusted";
@@ -19,28 +19,28 @@ const FOLDER: &str = "trusted";
 const PATH: &str = "path";
 const TEXT: &str = "text";
 
-/// The trusted files of one user. Methods block on the file system.
+/// Pins of one user's configuration files. Methods block on the file system.
 #[derive(Debug, Clone)]
-pub struct TrustedFiles {
-    approvals: ApprovalFolder,
+pub struct FilePins {
+    pins: PinFolder,
 }
 
-/// Whether a file is trusted as it is now.
+/// State of a file beside its pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileTrust {
-    Trusted,
-    /// The file was trusted with this text, and differs now.
+pub enum FilePinState {
+    Pinned,
+    /// The file was pinned with this text, and differs now.
     Changed {
         before: String,
     },
-    /// The file was trusted, and there is none now.
+    /// The file was pinned, and there is none now.
     Gone,
     Unknown,
 }
 
-/// A file that was trusted.
+/// A file that was pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustedFile {
+pub struct PinnedFile {
     /// As text, for people.
     pub path: String,
     /// `sha256:…` of its bytes.
@@ -49,42 +49,44 @@ pub struct TrustedFile {
     pub at: u64,
 }
 
-impl TrustedFiles {
-    /// The folder is made (0700) when the first file is trusted.
+impl FilePins {
+    /// The folder is made (0700) when the first file is pinned.
     pub fn new(state_folder: &Path) -> Self {
         Self {
-            approvals: ApprovalFolder::new(state_folder.join(FOLDER)),
+            pins: PinFolder::new(state_folder.join(FOLDER)),
         }
     }
 
-    /// Whether these bytes are trusted at this path, which is absolute and without links.
-    pub fn trust_in(&self, path: &Path, bytes: &[u8]) -> FileTrust {
-        let Some(record) = self.approvals.get(&slot(path)) else {
-            return FileTrust::Unknown;
+    /// Returns the state of these bytes at this path, which is absolute and without links.
+    pub fn state(&self, path: &Path, bytes: &[u8]) -> FilePinState {
+        let Some(record) = self.pins.get(&slot(path)) else {
+            return FilePinState::Unknown;
         };
         if record.digest == digest(bytes) {
-            return FileTrust::Trusted;
+            return FilePinState::Pinned;
         }
-        // The record of a file that is trusted no more has no text.
+        // The record of a file whose pin was revoked has no text.
         let before = record.grant[TEXT].as_str().map(str::to_owned);
-        before.map_or(FileTrust::Unknown, |before| FileTrust::Changed { before })
+        before.map_or(FilePinState::Unknown, |before| FilePinState::Changed {
+            before,
+        })
     }
 
-    /// True if a person trusts bytes of this digest at this path, which is absolute and without links.
-    pub fn trusts(&self, path: &Path, digest: &Digest) -> bool {
-        let record = self.approvals.get(&slot(path));
+    /// True if bytes of this digest are pinned at this path, which is absolute and without links.
+    pub fn holds(&self, path: &Path, digest: &Digest) -> bool {
+        let record = self.pins.get(&slot(path));
         record.is_some_and(|record| {
             record.digest == format!("{digest:?}") && !record.grant[TEXT].is_null()
         })
     }
 
-    /// Trusts exactly these bytes at this path, in the place of what was trusted there before.
+    /// Pins exactly these bytes at this path, in the place of the pin from before.
     ///
     /// # Errors
     /// The record cannot be written.
-    pub fn trust(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    pub fn pin(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.approvals.put(&Approval {
+        self.pins.put(&Pin {
             slot: slot(path),
             name: String::new(),
             digest: digest(bytes),
@@ -93,31 +95,31 @@ impl TrustedFiles {
                 PATH: path.display().to_string(),
                 TEXT: String::from_utf8_lossy(bytes),
             }),
-            by: ApprovedBy::Person,
+            by: PinnedBy::Person,
             at: now.map_or(0, |now| now.as_secs()),
         })
     }
 
-    /// Trusts the file at this path no more. `false`: it was not trusted.
+    /// Revokes the pin of the file at this path. `false`: it had none.
     ///
     /// # Errors
     /// The record cannot be written.
     pub fn revoke(&self, path: &Path) -> io::Result<bool> {
         let slot = slot(path);
-        let record = self.approvals.get(&slot);
+        let record = self.pins.get(&slot);
         if record.is_none_or(|record| record.grant[TEXT].is_null()) {
             return Ok(false);
         }
-        self.approvals.put(&Approval::revoked(&slot))?;
+        self.pins.put(&Pin::revoked(&slot))?;
         Ok(true)
     }
 
-    /// The trusted files, by path.
+    /// Returns the pinned files, by path.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub fn all(&self) -> io::Result<Vec<TrustedFile>> {
-        let entries = match std::fs::read_dir(self.approvals.folder()) {
+    pub fn all(&self) -> io::Result<Vec<PinnedFile>> {
+        let entries = match std::fs::read_dir(self.pins.folder()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -126,13 +128,13 @@ impl TrustedFiles {
         for entry in entries {
             let name = entry?.file_name();
             let slot = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            let Some(record) = slot.and_then(|slot| self.approvals.get(slot)) else {
+            let Some(record) = slot.and_then(|slot| self.pins.get(slot)) else {
                 continue;
             };
             let Some(path) = record.grant[PATH].as_str() else {
                 continue;
             };
-            files.push(TrustedFile {
+            files.push(PinnedFile {
                 path: path.to_owned(),
                 digest: record.digest,
                 at: record.at,
@@ -142,9 +144,9 @@ impl TrustedFiles {
         Ok(files)
     }
 
-    /// The file of the record for `path`, which changes with the trust in it.
+    /// Returns the path of the record for `path`, which changes with its pin.
     pub fn record(&self, path: &Path) -> PathBuf {
-        let folder = self.approvals.folder();
+        let folder = self.pins.folder();
         folder.join(slot(path)).with_extension("json")
     }
 }
@@ -164,55 +166,54 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn trust_is_in_these_bytes_at_this_path() {
+    fn a_pin_is_of_these_bytes_at_this_path() {
         let state = tempfile::tempdir().unwrap();
-        let files = TrustedFiles::new(state.path());
+        let files = FilePins::new(state.path());
         let (one, other) = (Path::new("/a/toolhold.toml"), Path::new("/b/toolhold.toml"));
-        assert_eq!(files.trust_in(one, b"x = 1"), FileTrust::Unknown);
+        assert_eq!(files.state(one, b"x = 1"), FilePinState::Unknown);
         assert_eq!(files.all().unwrap(), []);
-        files.trust(one, b"x = 1").unwrap();
-        assert_eq!(files.trust_in(one, b"x = 1"), FileTrust::Trusted);
-        assert_eq!(files.trust_in(other, b"x = 1"), FileTrust::Unknown);
-        assert!(files.trusts(one, &Digest::of(b"x = 1")));
+        files.pin(one, b"x = 1").unwrap();
+        assert_eq!(files.state(one, b"x = 1"), FilePinState::Pinned);
+        assert_eq!(files.state(other, b"x = 1"), FilePinState::Unknown);
+        assert!(files.holds(one, &Digest::of(b"x = 1")));
         assert!(
-            !files.trusts(one, &Digest::of(b"x = 2"))
-                && !files.trusts(other, &Digest::of(b"x = 1"))
+            !files.holds(one, &Digest::of(b"x = 2")) && !files.holds(other, &Digest::of(b"x = 1"))
         );
         let before = "x = 1".to_owned();
-        assert_eq!(files.trust_in(one, b"x = 2"), FileTrust::Changed { before });
+        assert_eq!(files.state(one, b"x = 2"), FilePinState::Changed { before });
         assert!(files.record(one).is_file() && !files.record(other).exists());
         let mode = std::fs::metadata(state.path().join(FOLDER)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
-    fn trust_is_taken_back_and_listed() {
+    fn pins_are_revoked_and_listed() {
         let state = tempfile::tempdir().unwrap();
-        let files = TrustedFiles::new(state.path());
+        let files = FilePins::new(state.path());
         let path = Path::new("/a/toolhold.toml");
         assert!(!files.revoke(path).unwrap());
-        files.trust(Path::new("/b/toolhold.toml"), b"").unwrap();
-        files.trust(path, b"x = 1").unwrap();
-        let paths = |files: &TrustedFiles| -> Vec<String> {
+        files.pin(Path::new("/b/toolhold.toml"), b"").unwrap();
+        files.pin(path, b"x = 1").unwrap();
+        let paths = |files: &FilePins| -> Vec<String> {
             let all = files.all().unwrap().into_iter();
             all.map(|file| file.path).collect()
         };
         assert_eq!(paths(&files), ["/a/toolhold.toml", "/b/toolhold.toml"]);
         assert!(files.revoke(path).unwrap() && !files.revoke(path).unwrap());
-        assert!(!files.trusts(path, &Digest::of(b"x = 1")));
-        assert_eq!(files.trust_in(path, b"x = 1"), FileTrust::Unknown);
-        assert_eq!(files.trust_in(path, b"revoked"), FileTrust::Unknown);
+        assert!(!files.holds(path, &Digest::of(b"x = 1")));
+        assert_eq!(files.state(path, b"x = 1"), FilePinState::Unknown);
+        assert_eq!(files.state(path, b"revoked"), FilePinState::Unknown);
         assert_eq!(paths(&files), ["/b/toolhold.toml"]);
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_is_no_trust() {
+    fn a_record_that_cannot_be_read_is_no_pin() {
         let state = tempfile::tempdir().unwrap();
-        let files = TrustedFiles::new(state.path());
+        let files = FilePins::new(state.path());
         let path = Path::new("/a/toolhold.toml");
-        files.trust(path, b"x = 1").unwrap();
+        files.pin(path, b"x = 1").unwrap();
         std::fs::write(files.record(path), "{").unwrap();
-        assert_eq!(files.trust_in(path, b"x = 1"), FileTrust::Unknown);
+        assert_eq!(files.state(path, b"x = 1"), FilePinState::Unknown);
         assert_eq!(files.all().unwrap(), []);
     }
 }

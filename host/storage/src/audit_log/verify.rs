@@ -1,6 +1,6 @@
 //! Verification of the audit log.
 
-use crate::audit_log::link;
+use crate::audit_rows::link;
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;

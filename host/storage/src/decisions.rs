@@ -7,12 +7,12 @@ use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use tokio::sync::futures::Notified;
-use toolhold_protocol::approval::{Decision, Pending};
+use toolhold_protocol::decision::{Decision, Pending};
 use uuid::Uuid;
 
 /// A call that waits for a decision.
 #[derive(Debug)]
-pub struct WaitingApproval {
+pub struct WaitingDecision {
     /// The top-level run, which has the record.
     pub run: Uuid,
     /// Owner of the run.
@@ -33,7 +33,7 @@ pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS own
 
 impl Store {
     /// The waiting calls of all runs, or of one owner's runs, oldest first.
-    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<WaitingApproval>, StoreError> {
+    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<WaitingDecision>, StoreError> {
         match owner {
             None => self.those_waiting("", &[]).await,
             Some(owner) => self.those_waiting("AND runs.owner = $1", &[owner]).await,
@@ -59,7 +59,7 @@ impl Store {
         &self,
         call: &str,
         run: Option<Uuid>,
-    ) -> Result<Vec<WaitingApproval>, StoreError> {
+    ) -> Result<Vec<WaitingDecision>, StoreError> {
         let which = "AND approvals.call = $1";
         match run {
             None => self.those_waiting(which, &[call]).await,
@@ -75,7 +75,7 @@ impl Store {
         &self,
         which: &str,
         values: &[&str],
-    ) -> Result<Vec<WaitingApproval>, StoreError> {
+    ) -> Result<Vec<WaitingDecision>, StoreError> {
         let statement = format!("{WAITING} {which} ORDER BY asked_ms, call");
         let query = sqlx::query(sqlx::AssertSqlSafe(statement));
         let query = values
@@ -90,7 +90,7 @@ impl Store {
     /// still waits, unchanged since it was shown.
     pub async fn decide(
         &self,
-        waiting: &WaitingApproval,
+        waiting: &WaitingDecision,
         decision: &Decision,
     ) -> Result<bool, StoreError> {
         let text =
@@ -130,9 +130,9 @@ impl Store {
     }
 }
 
-fn waiting(row: &AnyRow) -> Result<WaitingApproval, sqlx::Error> {
+fn waiting(row: &AnyRow) -> Result<WaitingDecision, sqlx::Error> {
     let pending: String = row.try_get("pending")?;
-    Ok(WaitingApproval {
+    Ok(WaitingDecision {
         run: id(row, "run")?,
         owner: row.try_get("owner")?,
         within: id(row, "within")?,

@@ -17,7 +17,7 @@ const B: f64 = 0.75;
 
 /// What the words of a question weigh in texts of a known number.
 #[derive(Debug, Default)]
-pub struct Ranking {
+pub struct WordWeights {
     /// Where a word's weight is. Weights are summed in their order: the sum of the same numbers in another order is
     /// another one, and equal passages would have unequal scores.
     places: HashMap<String, usize>,
@@ -26,7 +26,7 @@ pub struct Ranking {
     average: f64,
 }
 
-impl Ranking {
+impl WordWeights {
     /// `counted` has the words of the question, and how many of all `passages` hold each; the passages have
     /// `all_words` words together.
     pub fn new(counted: &[(&QuestionWord, u64)], passages: u64, all_words: u64) -> Self {
@@ -92,7 +92,7 @@ mod tests {
     fn scores_are_those_of_bm25s() {
         // By bm25s 0.3.16 with its defaults (method "lucene"), of the corpus ["fox fox dog", "dog cat", "cat", "owl"].
         let (fox, dog) = (asked("fox", 1), asked("dog", 1));
-        let ranking = Ranking::new(&[(&fox, 1), (&dog, 2)], 4, 7);
+        let ranking = WordWeights::new(&[(&fox, 1), (&dog, 2)], 4, 7);
         let close = |left: f64, right: f64| assert!((left - right).abs() < 1e-6, "{left} {right}");
         close(ranking.score("fox fox dog"), 0.769_340);
         close(ranking.score("dog cat"), 0.260_512);
@@ -104,7 +104,7 @@ mod tests {
         let (once, twice, other) = (asked("fox", 1), asked("fox", 2), asked("dog", 1));
         let passages = ["fox it is", "dog it is"];
         let scores =
-            |fox| passages.map(|it| Ranking::new(&[(fox, 5), (&other, 4)], 9, 27).score(it));
+            |fox| passages.map(|it| WordWeights::new(&[(fox, 5), (&other, 4)], 9, 27).score(it));
         let [fox, dog] = scores(&once);
         assert!(fox < dog);
         let [fox_again, dog_again] = scores(&twice);

@@ -71,7 +71,7 @@ impl Draft {
         )
     }
 
-    /// A person revoked a module's grants and its approval.
+    /// A person revoked a module's grants and its pin.
     pub fn module_revoked(module: &str) -> Self {
         Self::now("", "module_revoked", json!({"module": module}))
     }
@@ -81,7 +81,7 @@ impl Draft {
         Self::now("", "server_approved", json!({"server": server}))
     }
 
-    /// A person revoked the approval of an MCP server.
+    /// A person revoked the pin of an MCP server.
     pub fn server_revoked(server: &str) -> Self {
         Self::now("", "server_revoked", json!({"server": server}))
     }

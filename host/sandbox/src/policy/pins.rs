@@ -1,4 +1,4 @@
-//! Approvals on disk: one JSON file for each module, which several processes may read and write.
+//! Pins on disk: one JSON file for each module, which several processes may read and write.
 
 use crate::disk::private_folder;
 use cap_std::ambient_authority;
@@ -6,53 +6,53 @@ use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_files::{ReadError, read_in, replace_in};
-use toolhold_policy::approval::{Approval, ApprovalStore};
+use toolhold_policy::pin::{Pin, PinStore};
 
-/// Maximum bytes of an approval. One holds the texts of a module's tools, which are bounded each and fill a fraction
+/// Maximum bytes of a pin. One holds the texts of a module's tools, which are bounded each and fill a fraction
 /// of this.
-const MAX_APPROVAL_BYTES: u64 = 64 << 20;
+const MAX_PIN_BYTES: u64 = 64 << 20;
 
-/// The approvals of one host: a folder with a file for each module. Methods block on the file system.
+/// The pins of one host: a folder with a file for each module. Methods block on the file system.
 #[derive(Debug, Clone)]
-pub struct ApprovalFolder {
+pub struct PinFolder {
     folder: PathBuf,
 }
 
-impl ApprovalFolder {
-    /// The folder is made (0700) when the first approval is written.
+impl PinFolder {
+    /// The folder is made (0700) when the first pin is written.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
         }
     }
 
-    /// Where the approvals are.
+    /// Folder of the pins.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-impl ApprovalStore for ApprovalFolder {
-    fn get(&self, slot: &str) -> Option<Approval> {
+impl PinStore for PinFolder {
+    fn get(&self, slot: &str) -> Option<Pin> {
         let folder = Dir::open_ambient_dir(&self.folder, ambient_authority()).ok()?;
         let name = file(slot)?;
-        let text = match read_in(&folder, name.as_ref(), MAX_APPROVAL_BYTES) {
+        let text = match read_in(&folder, name.as_ref(), MAX_PIN_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
             read => read
-                .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
+                .inspect_err(|error| tracing::warn!(slot, %error, "a pin cannot be read"))
                 .ok()?,
         };
         serde_json::from_slice(&text)
-            .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
+            .inspect_err(|error| tracing::warn!(slot, %error, "a pin cannot be read"))
             .ok()
     }
 
-    fn put(&self, approval: &Approval) -> io::Result<()> {
+    fn put(&self, pin: &Pin) -> io::Result<()> {
         let unfit = || io::Error::other("its name cannot be a file's");
-        let name = file(&approval.slot).ok_or_else(unfit)?;
+        let name = file(&pin.slot).ok_or_else(unfit)?;
         private_folder(&self.folder)?;
         let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
-        replace_in(&folder, &name, &serde_json::to_vec_pretty(approval)?)
+        replace_in(&folder, &name, &serde_json::to_vec_pretty(pin)?)
     }
 
     fn knows(&self, module: &str) -> bool {
@@ -84,40 +84,40 @@ fn file(slot: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_policy::{ApprovedBy, Digest, Grant};
+    use toolhold_policy::{Digest, Grant, PinnedBy};
 
-    fn approval(bytes: &[u8]) -> Approval {
+    fn pin(bytes: &[u8]) -> Pin {
         let grant = Grant::default();
-        let by = ApprovedBy::Person;
-        Approval::of("m", "named", Digest::of(bytes), &[], &grant, by)
+        let by = PinnedBy::Person;
+        Pin::of("m", "named", Digest::of(bytes), &[], &grant, by)
     }
 
     #[test]
-    fn approvals_are_kept_and_revoked() {
+    fn pins_are_kept_and_revoked() {
         let folder = tempfile::tempdir().unwrap();
-        let approvals = ApprovalFolder::new(folder.path().join("approvals"));
-        assert!(approvals.get("m").is_none() && !approvals.knows("m"));
-        let one = approval(b"1");
-        approvals.put(&one).unwrap();
-        assert_eq!(approvals.get("m"), Some(one));
-        assert!(approvals.knows("m") && approvals.knows("named") && !approvals.knows("n"));
-        approvals.put(&Approval::revoked("m")).unwrap();
-        let changes = approvals.get("m").unwrap().changes(&approval(b"1"), true);
-        assert_eq!(changes[0].what.raw(), "its approval was revoked");
-        assert!(approvals.get("../m").is_none());
+        let pins = PinFolder::new(folder.path().join("approvals"));
+        assert!(pins.get("m").is_none() && !pins.knows("m"));
+        let one = pin(b"1");
+        pins.put(&one).unwrap();
+        assert_eq!(pins.get("m"), Some(one));
+        assert!(pins.knows("m") && pins.knows("named") && !pins.knows("n"));
+        pins.put(&Pin::revoked("m")).unwrap();
+        let changes = pins.get("m").unwrap().changes(&pin(b"1"), true);
+        assert_eq!(changes[0].what.raw(), "its pin was revoked");
+        assert!(pins.get("../m").is_none());
         // One that cannot be read is none, but it is known: it does not count as never seen.
-        std::fs::write(approvals.folder().join("d.json"), "{").unwrap();
-        assert!(approvals.get("d").is_none() && approvals.knows("d"));
+        std::fs::write(pins.folder().join("d.json"), "{").unwrap();
+        assert!(pins.get("d").is_none() && pins.knows("d"));
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_fifo_in_the_place_of_an_approval_is_none() {
+    fn a_fifo_in_the_place_of_a_pin_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let approvals = ApprovalFolder::new(folder.path());
+        let pins = PinFolder::new(folder.path());
         let path = folder.path().join("m.json");
         let mode = rustix::fs::Mode::RUSR;
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(approvals.get("m").is_none() && approvals.knows("m"));
+        assert!(pins.get("m").is_none() && pins.knows("m"));
     }
 }

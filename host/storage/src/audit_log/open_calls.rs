@@ -5,7 +5,7 @@
 //! process leaves what it was doing, and whoever opens the database next writes that into the log.
 
 use super::Durability;
-use crate::audit_log::{self, CallRecord, Draft, RunAudit};
+use crate::audit_rows::{self, CallRecord, Draft, RunAudit};
 use crate::change::Change;
 use crate::column::id;
 use crate::database::InTime as _;
@@ -61,7 +61,7 @@ impl Store {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             // The lock keeps two processes from writing the same calls.
-            let head = audit_log::lock_head(&mut transaction).await?;
+            let head = audit_rows::lock_head(&mut transaction).await?;
             let rows: Vec<String> =
                 sqlx::query_scalar("DELETE FROM open_calls WHERE holder = $1 RETURNING draft")
                     .bind(holder)
@@ -75,7 +75,7 @@ impl Store {
             let mut drafts: Vec<Draft> = drafts.collect();
             drafts.sort_by_key(Draft::at_ms);
             let refs: Vec<&Draft> = drafts.iter().collect();
-            audit_log::append_after(&mut transaction, head, &refs).await?;
+            audit_rows::append_after(&mut transaction, head, &refs).await?;
             Ok(transaction.commit().await?)
         };
         self.database.within(work).await
@@ -119,7 +119,7 @@ impl Store {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             let refs: Vec<&Draft> = drafts.iter().collect();
-            audit_log::append(&mut transaction, &refs).await?;
+            audit_rows::append(&mut transaction, &refs).await?;
             Ok(transaction.commit().await?)
         };
         self.database.within(work).await
