@@ -470,6 +470,33 @@ fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
     assert_eq!(ended["reason"], "output", "{ended}");
 }
 
+/// The first decision about a call holds, also while no server drives its run; the second one fails.
+#[test]
+fn first_decision_about_a_call_of_a_killed_server_holds() {
+    let host = host("[decisions]\nalways = [\"calculator\"]\n");
+    let call = calls([("calculator.evaluate", json!({"expression": expression(1)}))]);
+    let refused = answers("was refused").expecting(Expect::text("never do that"));
+    let endpoint = Endpoint::start(Scenario::new([refused, call]).in_order(ReplyOrder::FirstMatch));
+    let mut server = serve(&host, &endpoint);
+    let run = streamed(&server, "count", 1);
+    let waiting = calls_that_wait(&server, 1);
+    server.kill();
+
+    let id = waiting[0]["call"].as_str().unwrap();
+    let first = host.run(&["approvals", "refuse", id, "never do that"]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    let second = host.run(&["approvals", "approve", id]);
+    assert_eq!(second.code, Some(1), "{second:?}");
+    let told = "refused by toolhold approvals: never do that";
+    assert!(second.stderr.contains(told), "{second:?}");
+
+    let server = serve(&host, &endpoint);
+    let events = server.get(&format!("/v1/runs/{run}/events")).events();
+    assert_eq!(events.last().unwrap().json()["output"], "was refused");
+    let audit = host.run(&["audit", "search"]).stdout;
+    assert!(audit.contains("\"verdict\":\"refuse\""), "{audit}");
+}
+
 /// More clients connect than the process may have open files, and send half a request: health and administration are
 /// answered at once, and so is everybody who sends a whole request.
 #[test]

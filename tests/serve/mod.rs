@@ -350,6 +350,10 @@ fn a_call_waits_until_somebody_decides() {
     let decision =
         json!({"digest": call["digest"], "verdict": "edit", "arguments": {"expression": "3+3"}});
     assert_eq!(server.post(&path, &decision).status, 202);
+    // It was decided, or does not even wait any longer.
+    let late = json!({"digest": call["digest"], "verdict": "refuse"});
+    let late = server.post(&path, &late);
+    assert!([404, 409].contains(&late.status), "{late:?}");
     let done = server.get(&format!("/v1/runs/{run}/events")).events();
     assert_eq!(done.last().unwrap().json()["output"], "It is 4.");
     let shown = server.get(&format!("/v1/runs/{run}")).good();

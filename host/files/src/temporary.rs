@@ -38,8 +38,8 @@ pub fn temporary_folder(parent: &Path, before: &str) -> io::Result<PathBuf> {
     })
 }
 
-/// Gives the file `name` this content in one step: readers see the old or the new one. The unfinished file's name
-/// begins with a dot.
+/// Gives the file `name` this content in one step: readers see the old or the new one, also after a failure of the
+/// machine. The unfinished file's name begins with a dot.
 ///
 /// # Errors
 /// What the file system says. The file is as it was.
@@ -50,12 +50,19 @@ pub fn replace_in(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     })?;
     let written = file
         .write_all(content)
+        // Otherwise the name may be on disk before the content is.
+        .and_then(|()| file.sync_all())
         .and_then(|()| folder.rename(&unfinished, folder, name));
     if written.is_err() {
         // The first error says more.
         let _ = folder.remove_file(&unfinished);
     }
-    written
+    written?;
+    // The file is in its place whether or not the system can say that its name is on disk.
+    if let Ok(folder) = folder.open(".") {
+        let _ = folder.sync_all();
+    }
+    Ok(())
 }
 
 /// As [`replace_in`], for a file that a person named.

@@ -81,6 +81,24 @@ pub struct Decision {
     pub by: Option<String>,
 }
 
+impl Decision {
+    /// Returns the decision in words, such as `refused by key ann: too much`.
+    pub fn in_words(&self) -> String {
+        let (verdict, reason) = match &self.verdict {
+            Verdict::Approve => ("approved", None),
+            Verdict::Edit { .. } => ("approved with other arguments", None),
+            Verdict::Replace { .. } => ("replaced by a result", None),
+            Verdict::Refuse { reason } => ("refused", Some(reason)),
+        };
+        let by = self.by.as_ref().map(|by| format!(" by {by}"));
+        let reason = reason.map(|reason| format!(": {reason}"));
+        [Some(verdict.to_owned()), by, reason]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

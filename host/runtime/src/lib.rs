@@ -9,7 +9,7 @@
 //! Read it in this order: [`config`] (the types of the configuration), [`host`] (registry, database and
 //! telemetry made from it), [`components`] and [`requests`] (what a `_module` may name), [`tools`] (the
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
-//! it, ready to run), [`recorded`] (calls that belong to no run), [`trust`] (which found files a person trusts),
+//! it, ready to run), [`recorded`] (calls that belong to no run), [`file_pins`] (pins of configuration files),
 //! [`watch`] and [`renewal`] (what changes while a process serves), [`knowledge`]
 //! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`retrieval`] (what a
 //! run is shown of them), [`stats`] (what runs took).

@@ -5,7 +5,7 @@ use crate::cancellation;
 use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
 use crate::recorded::Recorder;
-use crate::stored_decider::stored_decision;
+use crate::stored_decider::first_decision;
 use anyhow::{Context as _, Result};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -168,12 +168,8 @@ struct FirstDecider {
 
 impl Decider for FirstDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
-        Box::pin(async move {
-            tokio::select! {
-                decision = stored_decision(&self.store, run, pending) => decision,
-                decision = self.client.decide(run, pending) => decision,
-            }
-        })
+        let asked = self.client.decide(run, pending);
+        Box::pin(first_decision(&self.store, run, pending, asked))
     }
 }
 

@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 use std::time::Duration;
 use toolhold_agent::run::decider::Decider;
 use toolhold_protocol::decision::{Decision, Pending};
-use toolhold_storage::Store;
+use toolhold_storage::{DecideOutcome, Store};
 use uuid::Uuid;
 
 /// Poll interval for decisions of other processes: at first, and for a call that has waited for long. The
@@ -30,6 +30,31 @@ impl StoredDecider {
 impl Decider for StoredDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(stored_decision(&self.store, run, pending))
+    }
+}
+
+/// Returns the first decision about this call of this run: one in the database, or the one of `asked`, which is stored
+/// there: a later decision of another person is refused.
+pub async fn first_decision(
+    store: &Store,
+    run: Uuid,
+    pending: &Pending,
+    asked: impl Future<Output = Decision>,
+) -> Decision {
+    let decision = tokio::select! {
+        decision = stored_decision(store, run, pending) => return decision,
+        decision = asked => decision,
+    };
+    loop {
+        match store.decide(run, &pending.call.id, &decision).await {
+            Ok(DecideOutcome::Already(first)) => return first,
+            Ok(DecideOutcome::Stored | DecideOutcome::Gone) => return decision,
+            // Another decision may be stored already. The outage may pass; if it does not, the run's journal reports it.
+            Err(error) => {
+                tracing::debug!(%run, call = pending.call.id, %error, "a decision is not stored yet");
+                tokio::time::sleep(MIN_POLL_INTERVAL).await;
+            }
+        }
     }
 }
 

@@ -25,6 +25,17 @@ pub struct WaitingDecision {
     pub is_decided: bool,
 }
 
+/// Outcome of [`Store::decide`].
+#[derive(Debug, PartialEq)]
+pub enum DecideOutcome {
+    /// The decision holds. A person who repeats a decision gets this, too.
+    Stored,
+    /// Another decision was stored before, and holds.
+    Already(Decision),
+    /// The call does not wait, or is another than the one that was shown.
+    Gone,
+}
+
 /// Selects the waiting calls. They are few, and an owner's runs may be many: `CROSS JOIN` makes SQLite start with the
 /// calls.
 pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
@@ -86,28 +97,62 @@ impl Store {
         Ok(waiting?)
     }
 
-    /// Stores a decision for the run. A later decision replaces it until the run has read it. Returns whether the call
-    /// still waits, unchanged since it was shown.
+    /// Stores a decision about the call `call` of the run `within`, if none was stored before: the first one holds, from
+    /// whichever process. The decision names the call as it was shown by its digest.
+    ///
+    /// # Errors
+    /// What the database says.
     pub async fn decide(
         &self,
-        waiting: &WaitingDecision,
+        within: Uuid,
+        call: &str,
         decision: &Decision,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<DecideOutcome, StoreError> {
         let text =
             serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        let result = sqlx::query(
-            "UPDATE approvals SET decision = $5 WHERE run = $1 AND within = $2 AND call = $3 AND digest = $4",
-        )
-        .bind(waiting.run.to_string())
-        .bind(waiting.within.to_string())
-        .bind(&waiting.pending.call.id)
-        .bind(&decision.digest)
-        .bind(text)
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        self.decided.notify_waiters();
-        Ok(result.rows_affected() > 0)
+        loop {
+            let row: Option<Option<String>> = sqlx::query_scalar(
+                "SELECT decision FROM approvals WHERE within = $1 AND call = $2 AND digest = $3",
+            )
+            .bind(within.to_string())
+            .bind(call)
+            .bind(&decision.digest)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+            let Some(before) = row else {
+                return Ok(DecideOutcome::Gone);
+            };
+            let known: Option<Decision> = before
+                .as_deref()
+                .and_then(|text| serde_json::from_str(text).ok());
+            // One about another digest decides nothing: the run ignores it.
+            if let Some(known) = known.filter(|known| known.digest == decision.digest) {
+                let is_repeated = known == *decision;
+                return Ok(if is_repeated {
+                    DecideOutcome::Stored
+                } else {
+                    DecideOutcome::Already(known)
+                });
+            }
+            let stored = sqlx::query(
+                "UPDATE approvals SET decision = $4 WHERE within = $1 AND call = $2 AND digest = $3 \
+                 AND COALESCE(decision, '') = $5",
+            )
+            .bind(within.to_string())
+            .bind(call)
+            .bind(&decision.digest)
+            .bind(&text)
+            .bind(before.unwrap_or_default())
+            .execute(&self.pool)
+            .in_time(&self.database)
+            .await?;
+            if stored.rows_affected() > 0 {
+                self.decided.notify_waiters();
+                return Ok(DecideOutcome::Stored);
+            }
+            // Another decision came between the two statements, or the call was settled.
+        }
     }
 
     /// Completes when this process stores the next decision, about any call.

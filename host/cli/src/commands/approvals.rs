@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_storage::{Store, WaitingDecision};
+use toolhold_storage::{DecideOutcome, Store, WaitingDecision};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
@@ -78,12 +78,17 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
         verdict,
         by: Some("toolhold approvals".into()),
     };
-    let is_kept = store.decide(&waiting, &decision).await;
-    if !is_kept.context("the decision cannot be kept")? {
-        bail!(
+    let stored = store.decide(waiting.within, &call, &decision).await;
+    match stored.context("the decision cannot be kept")? {
+        DecideOutcome::Stored => {}
+        DecideOutcome::Already(first) => bail!(
+            "nothing was changed: the call {call:?} was {} before",
+            style::line(&first.in_words())
+        ),
+        DecideOutcome::Gone => bail!(
             "nothing was decided: the call {call:?} does not wait any longer as it did; `toolhold approvals list` \
              shows those that wait"
-        );
+        ),
     }
     let run = waiting.run;
     if store.is_held(run).await? {

@@ -27,7 +27,7 @@ use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
-use toolhold_runtime::stored_decider::stored_decision;
+use toolhold_runtime::stored_decider::first_decision;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::sessions::{goes_on_from, left_by};
 use toolhold_storage::{Label, Origin, Session, Store};
@@ -455,10 +455,10 @@ impl PromptDecider {
 impl Decider for PromptDecider {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
-            tokio::select! {
-                decision = self.asked(run, pending) => decision,
-                decision = stored_decision(&self.store, run, pending) => decision,
-            }
+            let asked = self.asked(run, pending);
+            let decision = first_decision(&self.store, run, pending, asked).await;
+            self.standing.follow(run, pending, &decision);
+            decision
         })
     }
 }

@@ -162,6 +162,9 @@ pub fn advice(listed: &[String], key: &str) -> String {
     if let Some(new) = renamed(key) {
         return format!(" it is called {new:?};");
     }
+    if is_fixed(key) {
+        return " its value is fixed, so take the line out;".to_owned();
+    }
     nearest(listed, key).map_or_else(String::new, |key| format!(" did you mean {key:?}?"))
 }
 
@@ -174,6 +177,29 @@ fn renamed(key: &str) -> Option<String> {
             Some([&["agents", name, "decisions"], rest].concat().join("."))
         }
         _ => None,
+    }
+}
+
+/// True for a key of before the first release whose value is fixed now.
+fn is_fixed(key: &str) -> bool {
+    match parts(key).as_slice() {
+        [
+            "endpoints" | "pools",
+            _,
+            "max_backoff_ms" | "max_retry_after_ms",
+        ]
+        | [
+            "endpoints",
+            _,
+            "breaker_window_ms" | "breaker_rest_ms" | "waiting_requests",
+        ]
+        | ["tool_retry", "max_backoff_ms" | "total_wait_ms"]
+        | ["run", "result_cache_ms"]
+        | ["mcp_server", "session_idle_ms"]
+        | ["oci", "idle_timeout_ms"]
+        | ["compiler", "own_process"] => true,
+        ["agents", _, rest @ ..] => is_fixed(&rest.join(".")),
+        _ => false,
     }
 }
 

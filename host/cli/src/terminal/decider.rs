@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 use toolhold_agent::run::decider::Decider;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
-use toolhold_runtime::stored_decider::stored_decision;
+use toolhold_runtime::stored_decider::{first_decision, stored_decision};
 use toolhold_storage::Store;
 use uuid::Uuid;
 
@@ -120,10 +120,10 @@ impl Decider for TerminalDecider {
             let Some(terminal) = &self.terminal else {
                 return stored_decision(&self.store, run, pending).await;
             };
-            tokio::select! {
-                decision = self.asked(terminal, run, pending) => decision,
-                decision = stored_decision(&self.store, run, pending) => decision,
-            }
+            let asked = self.asked(terminal, run, pending);
+            let decision = first_decision(&self.store, run, pending, asked).await;
+            terminal.standing.follow(run, pending, &decision);
+            decision
         })
     }
 }

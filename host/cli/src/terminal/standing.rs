@@ -41,6 +41,15 @@ impl StandingDecisions {
         is_covered.then(|| approved(pending))
     }
 
+    /// Follows the decision that holds about a call: if it is another than approval, such as an earlier refusal by
+    /// another person, calls like it are asked about again.
+    pub fn follow(&self, run: Uuid, pending: &Pending, decision: &Decision) {
+        if decision.verdict != Verdict::Approve {
+            let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            standing.retain(|one| !one.covers(run, pending));
+        }
+    }
+
     /// Approves this call and those that the pattern covers: all with the same arguments, if there is none.
     ///
     /// # Errors
@@ -210,6 +219,19 @@ mod tests {
             assert_eq!(decision.is_some(), is_covered, "{call:?}");
             assert!(decision.is_none_or(|decision| decision.digest == call.digest));
         }
+        let refused = Decision {
+            verdict: Verdict::Refuse {
+                reason: "another person".into(),
+            },
+            ..approved(&write("notes/b.md"))
+        };
+        let other = StandingDecisions::default();
+        other.add(run, &write("notes/b.md"), None).unwrap();
+        other.follow(run, &write("notes/b.md"), &approved(&write("notes/b.md")));
+        assert!(other.decision(run, &write("notes/b.md")).is_some());
+        other.follow(run, &write("notes/b.md"), &refused);
+        assert!(other.decision(run, &write("notes/b.md")).is_none());
+
         let of_sub_agent = standing.decision(Uuid::from_u128(2), &write("notes/b.md"));
         assert!(of_sub_agent.is_none());
         standing.add(run, &write("b.md"), None).unwrap();

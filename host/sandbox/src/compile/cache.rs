@@ -264,7 +264,8 @@ pub(super) enum EntryKind {
     /// Compiled, under the component's digest.
     Component = 0,
     /// The names of the entries that an author's edits made, under the module's [`FolderName`].
-    Edits = 2,
+    /// Not 2, which older versions gave to native code.
+    Edits = 4,
 }
 
 /// What of an entry a MAC is over: the one of a length is none of what follows.

@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime};
 pub(super) const COMPONENT_ENDING: &str = "cwasm";
 /// Files that name what an author's edits made.
 pub(super) const EDITS_ENDING: &str = "edits";
+/// Files of older versions, which kept compiled functions.
+const FUNCTIONS_ENDING: &str = "functions";
 
 /// Entries that were used for less than this time ago stay when a new one is made.
 pub const KEPT_UNUSED: Duration = Duration::from_hours(24 * 30);
@@ -92,7 +94,9 @@ impl Entry {
         let is_unfinished = ending == "tmp";
         // Not what a link leads to.
         let metadata = entry.metadata().ok()?;
-        let is_entry = ending == COMPONENT_ENDING || ending == EDITS_ENDING;
+        let is_entry = [COMPONENT_ENDING, EDITS_ENDING, FUNCTIONS_ENDING]
+            .iter()
+            .any(|own| ending == *own);
         let is_own = metadata.is_file() && (is_unfinished || is_entry);
         is_own.then(|| Self {
             bytes: metadata.len(),
@@ -125,6 +129,7 @@ mod tests {
         for (name, days) in [
             ("new.cwasm", 1),
             ("old.cwasm", 40),
+            ("old.functions", 40),
             ("left.tmp", 2),
             ("begun.tmp", 0),
             ("notes.txt", 90),
@@ -136,13 +141,14 @@ mod tests {
         assert_eq!(
             removed,
             CacheSize {
-                entries: 2,
-                bytes: 8
+                entries: 3,
+                bytes: 12
             }
         );
         for (name, is_there) in [
             ("new.cwasm", true),
             ("old.cwasm", false),
+            ("old.functions", false),
             ("left.tmp", false),
             ("begun.tmp", true),
             ("notes.txt", true),

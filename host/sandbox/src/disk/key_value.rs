@@ -110,6 +110,8 @@ impl Namespace {
         options.write(true).create_new(true);
         let mut file = folder.open_with(UNFINISHED, &options)?;
         file.write_all(value)?;
+        // Otherwise the name may be on disk before the content is.
+        file.sync_all()?;
         folder.rename(UNFINISHED, &folder, name)?;
         Ok(())
     }

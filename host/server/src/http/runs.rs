@@ -22,7 +22,7 @@ use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
-use toolhold_storage::{RunRow, Scope, Store};
+use toolhold_storage::{DecideOutcome, RunRow, Scope, Store};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -478,8 +478,12 @@ async fn decide(
         verdict: decided.verdict()?,
         by: Some(by),
     };
-    if !store.decide(&shown, &decision).await? {
-        return Err(ApiError::conflict("the call does not wait any longer"));
+    match store.decide(shown.within, &call, &decision).await? {
+        DecideOutcome::Stored => Ok(StatusCode::ACCEPTED),
+        DecideOutcome::Already(first) => Err(ApiError::conflict(format!(
+            "nothing was changed: the call was {} before",
+            first.in_words()
+        ))),
+        DecideOutcome::Gone => Err(ApiError::conflict("the call does not wait any longer")),
     }
-    Ok(StatusCode::ACCEPTED)
 }

@@ -536,17 +536,34 @@ async fn a_decision_is_there_until_the_run_has_it() {
             verdict: Verdict::Approve,
             by: Some("test".into()),
         };
-        let [own_waits, deep_waits] = <[WaitingDecision; 2]>::try_from(waiting).unwrap();
-        assert!(
-            !store.decide(&deep_waits, &decision).await.unwrap(),
+        let deep_waits = &waiting[1];
+        let decide = async |within, call: &str, decision: &Decision| {
+            store.decide(within, call, decision).await.unwrap()
+        };
+        assert_eq!(
+            decide(inner, "deep", &decision).await,
+            DecideOutcome::Gone,
             "it is about another call"
         );
-        assert!(store.decide(&own_waits, &decision).await.unwrap());
+        assert_eq!(decide(run, "own", &decision).await, DecideOutcome::Stored);
+        // The first decision holds; one that is sent again is the same.
+        let later = Decision {
+            verdict: Verdict::Refuse {
+                reason: "no".into(),
+            },
+            ..decision.clone()
+        };
+        assert_eq!(
+            decide(run, "own", &later).await,
+            DecideOutcome::Already(decision.clone())
+        );
+        assert_eq!(decide(run, "own", &decision).await, DecideOutcome::Stored);
         let deep_decision = Decision {
             digest: deep_waits.pending.digest.clone(),
             ..decision.clone()
         };
-        assert!(store.decide(&deep_waits, &deep_decision).await.unwrap());
+        let stored = decide(inner, "deep", &deep_decision).await;
+        assert_eq!(stored, DecideOutcome::Stored);
         assert_eq!(
             store.decision(run, "own").await.unwrap().as_ref(),
             Some(&decision)

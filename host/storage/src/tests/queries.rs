@@ -157,7 +157,8 @@ async fn a_call_waits_until_it_is_asked_again() {
             verdict: Verdict::Approve,
             by: None,
         };
-        assert!(store.decide(&waiting, &decision).await.unwrap());
+        let stored = store.decide(inner, "deep", &decision).await.unwrap();
+        assert_eq!(stored, DecideOutcome::Stored);
         journal.append(&[script.event(asked)]).await.unwrap();
         let found = store.decision(inner, "deep").await.unwrap();
         assert_eq!(found.as_ref(), Some(&decision));
@@ -176,7 +177,8 @@ async fn a_call_waits_until_it_is_asked_again() {
         };
         journal.append(&[script.event(lost)]).await.unwrap();
         assert!(store.waiting(None).await.unwrap().is_empty());
-        assert!(!store.decide(&waiting, &decision).await.unwrap());
+        let stored = store.decide(inner, "deep", &decision).await.unwrap();
+        assert_eq!(stored, DecideOutcome::Gone);
     }
 }
 

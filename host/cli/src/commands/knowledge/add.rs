@@ -2,6 +2,7 @@
 
 use super::fetch;
 use super::list::each_document;
+use super::named::NamedPath;
 use super::walk::{self, Bounds, WalkedFile};
 use super::{DEFAULT_COLLECTION, DocumentLabel, KEEP_STAGED_MS, OWNER};
 use crate::exit::Exit;
@@ -13,6 +14,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use toolhold_knowledge::{AddError, Added, Settings, digest};
 use toolhold_runtime::config::Configuration;
@@ -74,10 +76,11 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
         seen: HashSet::new(),
         passes: 0,
     };
+    let named = NamedPath::of(paths, args.watch);
     let mut addresses = addresses.as_slice();
     loop {
         let began = Instant::now();
-        work.pass(addresses, &paths, bounds, watch.is_some())
+        work.pass(addresses, &named, bounds, watch.is_some())
             .await?;
         let Some(watch) = &mut watch else {
             break;
@@ -140,7 +143,7 @@ impl Work {
     async fn pass(
         &mut self,
         addresses: &[PathBuf],
-        paths: &[PathBuf],
+        paths: &Arc<[NamedPath]>,
         bounds: Bounds,
         is_watched: bool,
     ) -> Result<()> {
@@ -161,7 +164,7 @@ impl Work {
     async fn all(
         &mut self,
         addresses: &[PathBuf],
-        paths: &[PathBuf],
+        paths: &Arc<[NamedPath]>,
         bounds: Bounds,
         is_watched: bool,
     ) -> Result<()> {
@@ -169,7 +172,7 @@ impl Work {
             let file = fetch::fetch(&address.to_string_lossy(), bounds.file_bytes).await;
             self.file(file).await?;
         }
-        let mut files = walk::start(paths.to_vec(), bounds);
+        let mut files = walk::start(paths.clone(), bounds);
         let mut is_whole = true;
         while let Some(file) = files.recv().await {
             // What could not be read may hold documents that are still there.
@@ -186,7 +189,7 @@ impl Work {
     }
 
     /// Deletes documents from below `folders` whose files are not there any more.
-    async fn delete_gone(&mut self, folders: &[PathBuf]) -> Result<()> {
+    async fn delete_gone(&mut self, folders: &[NamedPath]) -> Result<()> {
         let found = self.store.collection(OWNER, OWNER, &self.name).await?;
         let Some((collection, _)) = found else {
             return Ok(());
@@ -194,7 +197,10 @@ impl Work {
         let mut gone = Vec::new();
         each_document(&self.store, &collection, |document| {
             let source = Path::new(&document.source);
-            let is_below = |folder: &PathBuf| source != folder && source.starts_with(folder);
+            let is_below = |named: &NamedPath| {
+                let folder = named.path();
+                source != folder && source.starts_with(folder)
+            };
             if folders.iter().any(is_below) && !self.seen.contains(&document.source) {
                 gone.push((document.id, document.source.clone()));
             }

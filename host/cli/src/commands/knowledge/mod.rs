@@ -6,6 +6,7 @@ mod add;
 mod fetch;
 mod keep;
 mod list;
+mod named;
 mod remove;
 mod search;
 mod share;

@@ -4,16 +4,17 @@
 //! name means may change meanwhile, and leads to nothing outside (`docs/security.md`, "Names and handles").
 
 use super::fetch::AddressError;
+use super::named::NamedPath;
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::sync::mpsc;
-use toolhold_files::{Links, ReadError};
+use toolhold_files::ReadError;
 
 /// Files that are read ahead: each may have [`Bounds::file_bytes`].
 const READ_AHEAD: usize = 2;
@@ -72,7 +73,7 @@ pub enum UnreadFile {
 }
 
 /// Reads on a thread of its own, and waits there while the receiver is behind. Ends when the receiver is dropped.
-pub fn start(paths: Vec<PathBuf>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> {
+pub fn start(paths: Arc<[NamedPath]>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     tokio::task::spawn_blocking(move || {
         let mut walk = FileWalk {
@@ -80,7 +81,7 @@ pub fn start(paths: Vec<PathBuf>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> 
             files: 0,
             send: |file| sender.blocking_send(file).is_ok(),
         };
-        for path in paths {
+        for path in &*paths {
             if !walk.path(path) {
                 return;
             }
@@ -105,7 +106,8 @@ struct OpenFolder {
 }
 
 /// What a name of a folder is.
-enum FolderEntry {
+#[derive(Debug)]
+pub enum FolderEntry {
     Folder(File),
     File(File),
     /// A link, a device and the like.
@@ -113,19 +115,16 @@ enum FolderEntry {
 }
 
 impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
-    /// A path that was named. Returns whether the walk goes on.
-    fn path(&mut self, path: PathBuf) -> bool {
-        let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&path);
-        match opened {
-            Ok(folder) => self.folder(folder, path),
-            Err(error) if error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()) => {
-                let content = toolhold_files::read(&path, self.bounds.file_bytes, Links::Follow);
+    /// Reads a named file or folder. Returns false if the walk is over.
+    fn path(&mut self, named: &NamedPath) -> bool {
+        let path = named.path().to_owned();
+        match named.open() {
+            Ok(FolderEntry::Folder(folder)) => self.folder(folder, path),
+            Ok(FolderEntry::File(file)) => {
+                let content = toolhold_files::read_to_end(file, self.bounds.file_bytes);
                 self.send(path, true, content.map_err(UnreadFile::from))
             }
+            Ok(FolderEntry::Other) => true,
             Err(error) => self.send(path, true, Err(error.into())),
         }
     }
@@ -231,7 +230,11 @@ fn names(folder: &File, most: usize) -> io::Result<Option<Vec<OsString>>> {
     Ok(Some(names))
 }
 
-fn entry(folder: &File, name: &OsStr) -> io::Result<FolderEntry> {
+/// Opens the file or folder of this name in `folder`. A link is not followed.
+///
+/// # Errors
+/// What the file system says.
+pub fn entry(folder: &File, name: &OsStr) -> io::Result<FolderEntry> {
     let name = CString::new(name.as_bytes())?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match openat(folder, &name, flags, Mode::empty()) {
@@ -285,7 +288,7 @@ mod tests {
                 true
             },
         };
-        walk.path(folder.to_owned());
+        walk.path(&NamedPath::of(vec![folder.to_owned()], false)[0]);
         found
     }
 
@@ -371,7 +374,7 @@ mod tests {
         for number in 0..10 {
             fs::write(folder.path().join(number.to_string()), "x").unwrap();
         }
-        let mut files = start(vec![folder.path().to_owned()], BOUNDS);
+        let mut files = start(NamedPath::of(vec![folder.path().to_owned()], false), BOUNDS);
         assert!(files.recv().await.is_some());
         files.close();
         let mut left = 0;

@@ -14,7 +14,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold_files::{Links, temporary_name};
+use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
 use toolhold_policy::{Pin, PinState, PinStore as _};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -87,27 +87,29 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let registry = load(config, Some(&args.name)).await?;
     let then = module(config, &registry, &args.name)?;
     let store = host::store(config).await?;
-    let path = loaded.grants_file();
-    let mut file = read(&path)?;
-    put(entry(&mut file, &args.name)?, args, &then)?;
-    // Running servers apply the file at once, so it is put in place last: validated and logged.
-    let unfinished = beside(&path, &file)?;
-    let given = async {
-        let (registry, now) =
-            with_grant(&loaded.granting(&unfinished)?.configuration, &args.name).await?;
+    let grants = GrantsFile(loaded.grants_file());
+    let pins = config.module_pins();
+    let pin = pins.get(&then.slot);
+    // Running servers apply the file at once, so it is put in place last: validated and logged. That takes long, and is
+    // done again if another command changed the file meanwhile.
+    let (registry, now, lock) = loop {
+        let before = grants.read()?;
+        let mut file = before.clone();
+        put(entry(&mut file, &args.name)?, args, &then)?;
+        let unfinished = grants.beside(&file)?;
+        let granting = loaded.granting(unfinished.path())?.configuration;
+        let (registry, now) = Box::pin(with_grant(&granting, &args.name)).await?;
         let may = store
             .redaction()
             .value(&now.grant().without_values().into());
         let draft = Draft::module_granted(&now.slot, &now.digest.to_string(), may);
         store.audit(draft).await?;
-        put_in_place(&unfinished, &path)?;
-        Ok((registry, now))
+        let lock = grants.lock()?;
+        if grants.read()? == before {
+            grants.put_in_place(&lock, unfinished)?;
+            break (registry, now, lock);
+        }
     };
-    let given: Result<_> = Box::pin(given).await;
-    if given.is_err() {
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    let (registry, now) = given?;
     output::tell(&format!("{} may", bold(&now.name)));
     for sentence in now.grant().sentences() {
         output::tell(&format!("  {}", line(&sentence)));
@@ -124,6 +126,12 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         {
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
             store.audit(draft).await?;
+            if pins.get(&now.slot) != pin {
+                bail!(
+                    "it was granted, and not approved: its pin was changed meanwhile; see `toolhold modules approve {}`",
+                    now.slot
+                );
+            }
             registry
                 .approve(&now, &now.etag())
                 .await
@@ -143,6 +151,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         )),
         PinState::Approved | PinState::Trusted => {}
     }
+    drop(lock);
     Ok(Exit::Ok)
 }
 
@@ -166,16 +175,18 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
 /// Removes the grants of `grant`, and the pin.
 pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     let config = &loaded.configuration;
-    let path = loaded.grants_file();
-    let mut file = read(&path)?;
+    let grants = GrantsFile(loaded.grants_file());
+    let lock = grants.lock()?;
+    let mut file = grants.read()?;
     let given = file
         .get_mut("module")
         .and_then(Value::as_table_mut)
         .and_then(|modules| modules.remove(name));
     // A revocation takes effect even if it cannot be logged.
     if given.is_some() {
-        put_in_place(&beside(&path, &file)?, &path)?;
+        grants.put_in_place(&lock, grants.beside(&file)?)?;
     }
+    drop(lock);
     // The module may have failed to load with these grants.
     let registry = load(
         &loaded.again(ReloadCause::Person)?.configuration,
@@ -187,10 +198,12 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
         Err(_) if given.is_some() => name.to_owned(),
         Err(error) => return Err(error),
     };
+    let lock = grants.lock()?;
     config
         .module_pins()
         .put(&Pin::revoked(&slot))
         .context("the pin cannot be taken back")?;
+    drop(lock);
     let logged = async {
         let draft = Draft::module_revoked(&slot);
         host::store(config).await?.audit(draft).await?;
@@ -407,30 +420,44 @@ fn list<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Vec<Value>> {
 /// Maximum bytes of the file of grants.
 const MAX_GRANTS_BYTES: u64 = 16 << 20;
 
-fn read(path: &Path) -> Result<Table> {
-    match toolhold_files::read_text(path, MAX_GRANTS_BYTES, Links::Follow) {
-        Ok(text) => text
-            .parse()
-            .with_context(|| format!("{} is damaged", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Table::new()),
-        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
-    }
-}
+/// The file of grants, which several commands may change at the same time.
+struct GrantsFile(PathBuf);
 
-/// Writes the new content to a temporary file beside the target.
-fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
-    let unwritable = || format!("{} cannot be written", path.display());
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(unwritable)?;
+impl GrantsFile {
+    fn read(&self) -> Result<Table> {
+        let Self(path) = self;
+        match toolhold_files::read_text(path, MAX_GRANTS_BYTES, Links::Follow) {
+            Ok(text) => text
+                .parse()
+                .with_context(|| format!("{} is damaged", path.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Table::new()),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        }
     }
-    let name = temporary_name("", ".part").with_context(unwritable)?;
-    let unfinished = path.with_extension(name);
-    std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
-    Ok(unfinished)
-}
 
-/// Atomic: a reader sees the whole new file or the old one.
-fn put_in_place(unfinished: &Path, path: &Path) -> Result<()> {
-    std::fs::rename(unfinished, path)
-        .with_context(|| format!("{} cannot be written", path.display()))
+    fn folder(&self) -> &Path {
+        self.0.parent().unwrap_or(Path::new("/"))
+    }
+
+    fn unwritable(&self) -> String {
+        format!("{} cannot be written", self.0.display())
+    }
+
+    /// The right to change the file, and pins that grants come with.
+    fn lock(&self) -> Result<FolderLock> {
+        FolderLock::take(self.folder()).with_context(|| self.unwritable())
+    }
+
+    /// Writes the new content to a temporary file beside the target.
+    fn beside(&self, file: &Table) -> Result<UnfinishedFile> {
+        let text = toml::to_string_pretty(file)?;
+        std::fs::create_dir_all(self.folder()).with_context(|| self.unwritable())?;
+        UnfinishedFile::write(self.folder(), text.as_bytes(), FileReaders::Usual)
+            .with_context(|| self.unwritable())
+    }
+
+    fn put_in_place(&self, lock: &FolderLock, unfinished: UnfinishedFile) -> Result<()> {
+        lock.put_in_place(unfinished, self.0.file_name().unwrap_or_default())
+            .with_context(|| self.unwritable())
+    }
 }

@@ -309,6 +309,15 @@ fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
         let advice = format!("it is called {new:?}");
         assert!(error.to_string().contains(&advice), "{error}");
     }
+    for text in [
+        "[endpoints.default]\nbreaker_rest_ms = 5",
+        "[pools.p]\nmax_backoff_ms = 5",
+        "[agents.a.run]\nresult_cache_ms = 5",
+        "[compiler]\nown_process = true",
+    ] {
+        let error = merge_with(text, &[], &Flags::default()).unwrap_err();
+        assert!(error.to_string().contains("its value is fixed"), "{error}");
+    }
     merge_with("[module.m.limits]\nhandles = 3", &[], &Flags::default()).unwrap();
     let error = merge_with("", &[("TOOLHOLD_RUN__NONSENSE", "1")], &Flags::default())
         .unwrap_err()

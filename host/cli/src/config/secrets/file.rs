@@ -4,12 +4,11 @@ use super::super::files::MAX_CONFIG_BYTES;
 use super::super::layers::ConfigError;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use toml::{Table, Value};
-use toolhold_files::{Links, temporary_name};
+use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
 
 /// What the file has of one name.
 #[derive(Debug, Clone)]
@@ -116,12 +115,8 @@ pub fn change(
         source,
     };
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(folder).map_err(wrong)?;
     // Held until the file is written: of two commands at the same time, neither forgets what the other keeps.
-    let lock = File::open(folder).map_err(wrong)?;
-    lock.lock().map_err(wrong)?;
+    let lock = FolderLock::take(folder).map_err(wrong)?;
     let mut kept = SecretsFile::read(path)?.0;
     let is_put = entry.is_some();
     let before = match entry {
@@ -131,30 +126,17 @@ pub fn change(
     if is_put || before.is_some() {
         // A mark is written anew when the keyring has another value: servers watch this file.
         let entries = kept.into_iter().map(|(n, entry)| (n, entry.written()));
-        write(path, &entries.collect()).map_err(wrong)?;
+        write(&lock, path, &entries.collect()).map_err(wrong)?;
     }
     Ok(before)
 }
 
 /// Puts the file in its place in one step; it is the user's alone from its first byte.
-fn write(path: &Path, table: &Table) -> io::Result<()> {
+fn write(lock: &FolderLock, path: &Path, table: &Table) -> io::Result<()> {
     let text = toml::to_string(table).map_err(io::Error::other)?;
-    let unfinished = path.with_extension(temporary_name("", ".part")?);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&unfinished, path));
-    if written.is_err() {
-        // The first error says more.
-        let _ = std::fs::remove_file(&unfinished);
-    }
-    written
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let unfinished = UnfinishedFile::write(folder, text.as_bytes(), FileReaders::Owner)?;
+    lock.put_in_place(unfinished, path.file_name().unwrap_or_default())
 }
 
 fn text(path: &Path) -> io::Result<String> {
