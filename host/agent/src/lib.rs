@@ -17,7 +17,7 @@
 //!
 //! A run needs a [`Model`](toolhold_model::Model) and a [`Toolbox`]; [`Activities`] are tools of your own, in Rust.
 //! Here one tool is defined by a message, run by an activity, and its result is passed on by
-//! reference. With an endpoint, the model is a [`OpenAiModel`](toolhold_model::OpenAiModel).
+//! reference. With an endpoint, the model is an [`OpenAiModel`](toolhold_model::OpenAiModel).
 //!
 //! ```
 //! # use futures_util::future::BoxFuture;

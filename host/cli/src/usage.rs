@@ -109,8 +109,26 @@ pub fn parse() -> Cli {
     parsed.unwrap_or_else(|error| advised(error.with_cmd(&command)).exit())
 }
 
-/// `error` with the reason why a flag of `run` is not a flag of `resume`.
+/// Adds advice to an error: the reason why a flag of `run` is not a flag of `resume`, and the place of a command that is
+/// not where it was looked for.
 fn advised(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let name = text(&error, ContextKind::InvalidSubcommand);
+        let is_first = text(&error, ContextKind::Usage).contains("toolhold [OPTIONS]");
+        let meant = if is_first {
+            below_others(&name)
+        } else if Cli::command().find_subcommand(&name).is_some() {
+            vec![name]
+        } else {
+            Vec::new()
+        };
+        if !meant.is_empty() {
+            error.insert(
+                ContextKind::SuggestedSubcommand,
+                ContextValue::Strings(meant),
+            );
+        }
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && text(&error, ContextKind::Usage).contains("toolhold resume")
         && is_of_run(&text(&error, ContextKind::InvalidArg))
@@ -125,6 +143,21 @@ fn advised(mut error: clap::Error) -> clap::Error {
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
     error.get(kind).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Returns the commands of this name below others, such as `runs replay`; none if there are many.
+fn below_others(name: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    let command = Cli::command();
+    let above = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let found: Vec<_> = above
+        .filter(|above| above.find_subcommand(name).is_some())
+        .map(|above| format!("{} {name}", above.get_name()))
+        .collect();
+    if found.len() > MOST {
+        return Vec::new();
+    }
+    found
 }
 
 /// Whether `toolhold run` has this flag.
@@ -154,6 +187,22 @@ mod tests {
         visible.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, visible);
+    }
+
+    #[test]
+    fn unknown_command_is_found_below_another() {
+        let mut command = command();
+        for (line, tip) in [
+            ("replay last", "'runs replay'"),
+            ("licenses", "'licences'"),
+            ("diff last last", "'runs diff'"),
+            ("runs show last", "'show'"),
+        ] {
+            let words = ["toolhold"].into_iter().chain(line.split(' '));
+            let error = command.try_get_matches_from_mut(words).unwrap_err();
+            let error = advised(error.with_cmd(&command)).to_string();
+            assert!(error.contains(tip), "{error}");
+        }
     }
 
     #[test]

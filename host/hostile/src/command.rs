@@ -45,9 +45,9 @@ impl CommandFolder {
     /// # Errors
     /// [`AttackFailure::Unable`] if this host is no program of its own.
     pub fn new(lab: &Lab) -> Result<Self, AttackFailure> {
-        let program = lab
-            .program()
-            .ok_or_else(|| AttackFailure::Unable("this host compiles in its own process".into()))?;
+        let program = lab.program().ok_or_else(|| {
+            AttackFailure::Unable("this host has no process of its own for the compiler".into())
+        })?;
         let folder = Self {
             program: program.to_owned(),
             folder: lab.folder()?,

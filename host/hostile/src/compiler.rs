@@ -38,7 +38,7 @@ async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
     const HOST: u64 = 128 << 20;
     if lab.program().is_none() {
         return Err(AttackFailure::Unable(
-            "this host compiles in its own process".into(),
+            "this host has no process of its own for the compiler".into(),
         ));
     }
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
@@ -110,7 +110,7 @@ async fn debug_information_bombs(lab: &Lab) -> Result<String, AttackFailure> {
     const HOST: u64 = 32 << 20;
     if lab.program().is_none() {
         return Err(AttackFailure::Unable(
-            "this host compiles in its own process".into(),
+            "this host has no process of its own for the compiler".into(),
         ));
     }
     let mut slowest = Duration::ZERO;

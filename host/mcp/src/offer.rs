@@ -7,7 +7,7 @@ use toolhold_policy::{tool_name, visible, visible_json};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 use toolhold_schema::Validator;
 
-// The limits of modules (`sandbox/src/world.rs`).
+// The limits of modules (`sandbox/src/module/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;
 const MAX_TITLE: usize = 100;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;

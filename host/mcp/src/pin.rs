@@ -71,7 +71,7 @@ impl ServerPins {
         }
     }
 
-    /// Whether the tools that the server offers now may run. An offer that is seen for the first time is pinned, if the
+    /// Whether the tools that the server offers now may run. An offer that is seen for the first time is pinned, if
     /// `modules.pinning` allows that.
     pub async fn judge(&self, settings: &ServerSettings, offer: &Offer) -> PinState {
         // Without tools that may be called there is nothing to pin.

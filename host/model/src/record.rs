@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use tokio::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;

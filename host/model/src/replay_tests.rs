@@ -110,7 +110,7 @@ async fn delays_are_replayed_to_scale() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn recorded_exchanges_replay_alike() {
     let text = exchange("x", &[(0, b"data: \xc3"), (0, b"\xbc\n\n")]) + &exchange("y", &[]);
     let sink = MemorySink::default();
@@ -138,7 +138,7 @@ async fn a_body_in_very_many_pieces_is_recorded_in_fewer() {
     assert!(!recorded[0].cut);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_unfinished_body_is_recorded_as_cut() {
     let text = exchange("x", &[(0, b"a"), (0, b"b")]);
     let sink = MemorySink::default();

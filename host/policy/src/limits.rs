@@ -27,7 +27,8 @@ macro_rules! limits {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        /// Some of the limits: the `[limits]` table of a `module.toml` or of the configuration.
+        /// Some of the limits: `[limits]` of a `module.toml`, or `[limits]`, `[ceiling]` and
+        /// `[module.NAME.limits]` of the configuration.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct LimitsRequest {
@@ -70,7 +71,7 @@ macro_rules! limits {
                 }
             }
 
-            /// All of them, in the order of the configuration.
+            /// Returns all limits, in the order of the table.
             pub fn entries(&self) -> Vec<Limit> {
                 vec![$(Limit { name: stringify!($name), value: self.$name, bounds: $bounds },)+]
             }

@@ -5,7 +5,7 @@
 //! the arguments are revealed, and hidden from the tool                     privacy
 //!   → they fit the tool's parameters, and the call is no repetition        check, repeats
 //!   → shields on the arguments; what they leave is checked again           screen
-//!   → a person decides, about exactly what will run                       approve
+//!   → a person decides, about exactly what will run                       decide
 //!   → it counts in a budget                                                budget
 //!   → it is begun in the record                                            record
 //!   → the toolbox runs it, again where it failed for now                   pipeline, retry

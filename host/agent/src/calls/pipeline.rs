@@ -40,7 +40,7 @@ pub struct CallRules {
     pub repair: bool,
 }
 
-/// Makes calls. Callers differ in who approves, in the budget, and in the recorder. Clones are cheap.
+/// Makes calls. Callers differ in who decides, in the budget, and in the recorder. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct CallPipeline {
     /// What runs calls, and knows the tools that modules may call.

@@ -20,7 +20,7 @@ impl Decider for NoDecider {
         let decision = Decision {
             digest: pending.digest.clone(),
             verdict: Verdict::Refuse {
-                reason: "this host has no decider".into(),
+                reason: "nobody can be asked on this host".into(),
             },
             by: None,
         };

@@ -82,7 +82,7 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
     match stored.context("the decision cannot be kept")? {
         DecideOutcome::Stored => {}
         DecideOutcome::Already(first) => bail!(
-            "nothing was changed: the call {call:?} was {} before",
+            "nothing was changed: it was decided before about the call {call:?}: {}",
             style::line(&first.in_words())
         ),
         DecideOutcome::Gone => bail!(

@@ -89,7 +89,7 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
         return Ok(Exit::Failed);
     }
     let draft = Draft::file_trusted(&path.display().to_string(), &digest(&bytes));
-    // Logged first: the audit log has every decision.
+    // Logged first: the audit log has every file that a person trusted.
     log(flags, draft).await?;
     let kept = trusted.pin(&path, &bytes);
     kept.context("the trust in the file cannot be kept")?;
@@ -137,7 +137,8 @@ impl TrustedPlace {
 async fn log(flags: &Flags, draft: Draft) -> Result<()> {
     let store = host::store(&config::of_user(flags)?).await?;
     let logged = store.audit(draft).await;
-    logged.context("the decision cannot be written into the audit log")
+    logged
+        .context("it cannot be written into the audit log who trusted the file, or no longer does")
 }
 
 /// The file itself may be gone, and its folder too.

@@ -163,7 +163,7 @@ pub fn advice(listed: &[String], key: &str) -> String {
         return format!(" it is called {new:?};");
     }
     if is_fixed(key) {
-        return " its value is fixed, so take the line out;".to_owned();
+        return " its value is fixed, so take it out;".to_owned();
     }
     nearest(listed, key).map_or_else(String::new, |key| format!(" did you mean {key:?}?"))
 }

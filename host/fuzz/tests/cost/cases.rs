@@ -95,7 +95,7 @@ readers! {
             }
         }
     };
-    lowered_schemas: "schemas as grammars", 64 KiB, 2 * VALUE, 0 ms, [shapes::SCHEMAS], |text| {
+    reduced_schemas: "schemas as grammars", 64 KiB, 2 * VALUE, 0 ms, [shapes::SCHEMAS], |text| {
         if let Ok(schema) = serde_json::from_str(text) {
             drop(GrammarSubset::new(Some(100)).reduce(&schema, "t"));
         }

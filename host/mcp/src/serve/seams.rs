@@ -28,7 +28,7 @@ pub trait ModuleHost: Send + Sync + Debug {
     /// What the process may keep for calls and clients together.
     fn kept(&self) -> MemoryCeiling;
 
-    /// The runner of a session's calls. A module's session state belongs to that session.
+    /// The source and the runner of a session's tools. A module's session state belongs to that session.
     fn toolbox(&self, session: &str) -> Toolbox;
 }
 

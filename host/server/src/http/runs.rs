@@ -481,7 +481,7 @@ async fn decide(
     match store.decide(shown.within, &call, &decision).await? {
         DecideOutcome::Stored => Ok(StatusCode::ACCEPTED),
         DecideOutcome::Already(first) => Err(ApiError::conflict(format!(
-            "nothing was changed: the call was {} before",
+            "nothing was changed: it was decided before about the call: {}",
             first.in_words()
         ))),
         DecideOutcome::Gone => Err(ApiError::conflict("the call does not wait any longer")),

@@ -1,4 +1,4 @@
-//! `toolhold mcp approve`, `revoke` and `diff`: shows a person what changed, and records the decision.
+//! `toolhold mcp approve`, `revoke` and `diff`: shows a person what changed, and pins what the person approves.
 
 use super::inspect::{self, look};
 use super::named;

@@ -1,4 +1,4 @@
-//! `toolhold modules approve` and `diff`: shows a person what changed, and records the decision.
+//! `toolhold modules approve` and `diff`: shows a person what changed, and pins what the person approves.
 
 use super::{found, inspect, load, module};
 use crate::exit::Exit;

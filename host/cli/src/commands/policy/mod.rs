@@ -259,7 +259,9 @@ fn waiting(rules: &DecisionRules) {
     };
     println!("  lazy plans {plans}");
     if rules.calls_in_prose {
-        println!("  calls in prose that may come from text of others: none (rules.calls_in_prose)");
+        println!(
+            "  calls in prose that may come from text of others: none (decisions.calls_in_prose)"
+        );
     }
 }
 

@@ -26,7 +26,7 @@ typedef uint8_t toolhold_module_log_level_t;
 typedef tool_module_string_t toolhold_module_types_json_t;
 
 // Hints about what a tool does to the world. They are claims of the author: the host uses them
-// to ask a person more often, never less often.
+// to ask for approval more often, never less often.
 typedef uint8_t toolhold_module_types_annotations_t;
 
 // Changes nothing outside the call.
@@ -71,7 +71,7 @@ typedef struct toolhold_module_types_tool_t {
   // `[a-z][a-z0-9_]*`, at most 48 bytes, unique in the module. The model sees
   // `module.name`.
   tool_module_string_t   name;
-  // A short human title, for pages and questions to a person.
+  // A short human title, for pages and approval dialogs.
   tool_module_option_string_t   title;
   // What it does, when to use it, what it returns. The model reads this.
   tool_module_string_t   description;

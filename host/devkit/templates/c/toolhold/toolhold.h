@@ -8,7 +8,7 @@
 #include "schema.h"
 #include "tool_module.h"
 
-// What a tool does to the world: the host asks a person by it.
+// What a tool does to the world: by it the host decides whether to ask a person.
 #define TOOLHOLD_READ_ONLY TOOLHOLD_MODULE_TYPES_ANNOTATIONS_READ_ONLY
 #define TOOLHOLD_IDEMPOTENT TOOLHOLD_MODULE_TYPES_ANNOTATIONS_IDEMPOTENT
 #define TOOLHOLD_DESTRUCTIVE TOOLHOLD_MODULE_TYPES_ANNOTATIONS_DESTRUCTIVE

@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// Annotations say what a tool does to the world; the host asks a person by them.
+// Annotations say what a tool does to the world; by them the host decides whether to ask a person.
 type Annotations uint8
 
 const (
