@@ -90,10 +90,7 @@ impl FoundPath {
             let root = openat(folder, c".", flags, Mode::empty())?;
             return Ok(FolderEntry::Folder(root.into()));
         };
-        match entry(folder, name)? {
-            FolderEntry::Other => Err(io::Error::other("it is no file and no folder")),
-            opened => Ok(opened),
-        }
+        entry(folder, name)
     }
 }
 

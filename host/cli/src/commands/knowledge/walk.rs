@@ -124,7 +124,10 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
                 let content = toolhold_files::read_to_end(file, self.bounds.file_bytes);
                 self.send(path, true, content.map_err(UnreadFile::from))
             }
-            Ok(FolderEntry::Other) => true,
+            Ok(FolderEntry::Other) => {
+                let why = io::Error::other("it is no file and no folder");
+                self.send(path, true, Err(why.into()))
+            }
             Err(error) => self.send(path, true, Err(error.into())),
         }
     }

@@ -92,7 +92,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let pin = pins.get(&then.slot);
     // Running servers apply the file at once, so it is put in place last: validated and logged. That takes long, and is
     // done again if another command changed the file meanwhile.
-    let (registry, now, lock) = loop {
+    let (registry, now) = loop {
         let before = grants.read()?;
         let mut file = before.clone();
         put(entry(&mut file, &args.name)?, args, &then)?;
@@ -107,7 +107,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         let lock = grants.lock()?;
         if grants.read()? == before {
             grants.put_in_place(&lock, unfinished)?;
-            break (registry, now, lock);
+            break (registry, now);
         }
     };
     output::tell(&format!("{} may", bold(&now.name)));
@@ -126,6 +126,8 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         {
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
             store.audit(draft).await?;
+            // A revocation of meanwhile holds.
+            let _lock = grants.lock()?;
             if pins.get(&now.slot) != pin {
                 bail!(
                     "it was granted, and not approved: its pin was changed meanwhile; see `toolhold modules approve {}`",
@@ -151,7 +153,6 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         )),
         PinState::Approved | PinState::Trusted => {}
     }
-    drop(lock);
     Ok(Exit::Ok)
 }
 
