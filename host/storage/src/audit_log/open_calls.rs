@@ -50,8 +50,8 @@ impl Store {
                 self.audit_left_by(&holder).await?;
             }
         }
-        for (run, owner) in self.abandoned_runs().await? {
-            self.audit_begun_by(run, &owner).await?;
+        for abandoned in self.abandoned_runs().await? {
+            self.audit_begun_by(&abandoned).await?;
         }
         Ok(())
     }
@@ -81,11 +81,12 @@ impl Store {
         self.database.within(work).await
     }
 
-    /// Runs of the terminal that have not ended and whose process is dead. Runs of servers are resumed, and their calls
-    /// get rows then.
-    async fn abandoned_runs(&self) -> Result<Vec<(Uuid, String)>, StoreError> {
+    /// Runs of the terminal that have not ended and whose process died with the lease. Runs of servers are resumed, and
+    /// their calls get rows then.
+    async fn abandoned_runs(&self) -> Result<Vec<AbandonedRun>, StoreError> {
         let rows = sqlx::query(
-            "SELECT id, owner, holder FROM runs WHERE origin = $1 AND ended_ms IS NULL ORDER BY id DESC LIMIT $2",
+            "SELECT id, owner, holder FROM runs WHERE origin = $1 AND ended_ms IS NULL AND holder IS NOT NULL \
+             ORDER BY id DESC LIMIT $2",
         )
         .bind(Origin::Cli.name())
         .bind(MAX_RUNS)
@@ -94,17 +95,20 @@ impl Store {
         .await?;
         let mut abandoned = Vec::new();
         for row in &rows {
-            let holder: Option<String> = row.try_get("holder")?;
-            let Some(holder) = holder else { continue };
+            let holder: String = row.try_get("holder")?;
             if !self.process.is_alive(&holder, &self.pool).await? {
-                abandoned.push((id(row, "id")?, row.try_get("owner")?));
+                let (run, owner) = (id(row, "id")?, row.try_get("owner")?);
+                abandoned.push(AbandonedRun { run, owner, holder });
             }
         }
         Ok(abandoned)
     }
 
-    /// The calls that a run has begun and not ended. Each has one such row at most, by the event of its begin.
-    async fn audit_begun_by(&self, run: Uuid, owner: &str) -> Result<(), StoreError> {
+    /// Writes the calls that a run has begun and not ended, and releases the dead process' lease, so that the run is
+    /// read for this once. Each call has one such row at most, by the event of its begin.
+    async fn audit_begun_by(&self, abandoned: &AbandonedRun) -> Result<(), StoreError> {
+        let AbandonedRun { run, owner, holder } = abandoned;
+        let run = *run;
         let mut audit = RunAudit::new(run, owner, self.content.clone());
         let source = Source::Run(run);
         let read = self.scan(&source, |event| drop(audit.take(&event)));
@@ -113,15 +117,28 @@ impl Store {
             return Ok(());
         }
         let drafts = audit.interrupted();
-        if drafts.is_empty() {
-            return Ok(());
-        }
         let work = async {
             let mut transaction = self.pool.begin().await?;
-            let refs: Vec<&Draft> = drafts.iter().collect();
-            audit_rows::append(&mut transaction, &refs).await?;
+            if !drafts.is_empty() {
+                let refs: Vec<&Draft> = drafts.iter().collect();
+                audit_rows::append(&mut transaction, &refs).await?;
+            }
+            sqlx::query(
+                "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2 AND ended_ms IS NULL",
+            )
+            .bind(run.to_string())
+            .bind(holder)
+            .execute(&mut *transaction)
+            .await?;
             Ok(transaction.commit().await?)
         };
         self.database.within(work).await
     }
+}
+
+/// A run of the terminal that has not ended, with the dead process that has its lease.
+struct AbandonedRun {
+    run: Uuid,
+    owner: String,
+    holder: String,
 }

@@ -126,6 +126,9 @@ async fn a_call_of_a_killed_run_is_in_the_log_once() {
             ],
             "a server resumes its own runs"
         );
+        // The run is read for its calls once.
+        assert_eq!(store.holder(journals[0].1).await.unwrap(), None);
+        assert!(store.holder(journals[1].1).await.unwrap().is_some());
         assert!(faults(&store).await.is_empty());
     }
 }
