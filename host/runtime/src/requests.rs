@@ -12,9 +12,9 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::sync::Mutex;
-use toolhold_files::{ReadError, read_in};
+use toolhold_files::{FileStamp, ReadError, read_in};
 use toolhold_protocol::saved::SavedRequest;
 
 /// The saved Requests of a folder when it was read. Files outside of it are never read. The default has no
@@ -142,7 +142,7 @@ impl RequestsFolder {
 /// Stamps of a folder's files, and when they were taken.
 #[derive(Debug)]
 struct FolderStamp {
-    files: Vec<(String, Option<(SystemTime, u64)>)>,
+    files: Vec<(String, Option<FileStamp>)>,
     seen: SystemTime,
 }
 
@@ -152,29 +152,21 @@ impl PartialEq for FolderStamp {
     }
 }
 
-/// Two changes of a file within this time may have the same modification time.
-const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(2);
-
 impl FolderStamp {
     fn of(folder: &Path) -> Self {
         let seen = SystemTime::now();
         let mut files = Vec::new();
         visit_all(folder, &mut |folder, name, path| {
-            let found = folder.metadata(name).ok();
-            let form = found.and_then(|it| Some((it.modified().ok()?.into_std(), it.len())));
-            files.push((path, form));
+            let stamp = folder.metadata(name).ok().as_ref().map(FileStamp::of);
+            files.push((path, stamp));
         });
         Self { files, seen }
     }
 
-    /// A file that was just written may change again without a change of its modification time.
+    /// A file that was just written may change again without a change of its stamp.
     fn is_settled(&self) -> bool {
-        let mut times = self.files.iter().filter_map(|(_, form)| *form);
-        times.all(|(modified, _)| {
-            self.seen
-                .duration_since(modified)
-                .is_ok_and(|age| age > TIMESTAMP_RESOLUTION)
-        })
+        let mut stamps = self.files.iter().filter_map(|(_, stamp)| *stamp);
+        stamps.all(|stamp| stamp.is_settled(self.seen))
     }
 }
 
@@ -249,17 +241,19 @@ mod tests {
     async fn a_folder_is_read_again_when_it_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        let write = |name: &str, text: &str, age: u64| {
+        // The size and the modification time of a file never change.
+        let write = |name: &str, text: &str| {
             fs::write(path.join(name), text).unwrap();
             let file = fs::File::options().append(true).open(path.join(name));
-            let then = SystemTime::now() - Duration::from_secs(age);
-            file.unwrap().set_modified(then).unwrap();
+            file.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         };
         let requests = RequestsFolder::new(path);
         assert_eq!(requests.now().await.names().count(), 0);
         fs::create_dir(path.join("sub")).unwrap();
-        write("a.json", r#"{"context": []}"#, 60);
-        write("sub/b.json", r#"{"context": []}"#, 60);
+        write("a.json", r#"{"context": []}"#);
+        write("sub/b.json", r#"{"context": []}"#);
+        // Until their stamps tell all later changes.
+        tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
         let first = requests.now().await;
         assert_eq!(first.names().collect::<Vec<_>>(), ["a", "sub/b.json"]);
         let again = requests.clone().now().await;
@@ -267,17 +261,17 @@ mod tests {
             Arc::ptr_eq(&first.files, &again.files),
             "nothing is another"
         );
-        write("sub/b.json", r#"{"context": 12}"#, 59);
+        write("sub/b.json", r#"{"context": 12}"#);
         let other = requests.now().await;
         assert!(other.find("./sub/b.json").unwrap().is_err());
         assert!(first.find("./sub/b.json").unwrap().is_ok());
         fs::remove_file(path.join("a.json")).unwrap();
         let fewer = requests.now().await;
         assert!(fewer.find("a").is_none());
-        // The same size and modification time.
-        write("sub/b.json", r#"{"context": []}"#, 0);
+        // Twice within the resolution of a file system's times.
+        write("sub/b.json", r#"{"context": []}"#);
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
-        write("sub/b.json", r#"{"context": 12}"#, 0);
+        write("sub/b.json", r#"{"context": 12}"#);
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_err());
     }
 

@@ -5,10 +5,13 @@
 //! Files of the configuration are always polled, because they may be links whose target changes.
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
+use toolhold_files::{Links, ReadError, read};
+use toolhold_policy::Digest;
 
 /// Time without writes after which a change is complete.
 const QUIET_PERIOD: Duration = Duration::from_millis(150);
@@ -128,24 +131,35 @@ async fn settle(changes: &mut mpsc::Receiver<()>) {
 pub struct ConfigWatch {
     folders: FolderWatch,
     files: Vec<PathBuf>,
-    seen: ConfigStamps,
+    seen: ConfigDigests,
 }
 
-/// Stamps of the configuration's files.
+/// Digests of the configuration's files, because their times and sizes tell nothing where a file is a link that is
+/// led to another one, comes from an image's layer, or is copied with its time.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ConfigStamps(Vec<Option<FileStamp>>);
+pub struct ConfigDigests(Vec<FileContent>);
 
-/// Size and modification time of a file.
-type FileStamp = (SystemTime, u64);
+#[derive(Debug, PartialEq, Eq)]
+enum FileContent {
+    Digest(Digest),
+    /// It cannot be read, for example because it does not exist.
+    Unreadable(io::ErrorKind),
+    /// It has more bytes than a configuration may have.
+    TooLarge,
+}
 
-impl ConfigStamps {
-    /// The present stamps.
+/// Maximum bytes of a file that is compared. Larger ones are refused when the configuration is loaded.
+const MAX_COMPARED_BYTES: u64 = 16 << 20;
+
+impl ConfigDigests {
+    /// The digests of the files as they are now. Blocks on the file system.
     pub fn now(files: &[PathBuf]) -> Self {
-        let stamp = |file: &PathBuf| {
-            let found = std::fs::metadata(file).ok()?;
-            Some((found.modified().ok()?, found.len()))
+        let content = |file: &PathBuf| match read(file, MAX_COMPARED_BYTES, Links::Follow) {
+            Ok(bytes) => FileContent::Digest(Digest::of(&bytes)),
+            Err(ReadError::Io(error)) => FileContent::Unreadable(error.kind()),
+            Err(ReadError::TooLarge { .. }) => FileContent::TooLarge,
         };
-        Self(files.iter().map(stamp).collect())
+        Self(files.iter().map(content).collect())
     }
 }
 
@@ -174,7 +188,7 @@ impl ConfigWatch {
             named.contains(path) || whole.iter().any(|folder| path.starts_with(folder))
         };
         let folders = FolderWatch::start(&folders, is_ours);
-        let seen = ConfigStamps::now(&files);
+        let seen = ConfigDigests::now(&files);
         Self {
             folders,
             files,
@@ -183,7 +197,7 @@ impl ConfigWatch {
     }
 
     /// Also reports changes since then, because loading takes time.
-    pub fn since(self, seen: ConfigStamps) -> Self {
+    pub fn since(self, seen: ConfigDigests) -> Self {
         Self { seen, ..self }
     }
 
@@ -191,8 +205,11 @@ impl ConfigWatch {
     pub async fn changed(&mut self) -> Changed {
         loop {
             let is_noted = self.folders.is_noted().await;
-            let now = ConfigStamps::now(&self.files);
-            if now != self.seen {
+            let files = self.files.clone();
+            let now = tokio::task::spawn_blocking(move || ConfigDigests::now(&files)).await;
+            if let Ok(now) = now
+                && now != self.seen
+            {
                 self.seen = now;
                 return Changed::Configuration;
             }
@@ -229,6 +246,32 @@ mod tests {
         let began = Instant::now();
         settle(&mut changes).await;
         began.elapsed()
+    }
+
+    #[test]
+    fn a_change_that_keeps_size_and_time_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("1"), folder.path().join("2"));
+        let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        for (path, text) in [(&one, "a = 1"), (&two, "a = 2")] {
+            std::fs::write(path, text).unwrap();
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        let file = folder.path().join("toolhold.toml");
+        let files = [file.clone()];
+        let none = ConfigDigests::now(&files);
+        std::os::unix::fs::symlink(&one, &file).unwrap();
+        let first = ConfigDigests::now(&files);
+        assert_ne!(none, first);
+        // The link leads to another file, as a store of packages does it.
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&two, &file).unwrap();
+        let second = ConfigDigests::now(&files);
+        assert_ne!(first, second);
+        // The content is replaced within the file.
+        std::fs::write(&two, "a = 1").unwrap();
+        assert_eq!(ConfigDigests::now(&files), first);
     }
 
     #[tokio::test(start_paused = true)]

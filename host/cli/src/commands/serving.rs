@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::startup::Startup;
-use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
+use toolhold_runtime::watch::{Changed, ConfigDigests, ConfigWatch, Folders};
 use toolhold_runtime::{host, renewal};
 use toolhold_sandbox::{Policy, Registry};
 
@@ -84,7 +84,7 @@ impl LoadTask {
 /// Loads all modules, or those that the command needs. Those that take long are loaded on while the process serves.
 pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     let config = &loaded.configuration;
-    let seen = ConfigStamps::now(&loaded.files());
+    let seen = ConfigDigests::now(&loaded.files());
     let registry = host::registry(config)?;
     let mut loading = LoadTask::default();
     loading.tasks.spawn({

@@ -9,8 +9,7 @@ use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-use toolhold_files::{ReadError, read_in};
+use toolhold_files::{FileStamp, ReadError, read_in};
 use toolhold_policy::manifest::Manifest;
 use toolhold_policy::text::{self, UntrustedText};
 
@@ -389,18 +388,7 @@ fn stamp_file(folder: &Dir, name: &Path, hasher: &mut blake3::Hasher) {
         return;
     };
     hasher.update(name.as_os_str().as_encoded_bytes());
-    hasher.update(&metadata.len().to_le_bytes());
-    let modified = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok());
-    hasher.update(&modified.map_or(0, |time| time.as_nanos()).to_le_bytes());
-    #[cfg(unix)]
-    {
-        use cap_std::fs::MetadataExt as _;
-        hasher.update(&metadata.ino().to_le_bytes());
-        hasher.update(&metadata.ctime_nsec().to_le_bytes());
-    }
+    hasher.update(&FileStamp::of(&metadata).to_bytes());
 }
 
 fn read_capped(folder: &Dir, file: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
