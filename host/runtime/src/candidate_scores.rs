@@ -5,12 +5,12 @@ use crate::config::{Configuration, FallbackOrder};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use toolhold_agent::run::{CandidateAttempt, CandidateOutcomes};
-use toolhold_files::Links;
+use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
 use toolhold_protocol::fallback::Candidate;
 
 /// Maximum bytes of the file. A model has about a hundred.
@@ -236,11 +236,11 @@ fn read(file: &Path) -> BTreeMap<String, CandidateScore> {
     scores.unwrap_or_default()
 }
 
-/// Adds to the file what other processes may have added to as well. Of two processes that write at once, the attempts of
-/// one may be lost.
+/// Adds to the file, to which other processes add as well.
 fn keep(file: &Path, attempts: &[(String, CandidateAttempt)]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let lock = FolderLock::take(folder)?;
     let mut scores = read(file);
     for (key, attempt) in attempts {
         if scores.len() >= MAX_MODELS && !scores.contains_key(key) {
@@ -248,11 +248,10 @@ fn keep(file: &Path, attempts: &[(String, CandidateAttempt)]) -> io::Result<()> 
         }
         scores.entry(key.clone()).or_default().add(attempt, now());
     }
-    let mut written = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut written, &scores)?;
-    written.write_all(b"\n")?;
-    written.persist(file).map_err(|error| error.error)?;
-    Ok(())
+    let mut text = serde_json::to_vec_pretty(&scores)?;
+    text.push(b'\n');
+    let unfinished = UnfinishedFile::write(folder, &text, FileReaders::Owner)?;
+    lock.put_in_place(unfinished, name)
 }
 
 #[cfg(test)]
@@ -401,6 +400,19 @@ mod tests {
         told.attempted(&attempt("cheap", true, Some(1)));
         assert_eq!(ordered(&told), ["works", "cheap", "fails", "new"]);
         saved(&told).await;
+    }
+
+    /// Each writer is a process of its own as far as the file's lock goes.
+    #[test]
+    fn attempts_of_parallel_writers_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("fallback.json");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| keep(&file, &[("m".to_owned(), attempt("m", true, None))]).unwrap());
+            }
+        });
+        assert_eq!(read(&file)["m"].attempts, 8);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use crate::stats::{date_text, now_ms};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use toolhold_files::Links;
+use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
 use toolhold_model::Dialect;
 
 /// The probed dialect of a model at an endpoint.
@@ -57,12 +57,13 @@ impl Dialects {
 
     /// Writes the result of a probe in place of an earlier one, and returns the file's path.
     pub fn keep(&self, probed: &Probed) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(&self.folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        serde_json::to_writer_pretty(&mut file, probed)?;
-        file.write_all(b"\n")?;
         let path = self.file(&probed.base_url, &probed.model);
-        file.persist(&path).map_err(|error| error.error)?;
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let mut text = serde_json::to_vec_pretty(probed)?;
+        text.push(b'\n');
+        let lock = FolderLock::take(&self.folder)?;
+        let unfinished = UnfinishedFile::write(&self.folder, &text, FileReaders::Owner)?;
+        lock.put_in_place(unfinished, name)?;
         Ok(path)
     }
 
