@@ -51,7 +51,9 @@ impl Host {
         if path == "toolhold.toml" {
             let folder = self.path().canonicalize().expect("a folder");
             let trusted = FilePins::new(&self.state());
-            let kept = trusted.pin(&folder.join(path), content.as_ref());
+            let file = folder.join(path);
+            let before = trusted.record(&file);
+            let kept = trusted.pin(&file, content.as_ref(), before.as_ref());
             kept.expect("a record of the trust");
         }
         self.write_untrusted(path, content)

@@ -13,7 +13,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 use toolhold_json::hex::sha256;
-use toolhold_policy::{GrantChange, Pin, PinState, PinStore, PinnedBy};
+use toolhold_policy::{GrantChange, Pin, PinState, PinStore, PinWriteError, PinnedBy};
+
+/// Maximum attempts to judge an offer while other processes change the server's pin.
+const MAX_JUDGE_ATTEMPTS: usize = 8;
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -78,19 +81,26 @@ impl ServerPins {
         if self.pinning == Pinning::Never || settings.tools.is_empty() {
             return PinState::Trusted;
         }
-        match self.recorded(settings).await {
-            Recorded::One(pin) => pin_state(changes(&pin, &pin_of(settings, offer, pin.by))),
-            Recorded::None if self.pinning == Pinning::FirstSight && !settings.found => {
-                match self.put(settings, offer, PinnedBy::FirstSight).await {
-                    Ok(()) => PinState::Approved,
-                    Err(error) => {
-                        tracing::warn!(server = settings.name, %error, "what it offers cannot be pinned");
-                        pending()
-                    }
+        for _ in 0..MAX_JUDGE_ATTEMPTS {
+            match self.recorded(settings).await {
+                Recorded::One(pin) => {
+                    return pin_state(changes(&pin, &pin_of(settings, offer, pin.by)));
+                }
+                Recorded::None if self.pinning == Pinning::FirstSight && !settings.found => {}
+                Recorded::None | Recorded::Unreadable => return pending(),
+            }
+            let pin = pin_of(settings, offer, PinnedBy::FirstSight);
+            match self.replace(None, pin).await {
+                Ok(()) => return PinState::Approved,
+                // Another process or a person decided about it meanwhile, which holds.
+                Err(PinWriteError::Decided(_)) => {}
+                Err(PinWriteError::Io(error)) => {
+                    tracing::warn!(server = settings.name, %error, "what it offers cannot be pinned");
+                    return pending();
                 }
             }
-            Recorded::None | Recorded::Unreadable => pending(),
         }
+        pending()
     }
 
     /// Returns the differences from what was approved; `None` without a pin, or with a revoked one.
@@ -118,12 +128,18 @@ impl ServerPins {
         serde_json::from_value(pin.tools).ok()
     }
 
-    /// Pins what the server offers now as approved by a person.
+    /// Pins what the server offers as approved by a person, to whom it was compared with the record `before`.
     ///
     /// # Errors
-    /// The record cannot be written.
-    pub async fn approve(&self, settings: &ServerSettings, offer: &Offer) -> io::Result<()> {
-        self.put(settings, offer, PinnedBy::Person).await
+    /// Another decision about the server came first, and holds; the record cannot be written.
+    pub async fn approve(
+        &self,
+        settings: &ServerSettings,
+        offer: &Offer,
+        before: Option<Pin>,
+    ) -> Result<(), PinWriteError> {
+        let pin = pin_of(settings, offer, PinnedBy::Person);
+        self.replace(before, pin).await
     }
 
     /// Revokes the pin: no server of this name runs until a person approves it.
@@ -131,9 +147,9 @@ impl ServerPins {
     /// # Errors
     /// The record cannot be written.
     pub async fn revoke(&self, name: &str) -> io::Result<()> {
-        let (pins, pin) = (self.pins.clone(), Pin::revoked(name));
-        let put = tokio::task::spawn_blocking(move || pins.put(&pin)).await;
-        put.unwrap_or_else(|error| Err(io::Error::other(error)))
+        let (pins, name) = (self.pins.clone(), name.to_owned());
+        let revoked = tokio::task::spawn_blocking(move || pins.revoke(&name)).await;
+        revoked.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Whether there is a record for this name, even if no such server is configured.
@@ -156,10 +172,11 @@ impl ServerPins {
         }
     }
 
-    async fn put(&self, settings: &ServerSettings, offer: &Offer, by: PinnedBy) -> io::Result<()> {
-        let (pins, pin) = (self.pins.clone(), pin_of(settings, offer, by));
-        let put = tokio::task::spawn_blocking(move || pins.put(&pin)).await;
-        put.unwrap_or_else(|error| Err(io::Error::other(error)))
+    async fn replace(&self, before: Option<Pin>, pin: Pin) -> Result<(), PinWriteError> {
+        let pins = self.pins.clone();
+        let replace = move || pins.replace(before.as_ref(), &pin);
+        let replaced = tokio::task::spawn_blocking(replace).await;
+        replaced.unwrap_or_else(|error| Err(io::Error::other(error).into()))
     }
 
     async fn recorded(&self, settings: &ServerSettings) -> Recorded {
@@ -196,7 +213,7 @@ pub fn refused(settings: &ServerSettings, pin_state: &PinState) -> Failure {
 
 /// True if a person revoked the pin.
 pub fn is_revoked(pin: &Pin) -> bool {
-    pin.digest == Pin::revoked(&pin.slot).digest
+    pin.is_revoked()
 }
 
 fn pin_of(settings: &ServerSettings, offer: &Offer, by: PinnedBy) -> Pin {

@@ -58,7 +58,7 @@ pub use grant::{
 pub use limits::{Limit, Limits, LimitsRequest};
 pub use log::{Captured, LogLevel, LogLine};
 pub use manifest::{Manifest, ManifestError};
-pub use pin::{GrantChange, Pin, PinState, PinStore, PinnedBy};
+pub use pin::{EarlierPinDecision, GrantChange, Pin, PinState, PinStore, PinWriteError, PinnedBy};
 pub use redact::Redactor;
 pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
 pub use secret::{Reflect, SecretGrant, SecretPlace, SecretSlot};

@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::fmt::Debug;
 use std::io;
 use std::time::SystemTime;
+use thiserror::Error;
 
 /// The record of what was approved of one module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +119,7 @@ impl Pin {
         self.digest == REVOKED
     }
 
-    /// Returns one text for everything that a pin holds, so that a person approves exactly what was shown.
-    /// SHA-256 in hex.
+    /// Returns one text for everything that a pin holds. SHA-256 in hex.
     pub fn etag(&self) -> String {
         let mut pinned = serde_json::json!({
             "slot": self.slot, "name": self.name, "digest": self.digest, "tools": self.tools,
@@ -127,6 +127,26 @@ impl Pin {
         });
         pinned.sort_all_objects();
         Digest::of(pinned.to_string().as_bytes()).to_string()
+    }
+
+    /// Returns one text for a module as it is shown, `self`, and for the record beside it, so that a person approves
+    /// exactly what was shown, and no decision of meanwhile is undone unseen. `ETAG-RECORD`, of [`Self::etag`] and
+    /// [`Self::record_digest`]; without a record the second part is `none`.
+    pub fn shown_etag(&self, record: Option<&str>) -> String {
+        format!("{}-{}", self.etag(), record.unwrap_or("none"))
+    }
+
+    /// Whether this module is what was shown under an etag of [`Self::shown_etag`], whatever the record was.
+    pub fn is_shown_by(&self, etag: &str) -> bool {
+        etag.split('-').next() == Some(self.etag().as_str())
+    }
+
+    /// Returns the digest of this record as it is stored, with the person or setting and the time: it tells one
+    /// decision from another about the same module. SHA-256 in hex.
+    pub fn record_digest(&self) -> String {
+        let mut record = json(self);
+        record.sort_all_objects();
+        Digest::of(record.to_string().as_bytes()).to_string()
     }
 
     /// Whether it is of a module of this name. A record without a name is of the module that its tools name, or
@@ -268,14 +288,63 @@ pub trait PinStore: Debug + Send + Sync {
     /// Returns the pin of a module. One that cannot be read is none: the module then waits for a new one.
     fn get(&self, slot: &str) -> Option<Pin>;
 
-    /// Keeps a pin in the place of an earlier one.
+    /// Keeps a pin in the place of `before`, the record that its decision is based on.
+    ///
+    /// # Errors
+    /// The record is another one by now; what the store says.
+    fn replace(&self, before: Option<&Pin>, pin: &Pin) -> Result<(), PinWriteError>;
+
+    /// Revokes the pin of a module, whatever its record is: nothing keeps a person from taking a pin back.
     ///
     /// # Errors
     /// What the store says.
-    fn put(&self, pin: &Pin) -> io::Result<()>;
+    fn revoke(&self, slot: &str) -> io::Result<()>;
 
     /// Whether any version of the module has a record, in whatever slot, also one that cannot be read.
     fn knows(&self, module: &str) -> bool;
+}
+
+/// Why a store did not keep a pin.
+#[derive(Debug, Error)]
+pub enum PinWriteError {
+    /// Another decision came first, and holds.
+    #[error("{}; look at it again", .0.in_words())]
+    Decided(EarlierPinDecision),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The decision about a module, a server or a file that came before another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlierPinDecision {
+    Approved,
+    /// The host pinned it when it was first seen.
+    FirstSight,
+    Revoked,
+    /// There is no record any more, or it cannot be read.
+    Removed,
+}
+
+impl EarlierPinDecision {
+    /// The decision that this record holds.
+    pub fn of(record: Option<&Pin>) -> Self {
+        match record {
+            None => Self::Removed,
+            Some(pin) if pin.is_revoked() => Self::Revoked,
+            Some(pin) if pin.by == PinnedBy::FirstSight => Self::FirstSight,
+            Some(_) => Self::Approved,
+        }
+    }
+
+    /// Says what was decided, in a sentence without its end.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Approved => "it was approved meanwhile",
+            Self::FirstSight => "it was pinned at first sight meanwhile",
+            Self::Revoked => "its pin was revoked meanwhile",
+            Self::Removed => "the record of its pin was removed meanwhile",
+        }
+    }
 }
 
 impl PinState {
@@ -419,6 +488,21 @@ mod tests {
                 )
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn two_decisions_about_one_module_have_different_digests() {
+        let first = Pin {
+            at: 1,
+            ..pin(b"1", &[])
+        };
+        let second = Pin {
+            at: 2,
+            ..first.clone()
+        };
+        assert_eq!(first.etag(), second.etag());
+        assert_ne!(first.record_digest(), second.record_digest());
+        assert_eq!(first.record_digest(), first.clone().record_digest());
     }
 
     #[test]

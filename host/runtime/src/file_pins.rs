@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use toolhold_policy::{Digest, Pin, PinStore as _, PinnedBy};
+use toolhold_policy::{Digest, Pin, PinStore as _, PinWriteError, PinnedBy};
 use toolhold_sandbox::PinFolder;
 
 /// Folder below the state folder.
@@ -80,13 +80,23 @@ impl FilePins {
         })
     }
 
-    /// Pins exactly these bytes at this path, in the place of the pin from before.
+    /// Returns the record of the file at this path, which a decision about the file is based on.
+    pub fn record(&self, path: &Path) -> Option<Pin> {
+        self.pins.get(&slot(path))
+    }
+
+    /// Pins exactly these bytes at this path, in the place of the record `before`.
     ///
     /// # Errors
-    /// The record cannot be written.
-    pub fn pin(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    /// Another decision about the file came first, and holds; the record cannot be written.
+    pub fn pin(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        before: Option<&Pin>,
+    ) -> Result<(), PinWriteError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.pins.put(&Pin {
+        let pin = Pin {
             slot: slot(path),
             name: String::new(),
             digest: digest(bytes),
@@ -97,7 +107,8 @@ impl FilePins {
             }),
             by: PinnedBy::Person,
             at: now.map_or(0, |now| now.as_secs()),
-        })
+        };
+        self.pins.replace(before, &pin)
     }
 
     /// Revokes the pin of the file at this path. `false`: it had none.
@@ -110,7 +121,7 @@ impl FilePins {
         if record.is_none_or(|record| record.grant[TEXT].is_null()) {
             return Ok(false);
         }
-        self.pins.put(&Pin::revoked(&slot))?;
+        self.pins.revoke(&slot)?;
         Ok(true)
     }
 
@@ -145,7 +156,7 @@ impl FilePins {
     }
 
     /// Returns the path of the record for `path`, which changes with its pin.
-    pub fn record(&self, path: &Path) -> PathBuf {
+    pub fn record_path(&self, path: &Path) -> PathBuf {
         let folder = self.pins.folder();
         folder.join(slot(path)).with_extension("json")
     }
@@ -172,7 +183,7 @@ mod tests {
         let (one, other) = (Path::new("/a/toolhold.toml"), Path::new("/b/toolhold.toml"));
         assert_eq!(files.state(one, b"x = 1"), FilePinState::Unknown);
         assert_eq!(files.all().unwrap(), []);
-        files.pin(one, b"x = 1").unwrap();
+        files.pin(one, b"x = 1", None).unwrap();
         assert_eq!(files.state(one, b"x = 1"), FilePinState::Pinned);
         assert_eq!(files.state(other, b"x = 1"), FilePinState::Unknown);
         assert!(files.holds(one, &Digest::of(b"x = 1")));
@@ -181,7 +192,7 @@ mod tests {
         );
         let before = "x = 1".to_owned();
         assert_eq!(files.state(one, b"x = 2"), FilePinState::Changed { before });
-        assert!(files.record(one).is_file() && !files.record(other).exists());
+        assert!(files.record_path(one).is_file() && !files.record_path(other).exists());
         let mode = std::fs::metadata(state.path().join(FOLDER)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o700);
     }
@@ -192,8 +203,8 @@ mod tests {
         let files = FilePins::new(state.path());
         let path = Path::new("/a/toolhold.toml");
         assert!(!files.revoke(path).unwrap());
-        files.pin(Path::new("/b/toolhold.toml"), b"").unwrap();
-        files.pin(path, b"x = 1").unwrap();
+        files.pin(Path::new("/b/toolhold.toml"), b"", None).unwrap();
+        files.pin(path, b"x = 1", None).unwrap();
         let paths = |files: &FilePins| -> Vec<String> {
             let all = files.all().unwrap().into_iter();
             all.map(|file| file.path).collect()
@@ -207,12 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_decision_holds() {
+        let state = tempfile::tempdir().unwrap();
+        let files = FilePins::new(state.path());
+        let path = Path::new("/a/toolhold.toml");
+        files.pin(path, b"x = 1", None).unwrap();
+        let seen = files.record(path);
+        assert!(files.revoke(path).unwrap());
+        // Whoever looked before the revocation does not undo it.
+        let late = files.pin(path, b"x = 2", seen.as_ref()).unwrap_err();
+        assert!(matches!(late, PinWriteError::Decided(_)), "{late:?}");
+        assert!(!files.holds(path, &Digest::of(b"x = 2")));
+    }
+
+    #[test]
     fn a_record_that_cannot_be_read_is_no_pin() {
         let state = tempfile::tempdir().unwrap();
         let files = FilePins::new(state.path());
         let path = Path::new("/a/toolhold.toml");
-        files.pin(path, b"x = 1").unwrap();
-        std::fs::write(files.record(path), "{").unwrap();
+        files.pin(path, b"x = 1", None).unwrap();
+        std::fs::write(files.record_path(path), "{").unwrap();
         assert_eq!(files.state(path, b"x = 1"), FilePinState::Unknown);
         assert_eq!(files.all().unwrap(), []);
     }

@@ -55,6 +55,7 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     // The bytes that are shown now are trusted, whatever the file says when the answer comes.
     let (path, bytes) = (file.path.clone(), file.bytes.clone());
     let shown = line(&path.display().to_string());
+    let before = trusted.record(&path);
     let pin_state = trusted.state(&path, &bytes);
     if pin_state == FilePinState::Pinned {
         println!("{shown} is trusted as it is");
@@ -91,8 +92,8 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     let draft = Draft::file_trusted(&path.display().to_string(), &digest(&bytes));
     // Logged first: the audit log has every file that a person trusted.
     log(flags, draft).await?;
-    let kept = trusted.pin(&path, &bytes);
-    kept.context("the trust in the file cannot be kept")?;
+    let kept = trusted.pin(&path, &bytes, before.as_ref());
+    kept.context("the file is not trusted")?;
     println!("{} {shown}", good("trusted:"));
     Ok(Exit::Ok)
 }

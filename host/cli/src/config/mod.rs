@@ -142,8 +142,8 @@ fn load_granting(
     let is_found = file.is_none();
     let folder = Path::new(".").canonicalize().ok().filter(|_| is_found);
     let records = trusted.map(|trusted| {
-        let found = folder.map(|folder| trusted.record(&folder.join(FOUND)));
-        let own = files.own_path().map(|own| trusted.record(&real(&own)));
+        let found = folder.map(|folder| trusted.record_path(&folder.join(FOUND)));
+        let own = files.own_path().map(|own| trusted.record_path(&real(&own)));
         found.into_iter().chain(own).collect()
     });
     Ok(Loaded {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_agent::{Activity as _, ToolCall};
 use toolhold_policy::ErrorClass;
-use toolhold_policy::{Pin, PinState, PinStore};
+use toolhold_policy::{EarlierPinDecision, Pin, PinState, PinStore, PinWriteError};
 use toolhold_protocol::failure::ToolFailure;
 
 const SCRIPT: &str = concat!(
@@ -42,9 +42,20 @@ impl PinStore for Memory {
         self.0.lock().unwrap().get(slot).cloned().flatten()
     }
 
-    fn put(&self, pin: &Pin) -> io::Result<()> {
-        let (slot, pin) = (pin.slot.clone(), pin.clone());
-        self.0.lock().unwrap().insert(slot, Some(pin));
+    fn replace(&self, before: Option<&Pin>, pin: &Pin) -> Result<(), PinWriteError> {
+        let mut pins = self.0.lock().unwrap();
+        let now = pins.get(&pin.slot).and_then(Option::as_ref);
+        if now != before {
+            let decision = EarlierPinDecision::of(now);
+            return Err(PinWriteError::Decided(decision));
+        }
+        pins.insert(pin.slot.clone(), Some(pin.clone()));
+        Ok(())
+    }
+
+    fn revoke(&self, slot: &str) -> io::Result<()> {
+        let pin = Pin::revoked(slot);
+        self.0.lock().unwrap().insert(slot.to_owned(), Some(pin));
         Ok(())
     }
 

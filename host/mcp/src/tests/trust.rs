@@ -54,9 +54,10 @@ async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
             .raw()
             .contains("evil.example")
     );
+    let record = second.pins().record(&second.settings).await;
     second
         .pins()
-        .approve(&second.settings, &ready.offer)
+        .approve(&second.settings, &ready.offer, record)
         .await
         .unwrap();
     assert_eq!(
@@ -64,6 +65,26 @@ async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
         Ok(json!("b"))
     );
     assert_eq!(bench.starts(), 2);
+}
+
+#[tokio::test]
+async fn the_first_decision_about_a_server_holds() {
+    let bench = McpFixture::new(&[]);
+    let server = bench.server(Pinning::Always);
+    let ready = server.look().await.unwrap();
+    let record = server.pins().record(&server.settings).await;
+    assert!(record.is_none());
+    server.pins().revoke(&server.settings.name).await.unwrap();
+    let late = server
+        .pins()
+        .approve(&server.settings, &ready.offer, record)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        late.to_string(),
+        "its pin was revoked meanwhile; look at it again"
+    );
+    assert!(!server.pins().launch(&server.settings).await.may_run());
 }
 
 #[tokio::test]
@@ -128,7 +149,7 @@ async fn a_server_from_a_found_file_is_not_started() {
         let ready = server.look().await.unwrap();
         server
             .pins()
-            .approve(&server.settings, &ready.offer)
+            .approve(&server.settings, &ready.offer, None)
             .await
             .unwrap();
         assert_eq!(

@@ -312,9 +312,12 @@ impl Module {
         self.policy().pin_state()
     }
 
-    /// The [`Pin::etag`] of the module as it is now: its component, its tools' texts, its grant.
+    /// The [`Pin::shown_etag`] of the module as it is now: its component, its tools' texts, its grant, and the record
+    /// that it was compared with last.
     pub fn etag(&self) -> String {
-        let grant = self.grant();
+        let effective = self.policy();
+        let grant = effective.granted.grant.clone();
+        let record = effective.judgement().record;
         Pin::of(
             &self.slot,
             &self.name,
@@ -323,7 +326,7 @@ impl Module {
             &grant,
             PinnedBy::Person,
         )
-        .etag()
+        .shown_etag(record.as_deref())
     }
 
     fn component(&self) -> &Component {

@@ -18,7 +18,7 @@ use toolhold_policy::CallReport;
 use toolhold_policy::Capability;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
-use toolhold_policy::{Grant, PinState};
+use toolhold_policy::{EarlierPinDecision, Grant, Pin, PinState};
 
 #[derive(Debug)]
 pub(crate) struct EffectivePolicy {
@@ -30,15 +30,35 @@ pub(crate) struct EffectivePolicy {
     narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
     /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
     fault: Option<String>,
-    pin_state: Mutex<PinState>,
-    /// `pin_state.may_run()`, without the lock.
+    judgement: Mutex<Judgement>,
+    /// `judgement.pin_state.may_run()`, without the lock.
     may_run: AtomicBool,
     /// One judgement at a time, so that none of an earlier look at the pins is written last.
     judging: Mutex<()>,
     /// A part of it was taken back: it is to be replaced, and no call begins under it any more.
     is_withdrawn: AtomicBool,
-    /// The revocation of calls that began under the present `pin_state`.
+    /// The revocation of calls that began under the present `judgement`.
     revocation: Mutex<Arc<Revocation>>,
+}
+
+/// Whether a module may run, and the record that says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Judgement {
+    pub pin_state: PinState,
+    /// [`Pin::record_digest`] of its record. `None`: there is none.
+    pub record: Option<String>,
+    /// The decision that the record holds.
+    pub decision: EarlierPinDecision,
+}
+
+impl Judgement {
+    pub fn of(pin_state: PinState, record: Option<&Pin>) -> Self {
+        Self {
+            pin_state,
+            record: record.map(Pin::record_digest),
+            decision: EarlierPinDecision::of(record),
+        }
+    }
 }
 
 /// The part of a grant that restrictions leave to a call.
@@ -120,9 +140,12 @@ impl EffectivePolicy {
             narrowed: Mutex::default(),
             fault: None,
             // Until the pins were read.
-            pin_state: Mutex::new(PinState::Pending {
-                changes: Vec::new(),
-            }),
+            judgement: Mutex::new(Judgement::of(
+                PinState::Pending {
+                    changes: Vec::new(),
+                },
+                None,
+            )),
             may_run: AtomicBool::new(false),
             judging: Mutex::default(),
             is_withdrawn: AtomicBool::new(false),
@@ -215,7 +238,12 @@ impl EffectivePolicy {
     }
 
     pub fn pin_state(&self) -> PinState {
-        self.pin_state.lock().clone()
+        self.judgement.lock().pin_state.clone()
+    }
+
+    /// What was judged last.
+    pub fn judgement(&self) -> Judgement {
+        self.judgement.lock().clone()
     }
 
     pub fn may_run(&self) -> bool {
@@ -226,14 +254,15 @@ impl EffectivePolicy {
         self.is_withdrawn.load(Ordering::Acquire)
     }
 
-    /// Sets the `pin_state` that `judge` finds. Running calls are ended if the module might run until now and may
+    /// Keeps the judgement of `judge`. Running calls are ended if the module might run until now and may
     /// not any more, and if its pin was revoked.
-    pub fn judged(&self, judge: impl FnOnce() -> PinState) {
+    pub fn judged(&self, judge: impl FnOnce() -> Judgement) {
         let _one = self.judging.lock();
-        let pin_state = judge();
+        let judgement = judge();
+        let pin_state = &judgement.pin_state;
         let (may_run, is_revoked) = (pin_state.may_run(), pin_state.is_revoked());
         let might_run = self.may_run.swap(may_run, Ordering::AcqRel);
-        *self.pin_state.lock() = pin_state;
+        *self.judgement.lock() = judgement;
         if is_revoked || (might_run && !may_run) {
             self.end_calls();
         }

@@ -4,7 +4,7 @@
 mod effective;
 mod pins;
 
-pub(crate) use effective::{CallPolicy, EffectivePolicy};
+pub(crate) use effective::{CallPolicy, EffectivePolicy, Judgement};
 pub use pins::PinFolder;
 
 use crate::disk::{Storage, same_directory};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_files::{Location, passes};
 use toolhold_policy::limits::{Limits, LimitsRequest};
-use toolhold_policy::{Access, Digest, Grant, PinStore, Share};
+use toolhold_policy::{Access, Digest, EarlierPinDecision, Grant, PinStore, PinWriteError, Share};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -257,6 +257,18 @@ pub enum PinError {
     Changed,
     #[error("every module is trusted here, so there is nothing to approve")]
     Trusted,
+    /// Another decision about it came first, and holds.
+    #[error("{}; look at it again", .0.in_words())]
+    Decided(EarlierPinDecision),
     #[error("the pin cannot be kept: {0}")]
     Kept(#[source] io::Error),
+}
+
+impl From<PinWriteError> for PinError {
+    fn from(error: PinWriteError) -> Self {
+        match error {
+            PinWriteError::Decided(decided) => Self::Decided(decided),
+            PinWriteError::Io(error) => Self::Kept(error),
+        }
+    }
 }

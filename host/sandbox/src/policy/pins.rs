@@ -5,8 +5,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
-use toolhold_files::{ReadError, read_in, replace_in};
-use toolhold_policy::pin::{Pin, PinStore};
+use toolhold_files::{FolderLock, ReadError, read_in, replace_in};
+use toolhold_policy::pin::{EarlierPinDecision, Pin, PinStore, PinWriteError};
 
 /// Maximum bytes of a pin. One holds the texts of a module's tools, which are bounded each and fill a fraction
 /// of this.
@@ -30,6 +30,19 @@ impl PinFolder {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+
+    /// The right to change pins, which one process has at a time.
+    fn lock(&self) -> io::Result<FolderLock> {
+        private_folder(&self.folder)?;
+        FolderLock::take(&self.folder)
+    }
+
+    fn write(&self, _right: &FolderLock, pin: &Pin) -> io::Result<()> {
+        let unfit = || io::Error::other("its name cannot be a file's");
+        let name = file(&pin.slot).ok_or_else(unfit)?;
+        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
+        replace_in(&folder, &name, &serde_json::to_vec_pretty(pin)?)
+    }
 }
 
 impl PinStore for PinFolder {
@@ -47,12 +60,18 @@ impl PinStore for PinFolder {
             .ok()
     }
 
-    fn put(&self, pin: &Pin) -> io::Result<()> {
-        let unfit = || io::Error::other("its name cannot be a file's");
-        let name = file(&pin.slot).ok_or_else(unfit)?;
-        private_folder(&self.folder)?;
-        let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
-        replace_in(&folder, &name, &serde_json::to_vec_pretty(pin)?)
+    fn replace(&self, before: Option<&Pin>, pin: &Pin) -> Result<(), PinWriteError> {
+        let lock = self.lock()?;
+        let now = self.get(&pin.slot);
+        if now.as_ref() != before {
+            let decided = EarlierPinDecision::of(now.as_ref());
+            return Err(PinWriteError::Decided(decided));
+        }
+        Ok(self.write(&lock, pin)?)
+    }
+
+    fn revoke(&self, slot: &str) -> io::Result<()> {
+        self.write(&self.lock()?, &Pin::revoked(slot))
     }
 
     fn knows(&self, module: &str) -> bool {
@@ -98,16 +117,41 @@ mod tests {
         let pins = PinFolder::new(folder.path().join("approvals"));
         assert!(pins.get("m").is_none() && !pins.knows("m"));
         let one = pin(b"1");
-        pins.put(&one).unwrap();
+        pins.replace(None, &one).unwrap();
         assert_eq!(pins.get("m"), Some(one));
         assert!(pins.knows("m") && pins.knows("named") && !pins.knows("n"));
-        pins.put(&Pin::revoked("m")).unwrap();
+        pins.revoke("m").unwrap();
         let changes = pins.get("m").unwrap().changes(&pin(b"1"), true);
         assert_eq!(changes[0].what.raw(), "its pin was revoked");
         assert!(pins.get("../m").is_none());
         // One that cannot be read is none, but it is known: it does not count as never seen.
         std::fs::write(pins.folder().join("d.json"), "{").unwrap();
         assert!(pins.get("d").is_none() && pins.knows("d"));
+    }
+
+    #[test]
+    fn the_first_decision_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = PinFolder::new(folder.path());
+        let (one, two) = (pin(b"1"), pin(b"2"));
+        pins.replace(None, &one).unwrap();
+        // Two people looked at the same record.
+        pins.replace(Some(&one), &two).unwrap();
+        let late = pins.replace(Some(&one), &pin(b"3")).unwrap_err();
+        assert!(
+            matches!(late, PinWriteError::Decided(EarlierPinDecision::Approved)),
+            "{late:?}"
+        );
+        pins.revoke("m").unwrap();
+        let late = pins.replace(Some(&two), &pin(b"3")).unwrap_err();
+        assert_eq!(
+            late.to_string(),
+            "its pin was revoked meanwhile; look at it again"
+        );
+        assert!(pins.get("m").unwrap().is_revoked());
+        // Whoever looked at the revocation may approve again.
+        pins.replace(Some(&Pin::revoked("m")), &one).unwrap();
+        assert_eq!(pins.get("m"), Some(one));
     }
 
     #[cfg(unix)]

@@ -79,7 +79,7 @@ impl RegistryState {
     pub(super) fn apply(&self, policy: &Policy, module: &Arc<Module>) -> Result<(), String> {
         if let Some(effective) = module.effective_policy(policy, &self.directories)? {
             // Judged before it holds: an unapproved grant is never in effect.
-            effective.judged(|| self.pin_state(module, &effective));
+            effective.judged(|| self.judgement(module, &effective));
             module.set_policy(Arc::new(effective));
         }
         Ok(())

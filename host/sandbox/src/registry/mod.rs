@@ -29,7 +29,6 @@ mod tests;
 use crate::call::{GrantedKnowledge, OtherTools};
 use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::{Engine, EngineLoad};
-use crate::error::LoadError;
 use crate::grant::OpenDirectories;
 use crate::module::extractor::{ExtractedText, Extraction, ExtractionError};
 use crate::module::shield::{Screening, ScreeningVerdict};
@@ -49,7 +48,7 @@ use toolhold_policy::CallError;
 use toolhold_policy::KnowledgeAccess;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{CallReport, Invocation};
-use toolhold_policy::{GrantChange, PinnedBy};
+use toolhold_policy::{EarlierPinDecision, GrantChange, Pin, PinState, PinWriteError, PinnedBy};
 
 /// What loading is doing, for progress bars and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,7 +241,8 @@ impl Registry {
     /// may run from now on.
     ///
     /// # Errors
-    /// It is another by now; what the file system says; nothing can be approved where everything is trusted.
+    /// It is another by now; another decision about it came first; what the file system says; nothing can be
+    /// approved where everything is trusted.
     pub async fn approve(
         &self,
         module: &Arc<Module>,
@@ -252,20 +252,50 @@ impl Registry {
             return Err(PinError::Trusted);
         };
         let now = pin(module, &module.policy(), PinnedBy::Person);
-        if now.etag() != etag {
+        if !now.is_shown_by(etag) {
             return Err(PinError::Changed);
         }
-        let changes = blocking(move || {
+        let etag = etag.to_owned();
+        let decided = blocking(move || {
             let before = pins.get(&now.slot);
-            pins.put(&now)
-                .map_err(|source| LoadError::Read { source })?;
-            Ok(before.map(|before| before.changes(&now, true)))
+            let record = before.as_ref().map(Pin::record_digest);
+            if now.shown_etag(record.as_deref()) != etag {
+                let decision = EarlierPinDecision::of(before.as_ref());
+                return Ok(Err(PinWriteError::Decided(decision)));
+            }
+            let kept = pins.replace(before.as_ref(), &now);
+            Ok(kept.map(|()| before.map(|before| before.changes(&now, true))))
         })
         .await
         .map_err(|error| PinError::Kept(io::Error::other(error)))?;
-        // Judged by the pin as it was written, because the module may have changed meanwhile.
+        // Judged by the pin as it is stored, because the module may have changed meanwhile, or another decision holds.
         self.shared.judge(vec![module.clone()]).await;
-        Ok(changes.unwrap_or_default())
+        Ok(decided?.unwrap_or_default())
+    }
+
+    /// Judges a module by the pins as they are now, and compares it with how it was shown, by the [`Module::etag`]
+    /// of then. Returns whether it may run; approved meanwhile as it was shown, it may.
+    ///
+    /// # Errors
+    /// It is another by now; another decision about it came first.
+    pub async fn compare_shown(
+        &self,
+        module: &Arc<Module>,
+        etag: &str,
+    ) -> Result<PinState, PinError> {
+        self.shared.judge(vec![module.clone()]).await;
+        let effective = module.policy();
+        let judgement = effective.judgement();
+        let now = pin(module, &effective, PinnedBy::Person);
+        if !now.is_shown_by(etag) {
+            return Err(PinError::Changed);
+        }
+        let is_same = now.shown_etag(judgement.record.as_deref()) == etag;
+        if is_same || judgement.pin_state.may_run() {
+            Ok(judgement.pin_state)
+        } else {
+            Err(PinError::Decided(judgement.decision))
+        }
     }
 
     /// How often a component's compiled form was looked for in the cache, if there is one.

@@ -3,10 +3,10 @@
 
 use super::RegistryState;
 use crate::module::{Module, blocking};
-use crate::policy::{EffectivePolicy, Pinning, Policy};
+use crate::policy::{EffectivePolicy, Judgement, Pinning, Policy};
 use std::path::Path;
 use std::sync::Arc;
-use toolhold_policy::{Grant, GrantChange, Pin, PinState, PinnedBy};
+use toolhold_policy::{Grant, GrantChange, Pin, PinState, PinStore, PinWriteError, PinnedBy};
 
 /// How well founded a module's claim to its name is. Of two modules of one name, the better founded has it;
 /// between equals, the one that is there keeps it.
@@ -58,74 +58,136 @@ impl RegistryState {
         let effective = module.policy();
         // One that has nothing of what it was to have is no new module without grants.
         if effective.check().is_ok() {
-            effective.judged(|| self.pin_state(module, &effective));
+            effective.judged(|| self.judgement(module, &effective));
         }
     }
 
-    /// Whether `module` may run under what was `decided`, from the pins as they are now. Blocks on the
+    /// Whether `module` may run under what was decided, from the pins as they are now. Blocks on the
     /// file system.
-    pub(super) fn pin_state(&self, module: &Module, effective: &EffectivePolicy) -> PinState {
+    pub(super) fn judgement(&self, module: &Module, effective: &EffectivePolicy) -> Judgement {
         let policy = self.policy();
         let Pinning::Required { pins, first_sight } = &policy.pinning else {
-            return PinState::Trusted;
+            return Judgement::of(PinState::Trusted, None);
         };
+        let case = PinCase {
+            policy: &policy,
+            pins: &**pins,
+            first_sight: *first_sight,
+            module,
+            now: pin(module, effective, PinnedBy::FirstSight),
+            has_empty_grant: effective.granted.grant.is_empty(),
+        };
+        for _ in 0..MAX_JUDGE_ATTEMPTS {
+            let recorded = pins.get(&module.slot);
+            let unpinned = match case.verdict(recorded.as_ref()) {
+                Verdict::State(pin_state) => return Judgement::of(pin_state, recorded.as_ref()),
+                Verdict::PinNow { unpinned } => unpinned,
+            };
+            let bare = case.without_grant();
+            match pins.replace(recorded.as_ref(), &bare) {
+                Ok(()) => return Judgement::of(PinState::Approved, Some(&bare)),
+                // Another process or a person decided about it meanwhile, which holds.
+                Err(PinWriteError::Decided(_)) => {}
+                Err(PinWriteError::Io(error)) => {
+                    tracing::warn!(module = module.slot, %error, "the module could not be pinned");
+                    return Judgement::of(unpinned, recorded.as_ref());
+                }
+            }
+        }
+        // It is judged again at its next call.
+        Judgement::of(never_approved(), None)
+    }
+}
+
+/// Maximum attempts to judge a module while other processes change its pin.
+const MAX_JUDGE_ATTEMPTS: usize = 8;
+
+/// A module that is compared with its record.
+struct PinCase<'a> {
+    policy: &'a Policy,
+    pins: &'a dyn PinStore,
+    first_sight: bool,
+    module: &'a Module,
+    /// The module as it is now.
+    now: Pin,
+    has_empty_grant: bool,
+}
+
+/// What follows from a module and its record.
+enum Verdict {
+    State(PinState),
+    /// The host pins it, without a person. `unpinned` is its state if that fails.
+    PinNow {
+        unpinned: PinState,
+    },
+}
+
+impl PinCase<'_> {
+    /// Blocks on the file system.
+    fn verdict(&self, recorded: Option<&Pin>) -> Verdict {
+        let (policy, module) = (self.policy, self.module);
         let one_off = policy
             .modules
             .get(&module.name)
             .is_some_and(|own| own.one_off);
-        let is_given_nothing = effective.granted.grant.is_empty() || one_off;
+        let is_given_nothing = self.has_empty_grant || one_off;
         let shipped = (policy.shipped)(&module.name);
-        let is_trusted = *first_sight && is_given_nothing && shipped == Some(module.digest);
-        let now = pin(module, effective, PinnedBy::FirstSight);
-        let pin = || Pin {
-            grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
-            ..now.clone()
-        };
-        match pins.get(&module.slot) {
-            recorded if is_trusted && recorded.as_ref().is_none_or(|then| !then.is_revoked()) => {
+        let is_trusted = self.first_sight && is_given_nothing && shipped == Some(module.digest);
+        match recorded {
+            recorded if is_trusted && recorded.is_none_or(|then| !then.is_revoked()) => {
                 // Another component in its place is then a change of it. What a person approved stays on record.
                 let is_pinned = recorded.is_some_and(|then| {
-                    then.by == PinnedBy::Person || then.changes(&pin(), true).is_empty()
+                    then.by == PinnedBy::Person
+                        || then.changes(&self.without_grant(), true).is_empty()
                 });
-                // Without a pin, too, nothing else has the name without a person.
-                if !is_pinned && let Err(error) = pins.put(&pin()) {
-                    tracing::warn!(module = module.slot, %error, "the module could not be pinned");
-                }
-                PinState::Approved
-            }
-            Some(then) => {
-                let mut changes = then.changes(&now, !one_off);
-                if changes.is_empty() {
-                    changes.extend(foreign(&policy, module, &then));
-                }
-                if changes.is_empty() {
-                    PinState::Approved
+                if is_pinned {
+                    Verdict::State(PinState::Approved)
                 } else {
-                    PinState::Pending { changes }
-                }
-            }
-            // A new module under the name of an approved one, or of one that comes with the program, is a change of it,
-            // and not a new module.
-            None if *first_sight
-                && is_given_nothing
-                && shipped.is_none()
-                && !pins.knows(&module.name)
-                && !may_be_written(&policy, module) =>
-            {
-                match pins.put(&pin()) {
-                    Ok(()) => PinState::Approved,
-                    Err(error) => {
-                        tracing::warn!(module = module.slot, %error, "the module could not be pinned");
-                        PinState::Pending {
-                            changes: Vec::new(),
-                        }
+                    // Without a pin, too, nothing else has the name without a person.
+                    Verdict::PinNow {
+                        unpinned: PinState::Approved,
                     }
                 }
             }
-            None => PinState::Pending {
-                changes: Vec::new(),
-            },
+            Some(then) => {
+                let mut changes = then.changes(&self.now, !one_off);
+                if changes.is_empty() {
+                    changes.extend(foreign(policy, module, then));
+                }
+                Verdict::State(if changes.is_empty() {
+                    PinState::Approved
+                } else {
+                    PinState::Pending { changes }
+                })
+            }
+            // A new module under the name of an approved one, or of one that comes with the program, is a change of it,
+            // and not a new module.
+            None if self.first_sight
+                && is_given_nothing
+                && shipped.is_none()
+                && !self.pins.knows(&module.name)
+                && !may_be_written(policy, module) =>
+            {
+                Verdict::PinNow {
+                    unpinned: never_approved(),
+                }
+            }
+            None => Verdict::State(never_approved()),
         }
+    }
+
+    /// The pin of the module as it is now, with nothing that it is granted.
+    fn without_grant(&self) -> Pin {
+        Pin {
+            grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
+            ..self.now.clone()
+        }
+    }
+}
+
+fn never_approved() -> PinState {
+    PinState::Pending {
+        changes: Vec::new(),
     }
 }
 

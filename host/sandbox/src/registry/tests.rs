@@ -180,6 +180,62 @@ async fn ended(running: tokio::task::JoinHandle<&'static str>) -> &'static str {
     ended.expect("it goes on").unwrap()
 }
 
+#[tokio::test]
+async fn an_approval_does_not_undo_a_decision_of_meanwhile() {
+    let host = Host::new();
+    let registry = host.registry();
+    host.write("calculator.wasm", &typed(1));
+    host.load(&registry).await;
+    host.write("calculator.wasm", &typed(2));
+    host.load(&registry).await;
+    let module = registry.module("calculator").unwrap();
+    let shown = module.etag();
+    host.pins().revoke("calculator").unwrap();
+    for late in [
+        registry.compare_shown(&module, &shown).await.err(),
+        registry.approve(&module, &shown).await.err(),
+    ] {
+        assert!(
+            matches!(late, Some(PinError::Decided(EarlierPinDecision::Revoked))),
+            "{late:?}"
+        );
+    }
+    assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
+    // Whoever has seen the revocation may approve.
+    let shown = module.etag();
+    assert!(
+        !registry
+            .compare_shown(&module, &shown)
+            .await
+            .unwrap()
+            .may_run()
+    );
+    registry.approve(&module, &shown).await.unwrap();
+    assert_eq!(value(&registry, "calculator.which").await, 2);
+    // A second person approves the same: it runs already.
+    assert!(
+        registry
+            .compare_shown(&module, &shown)
+            .await
+            .unwrap()
+            .may_run()
+    );
+    let late = registry.approve(&module, &shown).await.unwrap_err();
+    assert!(matches!(
+        late,
+        PinError::Decided(EarlierPinDecision::Approved)
+    ));
+    let other = format!("0{}", &shown[1..]);
+    let late = registry.compare_shown(&module, &other).await;
+    assert!(matches!(late, Err(PinError::Changed)) || shown == other);
+}
+
+/// Puts a pin in the place of whatever is recorded.
+fn replace(pins: &PinFolder, pin: &Pin) {
+    let before = pins.get(&pin.slot);
+    pins.replace(before.as_ref(), pin).unwrap();
+}
+
 /// A component that another module may have written is not approved at first sight.
 #[tokio::test]
 async fn a_new_component_where_a_module_may_write_waits() {
@@ -310,11 +366,11 @@ async fn a_revoked_pin_ends_running_calls_and_one_that_is_given_again_does_not()
     host.load(&registry).await;
     let running = spinning(&registry).await;
     let approved = host.pins().get("holder").unwrap();
-    host.pins().put(&Pin::revoked("holder")).unwrap();
+    host.pins().revoke("holder").unwrap();
     registry.reconsider().await;
     assert_eq!(ended(running).await, "revoked");
     assert_eq!(kind(&registry, "holder.which").await, "not_approved");
-    host.pins().put(&approved).unwrap();
+    replace(&host.pins(), &approved);
     registry.reconsider().await;
     let running = spinning(&registry).await;
     assert_eq!(kind(&registry, "holder.which").await, "ok");
@@ -371,8 +427,7 @@ async fn shipped_module_needs_no_pin_unless_it_was_revoked() {
     assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
     registry.govern(policy(true)).await;
     assert_eq!(kind(&registry, "calculator.which").await, "ok");
-    let revoked = Pin::revoked("calculator");
-    host.pins().put(&revoked).unwrap();
+    host.pins().revoke("calculator").unwrap();
     registry.reconsider().await;
     assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
 }
@@ -433,13 +488,13 @@ async fn a_foreign_component_under_a_shipped_name_asks_and_stays_when_a_person_a
     // What an older version of the program let through at first sight is approved by no person.
     let mut foreign = pin.clone();
     foreign.digest = format!("{:?}", Digest::of(&typed(9)));
-    host.pins().put(&foreign).unwrap();
+    replace(&host.pins(), &foreign);
     host.write("text.wasm", &typed(9));
     let registry = start(&host, second).await;
     assert_eq!(kind(&registry, "text.which").await, "not_approved");
 
     foreign.by = PinnedBy::Person;
-    host.pins().put(&foreign).unwrap();
+    replace(&host.pins(), &foreign);
     let registry = start(&host, second).await;
     assert_eq!(value(&registry, "text.which").await, 9);
     // The shipped one in its place runs, and takes nothing of that back.
@@ -551,9 +606,9 @@ async fn a_new_module_does_not_take_the_name_of_an_approved_server() {
         let grant = Grant::default();
         Pin::of(name, name, Digest::of(b"offer"), &[], &grant, by)
     };
-    servers.put(&record("tickets")).unwrap();
+    replace(&servers, &record("tickets"));
     // A server that is configured no more has no name.
-    servers.put(&record("former")).unwrap();
+    replace(&servers, &record("former"));
     for name in ["tickets", "unseen", "former"] {
         host.write(&format!("{name}.wasm"), &typed(1));
     }
@@ -566,7 +621,7 @@ async fn a_new_module_does_not_take_the_name_of_an_approved_server() {
     assert_eq!(kind(&registry, "unseen.which").await, "ok");
     assert_eq!(kind(&registry, "former.which").await, "ok");
     // One that was approved before the server keeps its name.
-    servers.put(&record("unseen")).unwrap();
+    replace(&servers, &record("unseen"));
     host.write("other.wasm", &typed(2));
     host.load(&registry).await;
     assert_eq!(kind(&registry, "unseen.which").await, "ok");

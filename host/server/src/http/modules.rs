@@ -170,11 +170,13 @@ async fn bring(
 struct ApproveBody {
     /// SHA-256 of the reviewed component, as `GET /v1/modules/{module}` returns it.
     digest: String,
-    /// Digest of everything reviewed, the grant included, from the same response.
+    /// Digest of everything reviewed, the grant included, and of the record that it was compared with, from the same
+    /// response.
     etag: String,
 }
 
-/// Allows a module to run as it is now.
+/// Allows a module to run as it is now. 409 where it is no longer what was shown, or where another decision about it
+/// came first: that one holds.
 #[utoipa::path(
     post, path = "/v1/modules/{module}/approve", tag = "modules", security(("key" = [])),
     params(("module" = String, Path)),
@@ -196,25 +198,22 @@ async fn approve(
             "the module is another than the one that was shown; look at it again",
         ));
     }
-    let changed = || {
-        ApiError::conflict(
+    let refused = |error: PinError| match error {
+        PinError::Changed => ApiError::conflict(
             "what the module is given, or says of its tools, is something else than what was shown; look at it again",
-        )
+        ),
+        error @ PinError::Decided(_) => ApiError::conflict(error.to_string()),
+        error => ApiError::internal(&error),
     };
-    if module.etag() != looked_at.etag {
-        return Err(changed());
-    }
-    if let PinState::Pending { .. } = module.pin_state() {
-        let registry = app.dispatcher.agents().registry();
+    let registry = app.dispatcher.agents().registry();
+    let pin_state = registry.compare_shown(&module, &looked_at.etag).await;
+    if let PinState::Pending { .. } = pin_state.map_err(refused)? {
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
         // Logged first: the audit log has every pin by a person.
         app.dispatcher.store().audit(draft).await?;
         let approved = registry.approve(&module, &looked_at.etag).await;
-        approved.map_err(|error| match error {
-            PinError::Changed => changed(),
-            error => ApiError::internal(&error),
-        })?;
+        approved.map_err(refused)?;
     }
     Ok(Json(describe(&module)))
 }

@@ -41,11 +41,13 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         }
     }
     let ready = look(server).await?;
+    // A decision that somebody takes from here on holds, and not the one of this command.
+    let record = server.pins().record(settings).await;
     match server.pins().compare(settings, &ready.offer).await {
         None => inspect::print(server, &ready),
         Some(changes) if changes.is_empty() => {
-            let record = server.pins().record(settings).await;
-            if record.is_some_and(|pin| pin.by == PinnedBy::Person) {
+            let by = record.as_ref().map(|pin| pin.by);
+            if by == Some(PinnedBy::Person) {
                 output::tell(&format!("{name} is approved already"));
                 return Ok(Exit::Ok);
             }
@@ -61,8 +63,8 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
     // First: nothing is approved that the log does not have.
     let store = host::store(config).await?;
     store.audit(Draft::server_approved(name)).await?;
-    let approved = server.pins().approve(settings, &ready.offer).await;
-    approved.with_context(|| format!("the pin of {name} cannot be kept"))?;
+    let approved = server.pins().approve(settings, &ready.offer, record).await;
+    approved.with_context(|| format!("{name} was not approved"))?;
     output::tell(&format!("{} {name}", good("approved:")));
     Ok(Exit::Ok)
 }

@@ -57,6 +57,12 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
             output::tell(&format!("{} stays disabled", module.slot));
             continue;
         }
+        let not_approved = || format!("{} was not approved", module.slot);
+        let pin_state = registry.compare_shown(module, &etag).await;
+        if pin_state.with_context(not_approved)?.may_run() {
+            output::tell(&format!("{} was approved meanwhile", module.slot));
+            continue;
+        }
         let digest = module.digest.to_string();
         let draft = Draft::module_approved("", &module.slot, &digest);
         // Logged first: the audit log has every pin by a person.
@@ -64,7 +70,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         registry
             .approve(module, &etag)
             .await
-            .with_context(|| format!("{} was not approved", module.slot))?;
+            .with_context(not_approved)?;
         output::tell(&format!("{} {}", good("approved:"), module.slot));
     }
     Ok(Exit::Ok)

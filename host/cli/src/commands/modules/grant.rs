@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
-use toolhold_policy::{Pin, PinState, PinStore as _};
+use toolhold_policy::{PinState, PinStore as _};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::{LoadError, Module, Registry};
@@ -88,8 +88,6 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let then = module(config, &registry, &args.name)?;
     let store = host::store(config).await?;
     let grants = GrantsFile(loaded.grants_file());
-    let pins = config.module_pins();
-    let pin = pins.get(&then.slot);
     // Running servers apply the file at once, so it is put in place last: validated and logged. That takes long, and is
     // done again if another command changed the file meanwhile.
     let (registry, now) = loop {
@@ -124,20 +122,16 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         PinState::Pending { changes }
             if changes.iter().all(|c| c.what.raw().starts_with("grant: ")) =>
         {
+            // A decision of meanwhile holds.
+            let etag = now.etag();
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
             store.audit(draft).await?;
-            // A revocation of meanwhile holds.
-            let _lock = grants.lock()?;
-            if pins.get(&now.slot) != pin {
-                bail!(
-                    "it was granted, and not approved: its pin was changed meanwhile; see `toolhold modules approve {}`",
+            registry.approve(&now, &etag).await.with_context(|| {
+                format!(
+                    "it was granted, and not approved; see `toolhold modules approve {}`",
                     now.slot
-                );
-            }
-            registry
-                .approve(&now, &now.etag())
-                .await
-                .context("it was granted, and not approved")?;
+                )
+            })?;
             let with = if now.grant().is_empty() {
                 "approved as it is"
             } else {
@@ -199,12 +193,10 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
         Err(_) if given.is_some() => name.to_owned(),
         Err(error) => return Err(error),
     };
-    let lock = grants.lock()?;
     config
         .module_pins()
-        .put(&Pin::revoked(&slot))
+        .revoke(&slot)
         .context("the pin cannot be taken back")?;
-    drop(lock);
     let logged = async {
         let draft = Draft::module_revoked(&slot);
         host::store(config).await?.audit(draft).await?;
