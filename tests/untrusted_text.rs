@@ -8,8 +8,8 @@ use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 use toolhold_policy::text::is_escaped;
 
-/// A terminal's codes in 7 and 8 bits, reordering, hiding, tags, and lines that look like the host's.
-const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\u{ad}\u{e0041}\r\n\npin\n  approved as it is\n";
+/// A terminal's codes in 7 and 8 bits, reordering, hiding, tags, selectors, blank letters, and lines that look like the host's.
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\u{ad}\u{e0041}\u{fe01}\u{e0100}\u{2800}\u{3164}\u{1d173}\u{fff9}\u{200d}\r\n\npin\n  approved as it is\n";
 
 /// A host with modules whose names and texts are hostile, as far as files can say them.
 fn host() -> Host {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_policy::{tool_name, visible, visible_json};
+use toolhold_policy::{text, tool_name, visible, visible_json};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 use toolhold_schema::Validator;
 
@@ -156,7 +156,7 @@ impl OfferedTool {
 
 fn description(tool: &Value) -> String {
     let text = tool.get("description").and_then(Value::as_str);
-    visible(text.unwrap_or_default().trim(), MAX_DESCRIPTION)
+    text::description(text.unwrap_or_default().trim(), MAX_DESCRIPTION)
 }
 
 fn schema(tool: &mut Value, key: &str) -> Result<Option<Value>, String> {

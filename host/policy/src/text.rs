@@ -2,32 +2,44 @@
 //!
 //! What a person reads is escaped, so that nothing is lost and nothing acts: [`line()`] where a line is expected,
 //! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text that cannot be shown in any other way.
-//! What a model reads has such characters left out, by [`visible`].
+//! What a model reads has such characters left out, by [`visible`]. The characters are those of
+//! [`toolhold_text::hidden`]. An answer, which no person decides about, is shown by [`readable`] and [`readable_line`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::{self, Write as _};
+use toolhold_text::hidden;
 
 /// Maximum bytes of a tool's full name: the OpenAI API's limit for function names.
 const MAX_TOOL_NAME_BYTES: usize = 64;
 /// Maximum bytes of a module's or a tool's own name.
 const MAX_NAME_BYTES: usize = 48;
 
-/// `text` without characters that can hide or reorder other text (control, zero-width, bidi, tag
-/// characters), cut to `max` characters. `docs/security.md`, promise 10.
+/// `text` without [hidden](toolhold_text::hidden) characters, but with its lines and tabs and with those that its
+/// language or its emoji call for, cut to `max` characters. `docs/security.md`, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
-    let mut out: String = text
-        .chars()
-        .filter(|c| !is_invisible(*c))
-        .take(max)
-        .collect();
-    if text
-        .chars()
-        .filter(|c| !is_invisible(*c))
-        .nth(max)
-        .is_some()
-    {
+    let mut kept = hidden::characters(text)
+        .filter(|(c, is_hidden)| !is_hidden || matches!(c, '\n' | '\t'))
+        .map(|(c, _)| c);
+    let mut out: String = kept.by_ref().take(max).collect();
+    if kept.next().is_some() {
         out.push('…');
+    }
+    out
+}
+
+/// A description as [`visible`] leaves it. Where tags or variation selectors were left out, which can spell a text that
+/// no person sees, a line at its end says so to the model and to the person who approves it.
+pub fn description(text: &str, max: usize) -> String {
+    let mut out = visible(text, max);
+    let count = hidden::characters(text)
+        .filter(|(c, is_hidden)| *is_hidden && hidden::can_spell(*c))
+        .count();
+    if count > 0 {
+        let _ = write!(
+            out,
+            "\n[Invisible characters that the host left out, which can spell a hidden text: {count}]"
+        );
     }
     out
 }
@@ -46,35 +58,66 @@ pub fn visible_json(json: Value) -> Value {
     }
 }
 
-fn is_invisible(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c,
-            '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
-            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
-            | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
-}
-
-/// Whether `c` could control a terminal, hide or reorder other text, or begin a line. Everything that a model does not
-/// get, but for the selectors that ordinary emoji end with.
+/// True if `c` could control a terminal, begin a line, or hide or reorder other text. Where a person decides, every such
+/// character is an escape, also where a language or an emoji calls for it.
 pub fn is_escaped(c: char) -> bool {
-    match c {
-        '\u{FE00}'..='\u{FE0F}' => false,
-        '\n' | '\t' | '\u{2028}' | '\u{2029}' => true,
-        c => is_invisible(c),
-    }
+    hidden::is_hidden(c)
 }
 
 /// `text` on one line, with every character that [`is_escaped`] names as its escape.
 pub fn line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if is_escaped(c) => out.extend(c.escape_unicode()),
-            c => out.push(c),
+    one_line(text.chars().map(|c| (c, is_escaped(c))))
+}
+
+/// `text` on one line for reading, where no person decides about it: joiners and selectors that its language or its emoji
+/// call for stay as they are.
+pub fn readable_line(text: &str) -> String {
+    one_line(hidden::characters(text))
+}
+
+fn one_line(characters: impl Iterator<Item = (char, bool)>) -> String {
+    let mut out = String::with_capacity(characters.size_hint().0);
+    for each in characters {
+        match each {
+            ('\n', _) => out.push_str("\\n"),
+            ('\t', _) => out.push_str("\\t"),
+            ('\r', _) => out.push_str("\\r"),
+            (c, true) => out.extend(c.escape_unicode()),
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}
+
+/// `text` with escapes in place of hidden characters, and with its lines and tabs: for answers and other texts that are
+/// read and not decided about.
+pub fn readable(text: &str) -> String {
+    escaped(hidden::characters(text))
+}
+
+/// [`readable`] of a text that arrives in pieces.
+#[derive(Debug, Default)]
+pub struct ReadablePieces(hidden::PieceReader);
+
+impl ReadablePieces {
+    /// Characters that can be shown now. Those at the end that the next piece may call for wait for it.
+    pub fn push(&mut self, piece: &str) -> String {
+        escaped(self.0.push(piece).into_iter())
+    }
+
+    /// Characters that still wait, at the end of the text.
+    pub fn end(&mut self) -> String {
+        escaped(self.0.end().into_iter())
+    }
+}
+
+fn escaped(characters: impl Iterator<Item = (char, bool)>) -> String {
+    let mut out = String::with_capacity(characters.size_hint().0);
+    for (c, is_hidden) in characters {
+        if is_hidden && !matches!(c, '\n' | '\t') {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
         }
     }
     out
@@ -83,12 +126,21 @@ pub fn line(text: &str) -> String {
 /// `text` on lines of its own: all but the first begin with `indent` and a bar, so that none of them looks like a line
 /// of the host.
 pub fn block(text: &str, indent: &str) -> String {
+    barred(text, indent, line)
+}
+
+/// [`block`] for reading, each line as [`readable_line`] shows it.
+pub fn readable_block(text: &str, indent: &str) -> String {
+    barred(text, indent, readable_line)
+}
+
+fn barred(text: &str, indent: &str, shown: fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, each) in text.trim_end_matches('\n').split('\n').enumerate() {
         if at > 0 {
             let _ = write!(out, "\n{indent}│ ");
         }
-        out.push_str(&line(each.strip_suffix('\r').unwrap_or(each)));
+        out.push_str(&shown(each.strip_suffix('\r').unwrap_or(each)));
     }
     out
 }
@@ -220,10 +272,54 @@ mod tests {
         assert_eq!(text.to_string(), shown);
         assert_eq!(format!("{text:?}"), format!("\"{shown}\""));
         assert_eq!(text.raw(), HOSTILE);
-        for ordinary in ["größer", "日本語", "e\u{301}", "❤\u{fe0f} 🦀", "שלום", ""] {
+        for ordinary in ["größer", "日本語", "e\u{301}", "🦀", "שלום", ""] {
             assert_eq!(line(ordinary), ordinary);
             assert_eq!(super::json(ordinary), ordinary);
         }
+    }
+
+    #[test]
+    fn joiners_and_selectors_are_escaped_where_a_person_decides_and_stay_in_answers() {
+        for (text, exact) in [
+            ("❤\u{fe0f}", "❤\\u{fe0f}"),
+            ("👩\u{200d}🚀", "👩\\u{200d}🚀"),
+            ("می\u{200c}خواهم", "می\\u{200c}خواهم"),
+            ("葛\u{e0100}", "葛\\u{e0100}"),
+        ] {
+            assert_eq!(UntrustedText::from(text).to_string(), exact);
+            assert_eq!(block(text, ""), exact);
+            assert_eq!(readable_line(text), text);
+            assert_eq!(readable_block(text, ""), text);
+            assert_eq!(readable(text), text);
+            assert_eq!(visible(text, 100), text, "a model reads the language");
+        }
+        let mut pieces = ReadablePieces::default();
+        let mut shown: String = ["👩", "\u{200d}", "🚀 a", "\u{200d}"]
+            .iter()
+            .map(|piece| pieces.push(piece))
+            .collect();
+        shown.push_str(&pieces.end());
+        assert_eq!(shown, "👩\u{200d}🚀 a\\u{200d}");
+        let smuggled = "a\u{fe01}b\u{e0041}c\u{2800}\u{3164}\u{1d173}";
+        let escaped = "a\\u{fe01}b\\u{e0041}c\\u{2800}\\u{3164}\\u{1d173}";
+        assert_eq!(readable_line(smuggled), escaped);
+        assert_eq!(line(smuggled), escaped);
+        assert_eq!(visible(smuggled, 100), "abc");
+        assert_eq!(readable_line("a\nb"), "a\\nb");
+        assert_eq!(readable("a\n\tb\r"), "a\n\tb\\u{d}");
+    }
+
+    #[test]
+    fn a_description_says_that_a_hidden_text_was_left_out() {
+        let tags = "Reads.\u{e0068}\u{e0069}\u{fe01}";
+        assert_eq!(
+            description(tags, 100),
+            "Reads.\n[Invisible characters that the host left out, which can spell a hidden text: 3]"
+        );
+        for plain in ["Reads.\u{200b}\u{202e}", "Reads."] {
+            assert_eq!(description(plain, 100), "Reads.");
+        }
+        assert_eq!(description("❤\u{fe0f}", 100), "❤\u{fe0f}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! Texts of all scripts: where a value may begin and end, and texts that are cut for a message.
+//! Texts of all scripts: where a value may begin and end, which characters are hidden ([`hidden`]), and texts that are
+//! cut for a message.
 //!
 //! Values that the host looks for (numbers of cards, keys, addresses) are of ASCII letters and digits, and people write
 //! them into texts of their own script, without a space where the script has none: `卡号4111…`, `смотриhttp://…`. So a
 //! value ends where its own kind of characters ends, and not where the next letter of any script is
 //! (`char::is_alphanumeric`, `\b`).
+
+pub mod hidden;
 
 use unicode_script::{Script, UnicodeScript as _};
 

@@ -281,7 +281,7 @@ impl Chat {
                 "{}  {}  {}",
                 session.id,
                 style::plural(turns.len() as u64, "turn"),
-                style::line(&short)
+                style::readable_line(&short)
             ));
         }
         Ok(())
@@ -292,7 +292,7 @@ impl Chat {
             output::tell(&format!(
                 "{} {}",
                 style::bold("›"),
-                style::block(&turn.task)
+                style::readable_block(&turn.task)
             ));
             let said = left_by(&self.store, turn.id).await?;
             if let Some(Message::Text(text)) = said.context.last() {

@@ -185,7 +185,7 @@ fn summary(run: &RunRow) -> String {
     let age = style::ago(now_ms().saturating_sub(run.began_ms) / 1_000);
     let end = format!("{age:>11}  {end}");
     let short: String = run.task.chars().take(60).collect();
-    format!("{}  {}", style::dim(&end), style::line(&short))
+    format!("{}  {}", style::dim(&end), style::readable_line(&short))
 }
 
 /// Poll interval for events of another process.

@@ -40,27 +40,31 @@ pub fn warn(text: &str) -> String {
     paint("33", text)
 }
 
-/// `text` with control and reordering characters shown as escapes: a terminal obeys what it is sent,
+/// `text` with control, reordering and invisible characters shown as escapes: a terminal obeys what it is sent,
 /// and this text comes from a guest, a model or an endpoint (host/ARCHITECTURE.md, "What always holds", 6).
-/// It keeps its lines: only for what is the whole output, or where each line is marked by the caller.
+/// It keeps its lines, and the joiners and selectors of its language and its emoji: only for what is the whole output, or
+/// where each line is marked by the caller, and never for what a person decides about.
 pub fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if text::is_escaped(c) && c != '\n' && c != '\t' {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    text::readable(text)
 }
 
-/// As [`plain`], on one line, so that the text cannot fake a line of the host.
+/// `text` on one line for reading: titles, passages and other text that no person decides about.
+pub fn readable_line(text: &str) -> String {
+    text::readable_line(text)
+}
+
+/// [`readable_line`] for several lines, marked as in [`block`].
+pub fn readable_block(text: &str) -> String {
+    text::readable_block(text, "  ")
+}
+
+/// `text` on one line, so that it cannot fake a line of the host, with every hidden character as its escape: the exact
+/// form, in which a person decides.
 pub fn line(text: &str) -> String {
     text::line(text)
 }
 
-/// As [`plain`], with every line but the first marked as a part of the text.
+/// The exact form of [`line()`] for several lines, with every line but the first marked as a part of the text.
 pub fn block(text: &str) -> String {
     text::block(text, "  ")
 }
@@ -153,6 +157,10 @@ mod tests {
     #[test]
     fn escapes_cannot_reach_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\u{202E}c\n"), "a\\u{1b}[2Jb\\u{202e}c\n");
+        assert_eq!(
+            plain("a\u{fe01}\u{e0041}\u{2800}"),
+            "a\\u{fe01}\\u{e0041}\\u{2800}"
+        );
     }
 
     #[test]

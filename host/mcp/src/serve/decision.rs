@@ -236,15 +236,15 @@ pub fn form(pending: &Pending, mask: &Mask) -> Result<Value, ToolFailure> {
         ""
     };
     let caller = match pending.callers.last() {
-        Some(caller) => format!(" The tool {caller} calls it."),
+        Some(caller) => format!(" The tool {} calls it.", text::line(caller)),
         None => String::new(),
     };
     let agent = match pending.agents.last() {
-        Some(agent) => format!(" The sub-agent that answers {agent} asks."),
+        Some(agent) => format!(" The sub-agent that answers {} asks.", text::line(agent)),
         None => String::new(),
     };
     let why = match &pending.why {
-        Some(why) => format!(" It waits because {}.", mask.text(why)),
+        Some(why) => format!(" It waits because {}.", text::line(&mask.text(why))),
         None => String::new(),
     };
     let shown = if *arguments == written {
@@ -256,7 +256,7 @@ pub fn form(pending: &Pending, mask: &Mask) -> Result<Value, ToolFailure> {
         "mode": "form",
         "message": format!(
             "May the tool {} run?{caller}{agent}{why} It {effect}{reach}. {shown}:\n{}",
-            pending.call.tool,
+            text::line(&pending.call.tool),
             text::json(&arguments),
         ),
         "requestedSchema": {

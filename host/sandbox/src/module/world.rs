@@ -279,7 +279,7 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
     Ok(ToolSpec {
         name,
         title: tool.title.map(|t| text::visible(&t, 100).into()),
-        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS).into(),
+        description: text::description(&tool.description, MAX_DESCRIPTION_CHARS).into(),
         input_schema,
         output_schema,
         annotations: Annotations {

@@ -20,6 +20,8 @@ mod metrics;
 mod models;
 mod modules;
 mod page;
+#[cfg(test)]
+mod page_characters;
 mod party;
 mod reload;
 mod requests;

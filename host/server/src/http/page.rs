@@ -58,6 +58,7 @@ const FILES: &[File] = files! {
     "icon.svg": SVG,
     "api.js": SCRIPT,
     "call.js": SCRIPT,
+    "characters.js": SCRIPT,
     "chat.js": SCRIPT,
     "decision.js": SCRIPT,
     "diff.js": SCRIPT,

@@ -2,7 +2,7 @@
 
 import { begin, get, post, remove, watch } from "./api.js";
 import { DecisionForm } from "./decision.js";
-import { action, dialog, empty, failed, fill, h, problem, setText } from "./dom.js";
+import { action, dialog, empty, failed, fill, h, problem, prose, setProse, setText } from "./dom.js";
 import { duration, ending, oneLine, when } from "./format.js";
 import { preview, shown } from "./json.js";
 import { agentSelect } from "./runs.js";
@@ -21,7 +21,7 @@ export function chatPage({ parameters: [id], signal }) {
       const found = await get("/v1/sessions?limit=100", { signal });
       fill(sessions, found.sessions.length ? found.sessions.map((session) => h("a", {
         class: "session", href: `#/chat/${session.id}`, "aria-current": session.id === id ? "page" : null,
-      }, h("span", { class: "session-title" }, session.title || "Untitled"), h("span", { class: "dim" }, `${session.agent} · ${when(session.created_ms)}`)))
+      }, h("span", { class: "session-title" }, prose(session.title || "Untitled")), h("span", { class: "dim" }, `${session.agent} · ${when(session.created_ms)}`)))
         : h("p", { class: "dim pad" }, "No sessions yet."));
     } catch (error) {
       if (!signal.aborted) fill(sessions, failed(error, look));
@@ -77,7 +77,7 @@ class Conversation {
   async load() {
     try {
       const session = await get(`/v1/sessions/${this.id}`, { signal: this.signal });
-      setText(this.title, session.title || oneLine(session.turns[0]?.task ?? "", 60) || "New chat");
+      setProse(this.title, session.title || oneLine(session.turns[0]?.task ?? "", 60) || "New chat");
       setText(this.agent, session.agent);
       const older = session.turns.slice(0, -TURNS);
       const recent = session.turns.slice(-TURNS);
@@ -177,7 +177,7 @@ class Turn {
 
   update() {
     const { trace } = this;
-    setText(this.said, trace.asked);
+    setProse(this.said, trace.asked);
     for (const call of trace.calls.values()) {
       let chip = this.chips.get(call.id);
       if (!chip) {
@@ -209,7 +209,7 @@ class Turn {
       this.isAnswered = true;
       const { output } = done;
       fill(this.answer, output === null ? h("p", { class: "problem" }, done.error?.message ?? `Stopped: ${ending(done.reason)}.`)
-        : typeof output === "string" ? h("div", { class: "prose" }, output) : shown(output));
+        : typeof output === "string" ? h("div", { class: "prose" }, prose(output)) : shown(output));
       setText(this.foot, `${duration(done.duration_ms)} · ${done.tokens} tokens · the run`);
       return;
     }
@@ -217,6 +217,6 @@ class Turn {
     const said = speaks(begun) ? spoken(step?.text ?? "") : "";
     this.writing ??= h("div", { class: "prose writing" });
     if (!this.writing.isConnected) fill(this.answer, this.writing);
-    setText(this.writing, said);
+    setProse(this.writing, said);
   }
 }

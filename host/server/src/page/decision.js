@@ -1,7 +1,7 @@
 // A call that waits for a person: exactly what would be run, and the four things that can be said of it.
 
 import { get, post } from "./api.js";
-import { action, empty, escaped, failed, fill, h, noProblem, problem } from "./dom.js";
+import { action, empty, exact, failed, fill, h, noProblem, problem } from "./dom.js";
 import { parse, stringify } from "./exact.js";
 import { shown } from "./json.js";
 
@@ -36,7 +36,7 @@ export class DecisionForm {
   /** JSON that is checked while it is written. */
   edit(what) {
     const isArguments = what === "arguments";
-    const given = escaped(stringify(isArguments ? this.waiting.arguments : null, 2));
+    const given = exact(stringify(isArguments ? this.waiting.arguments : null, 2));
     const fault = h("p", { class: "field-fault", role: "status" });
     const area = h("textarea", { class: "code", rows: Math.min(16, given.split("\n").length + 1), spellcheck: "false", "aria-label": isArguments ? "Arguments" : "Result" });
     area.value = given;

@@ -1,6 +1,6 @@
 // A form from a JSON Schema. What has no field of its own is written as JSON; the server checks all of it.
 
-import { fill, h } from "./dom.js";
+import { exact, fill, h } from "./dom.js";
 import { parse, stringify } from "./exact.js";
 
 const MAX_DEPTH = 6;
@@ -58,7 +58,7 @@ function labelled(schema, { label, isRequired }, input) {
   input.id = id;
   const more = schema?.description ? h("p", { class: "hint", id: `${id}-hint` }, schema.description) : null;
   if (more) input.setAttribute("aria-describedby", more.id);
-  if (label === null) input.setAttribute("aria-label", schema?.title ?? "Input");
+  if (label === null) input.setAttribute("aria-label", exact(schema?.title ?? "Input"));
   return h("div", { class: "field" },
     label === null ? null : h("label", { for: id }, schema?.title ?? label, isRequired ? h("span", { class: "required", title: "required" }, " *") : null), more, input);
 }
@@ -149,7 +149,7 @@ function list(schema, value, context) {
 
 function jsonField(value, context, schema) {
   const area = h("textarea", { class: "code", rows: 5, spellcheck: "false" });
-  area.value = value === undefined ? "" : stringify(value, 2);
+  area.value = value === undefined ? "" : exact(stringify(value, 2));
   return { element: labelled(schema, context, area), read: () => {
     if (!area.value.trim()) {
       if (context.isRequired) throw missing(context);

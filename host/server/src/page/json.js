@@ -1,6 +1,6 @@
 // JSON as a tree that can be folded, and as one line.
 
-import { fold, h } from "./dom.js";
+import { exact, fold, h, prose } from "./dom.js";
 import { ExactNumber, stringify } from "./exact.js";
 import { oneLine } from "./format.js";
 
@@ -15,11 +15,11 @@ export function shown(value) {
   return h("div", { class: "json", tabindex: "0" }, tree(value, 0));
 }
 
-/** A text of any length. */
+/** A text of any length that no person decides about. */
 export function text(value) {
-  if (value.length <= LONG) return h("pre", { class: "text", tabindex: "0" }, value);
-  const rest = fold(`${value.length - LONG} more characters`, () => h("pre", { class: "text" }, value.slice(LONG)));
-  return h("div", {}, h("pre", { class: "text", tabindex: "0" }, value.slice(0, LONG)), rest);
+  if (value.length <= LONG) return h("pre", { class: "text", tabindex: "0" }, prose(value));
+  const rest = fold(`${value.length - LONG} more characters`, () => h("pre", { class: "text" }, prose(value.slice(LONG))));
+  return h("div", {}, h("pre", { class: "text", tabindex: "0" }, prose(value.slice(0, LONG))), rest);
 }
 
 /** In one line, for the head of a call. */
@@ -43,7 +43,7 @@ export function preview(value, most = 120) {
 function tree(value, depth) {
   if (value === null) return h("span", { class: "j-null" }, "null");
   if (typeof value === "string") {
-    if (value.length > LONG) return text(value);
+    if (value.length > LONG) return text(exact(value));
     return h("span", { class: "j-string" }, JSON.stringify(value));
   }
   if (typeof value !== "object" || value instanceof ExactNumber) return h("span", { class: "j-number" }, String(value));

@@ -1,7 +1,7 @@
 // Knowledge: collections of documents, adding to them, and the search for passages.
 
 import { get, post, remove, upload } from "./api.js";
-import { action, dialog, empty, failed, fill, fold, h, setText } from "./dom.js";
+import { action, dialog, empty, failed, fill, fold, h, prose, setText } from "./dom.js";
 import { bytes, count, time, when } from "./format.js";
 
 const PAGE = 50;
@@ -73,8 +73,8 @@ function quote(passage) {
   const { document } = passage;
   return h("figure", { class: "passage", "data-passage": passage.id },
     h("figcaption", {}, h("span", { class: "passage-source" }, document ? document.source : `bytes ${passage.starts} to ${passage.ends}`),
-      passage.headings.length ? h("span", { class: "dim" }, passage.headings.join(" › ")) : null),
-    h("blockquote", {}, passage.text),
+      passage.headings.length ? h("span", { class: "dim" }, prose(passage.headings.join(" › "))) : null),
+    h("blockquote", {}, prose(passage.text)),
     h("p", { class: "dim digest" }, `passage ${passage.id}`, document ? [` · bytes ${passage.starts} to ${passage.ends} · ${passage.collection} · document `, h("code", {}, document.id)] : null));
 }
 

@@ -1,7 +1,7 @@
 // One run, live or past.
 
 import { get, post, watch } from "./api.js";
-import { action, failed, fill, h, setText } from "./dom.js";
+import { action, exact, failed, fill, h, setProse, setText } from "./dom.js";
 import { cost, count, duration, endedWell, ending, time } from "./format.js";
 import { Graph } from "./graph.js";
 import { shown, text } from "./json.js";
@@ -87,8 +87,8 @@ class RunView {
     const { trace } = this;
     if (!trace.begun) return;
     const { begun, done } = trace;
-    setText(this.title, trace.asked || "A plan");
-    const title = `${trace.asked.slice(0, 60) || "Run"} · Toolhold`;
+    setProse(this.title, trace.asked || "A plan");
+    const title = exact(`${trace.asked.slice(0, 60) || "Run"} · Toolhold`);
     if (document.title !== title) document.title = title;
     const waits = trace.pending.length > 0;
     const state = done ? ending(done.reason) : waits ? "waits for a decision" : "running";
@@ -132,7 +132,7 @@ class RunView {
       if (!said) return;
       this.writing ??= h("pre", { class: "text" });
       if (!this.writing.isConnected) fill(this.answer, h("div", { class: "panel-head" }, h("h2", {}, "Answer"), h("span", { class: "pill live" }, "being written")), this.writing);
-      setText(this.writing, said);
+      setProse(this.writing, said);
     }
   }
 

@@ -1,7 +1,7 @@
 // All runs, the newest first, and a new one.
 
 import { begin, get } from "./api.js";
-import { action, empty, failed, fill, h } from "./dom.js";
+import { action, empty, failed, fill, h, prose } from "./dom.js";
 import { count, duration, endedWell, ending, oneLine, time, when } from "./format.js";
 
 const PAGE = 50;
@@ -57,7 +57,7 @@ function row(run) {
     run.ended_ms === undefined ? null : duration(run.ended_ms - run.began_ms)].filter(Boolean);
   return h("a", { class: "row", href: `#/runs/${run.id}` },
     h("span", { class: `dot ${tone}`, "aria-hidden": "true" }),
-    h("span", { class: "row-title" }, oneLine(run.task) || "a plan", run.turn > 0 ? h("span", { class: "dim" }, ` · turn ${run.turn + 1}`) : null),
+    h("span", { class: "row-title" }, prose(oneLine(run.task) || "a plan"), run.turn > 0 ? h("span", { class: "dim" }, ` · turn ${run.turn + 1}`) : null),
     h("span", { class: "row-state" }, said),
     h("span", { class: "row-facts" }, [run.agent, ...facts].join(" · ")),
     h("time", { class: "row-when", datetime: new Date(run.began_ms).toISOString(), title: time(run.began_ms) }, when(run.began_ms)));

@@ -1,7 +1,7 @@
 // One step of a run: what the model was asked and wrote, how the advisors voted, the calls, and what was remarked.
 
 import { CallView } from "./call.js";
-import { fill, fold, h, setText } from "./dom.js";
+import { fill, fold, h, setProse, setText } from "./dom.js";
 import { parse } from "./exact.js";
 import { cost, count, duration } from "./format.js";
 import { shown, text } from "./json.js";
@@ -33,7 +33,7 @@ export class StepView {
     this.live.hidden = !isWriting;
     if (isWriting) {
       const atEnd = this.live.scrollHeight - this.live.scrollTop - this.live.clientHeight < 24;
-      setText(this.live, written || "…");
+      setProse(this.live, written || "…");
       if (atEnd) this.live.scrollTop = this.live.scrollHeight;
     }
     // The calls of a saved plan belong to no request to a model.

@@ -1,6 +1,6 @@
 // A run on the axis of time: the model's replies, tools in parallel lanes, waits, and what sub-agents did.
 
-import { fill, h, setText } from "./dom.js";
+import { exact, fill, h, setText } from "./dom.js";
 import { duration } from "./format.js";
 
 const MAX_DEPTH = 8;
@@ -78,7 +78,7 @@ export class Timeline {
     element.picks = bar.picks;
     if (element.parentElement !== row.track) row.track.append(element);
     const took = (bar.endedAt ?? to) - bar.beganAt;
-    const text = `${bar.label}, ${duration(bar.took ?? took)}${bar.more ? `, ${bar.more}` : ""}`;
+    const text = exact(`${bar.label}, ${duration(bar.took ?? took)}${bar.more ? `, ${bar.more}` : ""}`);
     if (element.title !== text) {
       element.title = text;
       element.setAttribute("aria-label", text);

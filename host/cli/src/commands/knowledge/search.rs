@@ -136,12 +136,12 @@ fn text(found: &FoundPassage, collections: &[Collection]) -> String {
         passage.starts, passage.ends
     );
     if !passage.heading.is_empty() {
-        let headings: Vec<String> = passage.heading.lines().map(style::line).collect();
+        let headings: Vec<String> = passage.heading.lines().map(style::readable_line).collect();
         let _ = write!(place, "  {}", headings.join(" › "));
     }
     let mut text = format!("passage {}  {source}  {}", passage.id, style::dim(&place));
     for line in passage.text.lines() {
-        let _ = write!(text, "\n  {}", style::line(line));
+        let _ = write!(text, "\n  {}", style::readable_line(line));
     }
     text
 }

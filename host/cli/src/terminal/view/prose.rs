@@ -1,8 +1,8 @@
 //! The model's prose, taken out of the JSON of its contract.
 
 use crate::terminal::rows::{self, Rows};
-use crate::terminal::style::plain;
 use std::io::{IsTerminal as _, Write as _};
+use toolhold_policy::text::ReadablePieces;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_server::answer_stream::{AnswerRest, AnswerStream};
@@ -21,6 +21,8 @@ pub(super) struct Prose {
     held: String,
     /// Whether prose of this reply is on the screen, and where it ends there.
     is_shown: bool,
+    /// The end of what was shown, which the next piece may belong to.
+    pieces: ReadablePieces,
     rows: Rows,
 }
 
@@ -88,15 +90,24 @@ impl Prose {
     }
 
     pub fn end_line(&mut self) {
+        let rest = self.pieces.end();
+        if !rest.is_empty() {
+            self.print_rows(&rest);
+        }
         if self.rows.end() {
             print("\n");
         }
     }
 
     fn show(&mut self, text: &str) {
-        let width = rows::width(&std::io::stdout());
-        print(&self.rows.push(&plain(text), width));
+        let shown = self.pieces.push(text);
+        self.print_rows(&shown);
         self.is_shown = true;
+    }
+
+    fn print_rows(&mut self, text: &str) {
+        let width = rows::width(&std::io::stdout());
+        print(&self.rows.push(text, width));
     }
 }
 

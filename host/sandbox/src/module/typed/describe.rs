@@ -145,7 +145,7 @@ impl CombinedDocs {
         ]
         .into_iter()
         .find_map(|(text, source)| {
-            let text = text::visible(text?.trim(), MAX_DESCRIPTION_CHARS);
+            let text = text::description(text?.trim(), MAX_DESCRIPTION_CHARS);
             (!text.trim().is_empty()).then_some((text, source))
         })
     }
@@ -203,8 +203,8 @@ fn examples<'a>(mut sources: impl Iterator<Item = &'a [ExampleDocs]>) -> Vec<Exa
         .take(MAX_EXAMPLES)
         .map(|example| Example {
             task: text::visible(&example.task, MAX_EXAMPLE_TEXT_CHARS),
-            arguments: example.arguments.clone(),
-            output: example.output.clone(),
+            arguments: text::visible_json(example.arguments.clone()),
+            output: text::visible_json(example.output.clone()),
             answer: text::visible(&example.answer, MAX_EXAMPLE_TEXT_CHARS),
         })
         .collect()

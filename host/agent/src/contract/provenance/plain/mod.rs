@@ -280,8 +280,7 @@ fn push(c: char, out: &mut String) {
                 out.push(c.to_ascii_lowercase());
             }
         }
-        c if c.is_whitespace() || text::is_escaped(c) || ('\u{FE00}'..='\u{FE0F}').contains(&c) => {
-        }
+        c if c.is_whitespace() || text::is_escaped(c) => {}
         c => out.extend(c.to_lowercase()),
     }
 }

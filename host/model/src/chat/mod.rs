@@ -3,6 +3,8 @@
 //! Only shapes live here. Answers are decoded leniently in `super::decode`, because no two servers
 //! agree on them; requests are written strictly, because every server must accept them.
 
+mod shown;
+
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -52,7 +54,8 @@ impl ChatRequest {
     pub fn recorded(&self) -> Value {
         let mut body = self.body();
         let messages = body.get_mut("messages").and_then(Value::as_array_mut);
-        for (message, own) in messages.into_iter().flatten().zip(&self.messages) {
+        let shown = shown::messages(&self.messages);
+        for (message, own) in messages.into_iter().flatten().zip(shown.iter()) {
             if !own.images.is_empty() {
                 let by_digest =
                     |image: &Image| Some(format!("data:{};{}", image.media_type, image.digest));
@@ -75,7 +78,7 @@ impl ChatRequest {
         let mut body = Map::new();
         body.insert("model".into(), self.model.as_str().into());
         if !self.tools.is_empty() {
-            body.insert("tools".into(), json!(self.tools));
+            body.insert("tools".into(), json!(shown::tools(&self.tools)));
             // Without tools most servers refuse a tool_choice.
             if let Some(choice) = &self.tool_choice {
                 body.insert("tool_choice".into(), json!(choice));
@@ -102,7 +105,7 @@ impl ChatRequest {
         if delivery == Delivery::Stream {
             body.insert("stream_options".into(), json!({"include_usage": true}));
         }
-        body.insert("messages".into(), json!(self.messages));
+        body.insert("messages".into(), json!(shown::messages(&self.messages)));
         for (key, value) in &self.extra {
             body.entry(key.clone()).or_insert_with(|| value.clone());
         }
