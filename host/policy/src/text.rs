@@ -19,7 +19,7 @@ const MAX_NAME_BYTES: usize = 48;
 /// language or its emoji call for, cut to `max` characters. `docs/security.md`, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
     let mut kept = hidden::characters(text)
-        .filter(|(c, is_hidden)| !is_hidden || matches!(c, '\n' | '\t'))
+        .filter(|(c, is_hidden)| !is_hidden || matches!(*c, '\n' | '\t'))
         .map(|(c, _)| c);
     let mut out: String = kept.by_ref().take(max).collect();
     if kept.next().is_some() {

@@ -132,7 +132,7 @@ fn each_description(schema: &mut Value, see: &mut dyn FnMut(&mut String)) {
                 match (SchemaPart::of(key), value) {
                     (SchemaPart::Description, Value::String(text)) => see(text),
                     (SchemaPart::Named, Value::Object(named)) => {
-                        for (_, schema) in named.iter_mut() {
+                        for schema in named.values_mut() {
                             each_description(schema, see);
                         }
                     }

@@ -105,7 +105,7 @@ fn the_page_hides_the_same_characters_as_the_host() {
         );
         let lines = text.lines().map(|each| {
             if each.starts_with(&begin) {
-                &line
+                line.as_str()
             } else {
                 each
             }
