@@ -94,7 +94,8 @@ fn is_ascii(json: &Value) -> bool {
     }
 }
 
-/// What the text or value behind a key of a schema is.
+/// Meaning of a key in a schema.
+#[derive(Debug, Clone, Copy)]
 enum SchemaPart {
     /// A text that only describes.
     Description,
