@@ -113,6 +113,17 @@ fn a_document_is_added_found_read_and_deleted() {
         (&json!(2), &json!("own"))
     );
 
+    let handbook = format!("{ALL}/handbook");
+    for (change, kept) in [
+        (json!({"keep_days": 7}), json!(7)),
+        (json!({}), json!(7)),
+        (json!({"keep_days": null}), json!(null)),
+    ] {
+        let changed = server.ask(Method::PATCH, &handbook, Some(&change), &[]);
+        assert_eq!(changed.good()["keep_days"], kept, "{change}");
+        assert_eq!(server.get(&handbook).good()["keep_days"], kept, "{change}");
+    }
+
     assert_eq!(delete(&server, &format!("{path}/{id}")).status, 204);
     assert_eq!(delete(&server, &format!("{path}/{id}")).status, 404);
     assert!(search(&server, &json!({"text": "lost card"})).is_empty());
@@ -233,19 +244,33 @@ fn keys_are_apart_on_every_route_unless_a_collection_is_shared() {
         routes(&server),
         [200, 403, 403, 200, 403, 200, 403, 200, 403, 403, 403, 200]
     );
-    let found = search(&server, &json!({"text": "plan"}));
+    // An offer changes nothing but what a name finds.
+    let plan = json!({"text": "plan"});
+    assert!(search(&server, &plan).is_empty());
+    let by_name = json!({"text": "plan", "collections": ["ann/plans"]});
+    assert_eq!(search(&server, &by_name).len(), 1);
+    let listed = server.get(ALL).good();
+    let offer = &listed["collections"][1];
+    assert_eq!(
+        (&offer["name"], &offer["access"], &offer["offered"]),
+        (&json!("ann/plans"), &json!("read"), &json!(true))
+    );
+    let answer = format!("{theirs}/share");
+    assert_eq!(put(&server, &answer, &json!(null)).status, 204);
+    let found = search(&server, &plan);
     assert_eq!(
         (found.len(), &found[0]["collection"]),
         (1, &json!("ann/plans"))
     );
     let listed = server.get(ALL).good();
-    assert_eq!(
-        (
-            &listed["collections"][1]["name"],
-            &listed["collections"][1]["access"]
-        ),
-        (&json!("ann/plans"), &json!("read"))
-    );
+    assert_eq!(listed["collections"][1]["offered"], json!(null));
+    assert_eq!(delete(&server, &answer).status, 204);
+    assert_eq!(routes(&server), [404; 12]);
+    assert_eq!(delete(&server, &answer).status, 404);
+    assert_eq!(put(&server, &answer, &json!(null)).status, 404);
+    let own = format!("{ALL}/plans/share");
+    assert_eq!(put(&server, &own, &json!(null)).status, 400);
+    assert_eq!(delete(&server, &own).status, 400);
 
     server.use_key(&ann);
     assert_eq!(put(&server, &format!("{mine}/bob"), &share).status, 204);
@@ -269,7 +294,10 @@ fn keys_are_apart_on_every_route_unless_a_collection_is_shared() {
     let by_bob = log
         .lines()
         .any(|line| line.contains("document_added") && line.contains("\"bob\""));
-    assert!(by_bob && log.contains("collection_shared"), "{log}");
+    assert!(by_bob, "{log}");
+    for action in ["collection_shared", "share_accepted", "share_left"] {
+        assert!(log.contains(action), "{action}: {log}");
+    }
 }
 
 #[test]

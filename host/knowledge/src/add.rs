@@ -161,7 +161,7 @@ impl Knowledge {
         let done = match done {
             Ok(()) => self
                 .store
-                .publish_document(actor, collection, staged, self.settings.quota)
+                .publish_document(actor, collection, staged, self.settings.quotas)
                 .await
                 .map_err(AddError::from),
             Err(error) => Err(error),
@@ -302,7 +302,7 @@ impl Knowledge {
         // Before all of it is written, and not only when it is made visible.
         let (source, bytes) = (&document.source, document.text.len() as u64);
         self.store
-            .check_room(collection, source, (all, bytes), self.settings.quota)
+            .check_room(collection, source, (all, bytes), self.settings.quotas)
             .await?;
         let first = usize::try_from(staged.passages).unwrap_or(usize::MAX);
         for batch in cut.get(first..).unwrap_or_default().chunks(BATCH) {

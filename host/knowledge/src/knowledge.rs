@@ -6,7 +6,7 @@ use crate::tables::VectorTables;
 use crate::words::{Language, WordSplitter};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_storage::{Collection, Quota, Store};
+use toolhold_storage::{Collection, Quota, Quotas, Store};
 
 /// What the operator settled.
 #[derive(Debug, Clone)]
@@ -16,8 +16,8 @@ pub struct Settings {
     pub passage: PassageSize,
     /// Bytes of a document's text.
     pub document_bytes: u64,
-    /// What each collection may hold.
-    pub quota: Quota,
+    /// Bounds of each collection, and of all collections of an owner together.
+    pub quotas: Quotas,
     /// Bytes of vectors that are kept in memory between searches.
     pub vector_bytes: usize,
     /// How long a search may take.
@@ -26,16 +26,34 @@ pub struct Settings {
     pub add_time: Duration,
 }
 
+impl Settings {
+    /// The settings of a server: all collections of a key together hold what one collection may.
+    pub fn served() -> Self {
+        let settings = Self::default();
+        let owner = Some(settings.quotas.collection);
+        Self {
+            quotas: Quotas {
+                owner,
+                ..settings.quotas
+            },
+            ..settings
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             language: Language::default(),
             passage: PassageSize::default(),
             document_bytes: 16 << 20,
-            quota: Quota {
-                documents: 100_000,
-                passages: 1_000_000,
-                bytes: 4 << 30,
+            quotas: Quotas {
+                collection: Quota {
+                    documents: 100_000,
+                    passages: 1_000_000,
+                    bytes: 4 << 30,
+                },
+                owner: None,
             },
             vector_bytes: 256 << 20,
             search_time: Duration::from_secs(10),

@@ -319,11 +319,11 @@ impl Importer<'_> {
         }
         let embedder = knowledge.embedder_for(self.collection)?;
         let recipe = knowledge.recipe_of(RECIPE, embedder.map(|it| it.embedder));
-        let (source, quota) = (&described.source, knowledge.settings.quota);
+        let (source, quotas) = (&described.source, knowledge.settings.quotas);
         let needed = (described.passages, bytes);
         let store = &knowledge.store;
         store
-            .check_room(self.collection, source, needed, quota)
+            .check_room(self.collection, source, needed, quotas)
             .await?;
         let new = NewDocument {
             source,

@@ -10,7 +10,7 @@ use toolhold_knowledge::{
     AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, SearchError, SearchQuery,
     Settings, Structure, TextDocument, WithoutVectors, digest,
 };
-use toolhold_storage::{Collection, Location, PublishError, Quota, Store, Vectors};
+use toolhold_storage::{Collection, Location, PublishError, Quota, Quotas, Store, Vectors};
 
 const DIMENSIONS: u32 = 64;
 
@@ -93,7 +93,7 @@ impl Ground {
         });
         let store = &self.store;
         store
-            .create_collection("k", name, vectors.as_ref())
+            .create_collection("k", name, vectors.as_ref(), None)
             .await
             .unwrap();
         store.collection("k", "k", name).await.unwrap().unwrap().0
@@ -424,8 +424,9 @@ async fn a_full_collection_is_not_staged_for() {
         .map(|n| format!("## Part {n}\n\nGamma {n}. {}", "word ".repeat(200)))
         .collect();
     let text = text.join("\n\n");
-    let room = Settings::default().quota;
-    for (quota, full) in [
+    let quotas = Settings::default().quotas;
+    let room = quotas.collection;
+    for (collection, full) in [
         (
             Quota {
                 passages: 10,
@@ -443,7 +444,10 @@ async fn a_full_collection_is_not_staged_for() {
         ),
     ] {
         let settings = Settings {
-            quota,
+            quotas: Quotas {
+                collection,
+                ..quotas
+            },
             ..Settings::default()
         };
         let knowledge = Knowledge::new(ground.store.clone(), settings, None);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
-use toolhold_knowledge::{By, SearchError, SearchQuery, Settings};
+use toolhold_knowledge::{By, CollectionPath, SearchError, SearchQuery, Settings};
 use toolhold_policy::call::{
     FactQuery, FactToRemember, FoundPassages, KnowledgeAccess, KnowledgeCall, KnowledgeDocument,
     KnowledgeError, KnowledgePassage, KnowledgeResult, PassageQuery, ReadPlace, RememberedFact,
@@ -18,8 +18,8 @@ use toolhold_policy::call::{
 };
 use toolhold_policy::{CollectionRight, MemoryRight, MemoryScope};
 use toolhold_storage::{
-    Collection, CollectionDocument, Fact, FactQuota, FactScope, ForgetExtent, MemoryError, NewFact,
-    Passage, Store, StoreError,
+    Collection, CollectionDocument, Fact, FactQuota, FactScope, ForgetExtent, MembershipState,
+    MemoryError, NewFact, Passage, Store, StoreError,
 };
 use uuid::Uuid;
 
@@ -28,8 +28,8 @@ use uuid::Uuid;
 const PARALLEL_QUESTIONS: usize = 4;
 /// Collections of a caller, of which a grant gives some.
 const MAX_COLLECTIONS: u32 = 1_000;
-/// Collections of one search.
-const MAX_SEARCHED: usize = 100;
+/// Maximum number of collections of one search: a key's own, and as many that it accepted.
+const MAX_SEARCHED: usize = 200;
 
 /// Opens the store of runs. Called on a thread that waits for it alone.
 pub type OpenStore = for<'a> fn(&'a Configuration) -> LocalBoxFuture<'a, anyhow::Result<Store>>;
@@ -155,6 +155,7 @@ impl KnowledgeAccess for ModuleKnowledge {
 struct NamedCollection {
     name: String,
     collection: Collection,
+    state: MembershipState,
 }
 
 impl Opened {
@@ -167,13 +168,10 @@ impl Opened {
         let reader = &call.caller.tenant;
         let all = self.store.collections(reader, MAX_COLLECTIONS).await;
         let all = all.map_err(unavailable)?.into_iter();
-        let named = all.map(|(collection, _)| NamedCollection {
-            name: if collection.owner == *reader {
-                collection.name.clone()
-            } else {
-                format!("{}/{}", collection.owner, collection.name)
-            },
+        let named = all.map(|(collection, membership)| NamedCollection {
+            name: CollectionPath::of(reader, &collection),
             collection,
+            state: membership.state,
         });
         Ok(named
             .filter(|it| call.grant.allows(&it.name, right))
@@ -186,7 +184,13 @@ impl Opened {
         query: PassageQuery,
     ) -> Result<FoundPassages, KnowledgeError> {
         let mut searched = self.granted(&call, CollectionRight::Search).await?;
-        if !query.collections.is_empty() {
+        if query.collections.is_empty() {
+            // An offer that nobody accepted is searched only where the grant or the call names it.
+            searched.retain(|it| {
+                it.state != MembershipState::Offered
+                    || call.grant.names(&it.name, CollectionRight::Search)
+            });
+        } else {
             for name in &query.collections {
                 if !searched.iter().any(|it| it.name == *name) {
                     let known: Vec<&str> = searched.iter().map(|it| it.name.as_str()).collect();

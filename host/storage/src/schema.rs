@@ -14,7 +14,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 7] = [
+const MIGRATIONS: [(i64, &str, Sql); 8] = [
     (
         1,
         "initial",
@@ -49,6 +49,11 @@ const MIGRATIONS: [(i64, &str, Sql); 7] = [
         "collection retention",
         Sql::Both(include_str!("schema/0007_collection_retention.sql")),
     ),
+    (
+        9,
+        "share consent",
+        Sql::Both(include_str!("schema/0009_share_consent.sql")),
+    ),
 ];
 
 /// The statements of a migration.
@@ -65,6 +70,11 @@ enum Sql {
 
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.
 pub fn migrator(is_file: bool) -> Migrator {
+    migrator_until(is_file, i64::MAX)
+}
+
+/// Applies no migration after number `last`: makes a database as an older version left it.
+pub fn migrator_until(is_file: bool, last: i64) -> Migrator {
     let migration = |(number, name, sql): (i64, &'static str, Sql)| {
         let sql = match sql {
             Sql::Both(sql) => sql,
@@ -74,5 +84,8 @@ pub fn migrator(is_file: bool) -> Migrator {
         let sql = sql.into_sql_str();
         Migration::new(number, name.into(), MigrationType::Simple, sql, false)
     };
-    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+    let migrations = MIGRATIONS
+        .into_iter()
+        .filter(|(number, ..)| *number <= last);
+    Migrator::with_migrations(migrations.map(migration).collect())
 }

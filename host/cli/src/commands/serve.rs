@@ -106,7 +106,7 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     let knowledge = knowledge::open(
         config,
         store.clone(),
-        toolhold_knowledge::Settings::default(),
+        toolhold_knowledge::Settings::served(),
     );
     let knowledge = Arc::new(knowledge.await?);
     let agents = Agents::eventually(config, registry, Some(knowledge.clone()));

@@ -120,7 +120,9 @@ pub async fn own(set: &Set, model: Option<StaticModel>) -> Result<Vec<Arm>> {
         }),
         None => None,
     };
-    store.create_collection("", "set", vectors.as_ref()).await?;
+    store
+        .create_collection("", "set", vectors.as_ref(), None)
+        .await?;
     let found = store.collection("", "", "set").await?;
     let (collection, _) = found.context("it was just created")?;
     let embedder = model.map(|model| Arc::new(model) as Arc<dyn Embedder>);

@@ -216,6 +216,12 @@ impl KnowledgeGrant {
         collections.any(|grant| grant.rights.contains(&right) && grant.reaches(name))
     }
 
+    /// True if it gives `right` on the collection `name` by its whole name, and not only by the beginning of it.
+    pub fn names(&self, name: &str, right: CollectionRight) -> bool {
+        let mut collections = self.collections.iter();
+        collections.any(|grant| grant.rights.contains(&right) && grant.name == name)
+    }
+
     /// Whether it gives `right` on any collection.
     pub fn has(&self, right: CollectionRight) -> bool {
         let mut collections = self.collections.iter();

@@ -11,12 +11,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolhold_knowledge::digest;
-use toolhold_storage::{Collection, attached_name};
+use toolhold_storage::{Collection, CollectionCreation, attached_name};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// Documents of one task.
 const MAX_DOCUMENTS: usize = 32;
+/// Maximum number of sessions and runs of a key that have documents. They count apart from the key's collections.
+const MAX_ATTACHED: u32 = 10_000;
 /// Characters of a digest that name a document without a name.
 const NAMED_BY: usize = 12;
 
@@ -85,9 +87,15 @@ impl App {
         let store = self.dispatcher.store();
         if !documents.is_empty() {
             let vectors = self.knowledge.configured.vectors.as_ref();
-            store
-                .create_collection(&client.name, &name, vectors)
+            let creation = store
+                .create_collection(&client.name, &name, vectors, Some(MAX_ATTACHED))
                 .await?;
+            if creation == CollectionCreation::Full {
+                return Err(ApiError::conflict(format!(
+                    "{MAX_ATTACHED} sessions and runs of this key have documents, and no more may: delete sessions, or \
+                     wait until runs are over"
+                )));
+            }
         }
         let found = store.collection(&client.name, &client.name, &name).await?;
         let Some((collection, _)) = found else {

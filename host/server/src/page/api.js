@@ -32,6 +32,7 @@ export class ApiError extends Error {
 
 export const get = (path, options) => json("GET", path, undefined, options);
 export const post = (path, body, options) => json("POST", path, body, options);
+export const put = (path, body) => json("PUT", path, body);
 export const remove = (path) => json("DELETE", path);
 
 /** Sends the bytes of a file as they are. */

@@ -1,6 +1,6 @@
 // Knowledge: collections of documents, adding to them, and the search for passages.
 
-import { get, post, remove, upload } from "./api.js";
+import { get, post, put, remove, upload } from "./api.js";
 import { action, dialog, empty, failed, fill, fold, h, prose, setText } from "./dom.js";
 import { bytes, count, time, when } from "./format.js";
 
@@ -50,7 +50,7 @@ function newCollection(look) {
 
 function search(collections) {
   const text = h("input", { type: "search", required: true, maxlength: 4000, autocomplete: "off", placeholder: "Words, or a question" });
-  const within = h("select", {}, h("option", { value: "" }, "All collections"), collections.map((it) => h("option", { value: it.name }, it.name)));
+  const within = h("select", {}, h("option", { value: "" }, "Own and accepted collections"), collections.map((it) => h("option", { value: it.name }, it.name)));
   const results = h("div", { "aria-live": "polite" });
   const form = h("form", { class: "panel knowledge-form", role: "search", "data-problems": true, onsubmit: (event) => {
     event.preventDefault();
@@ -82,7 +82,7 @@ function card(collection, isOpen, look, signal) {
   const brief = h("span", { class: "card-brief" }, facts(collection));
   const now = async () => setText(brief, facts(await get(of(collection.name), { signal })));
   const summary = [h("span", { class: "card-name" }, collection.name),
-    collection.access === "own" ? null : h("span", { class: "pill" }, collection.access === "write" ? "shared, may be written" : "shared, to be read"),
+    collection.access === "own" ? null : h("span", { class: "pill" }, `${collection.offered ? "offered" : "shared"}, ${collection.access === "write" ? "may be written" : "to be read"}`),
     collection.vectors === undefined ? null : h("span", { class: "tag" }, "vectors"), brief];
   const details = fold(summary, () => content(collection, look, now, signal), { class: "panel card", open: isOpen });
   details.dataset.collection = collection.name;
@@ -115,6 +115,7 @@ function content(collection, look, now, signal) {
   };
   load().catch((error) => signal.aborted || fill(rows, failed(error, again)));
   return [
+    collection.access === "own" ? null : share(collection, look),
     h("section", {}, h("h3", {}, "Documents"), rows, more),
     mayWrite ? h("section", {}, h("h3", {}, "Add"), adding(collection, again)) : null,
     collection.access === "own" ? h("div", { class: "buttons", "data-problems": true }, h("span", { class: "grow" }), action("Delete the collection…", async () => {
@@ -124,6 +125,24 @@ function content(collection, look, now, signal) {
       await look();
     })) : null,
   ];
+}
+
+/** What this key may do about the share of another's collection: accept or refuse it, or leave it. */
+function share(collection, look) {
+  const path = `${of(collection.name)}/share`;
+  const end = (label) => action(label, async () => {
+    await remove(path);
+    await look();
+  });
+  const text = collection.offered
+    ? "Another key offers this collection. Searches look in it only by its name until you accept it."
+    : "Another key shares this collection, and this key accepted it.";
+  return h("section", { "data-problems": true }, h("p", { class: "dim" }, text), h("div", { class: "buttons" },
+    collection.offered ? action("Accept", async () => {
+      await put(path);
+      await look();
+    }, { class: "primary" }) : null,
+    end(collection.offered ? "Refuse" : "Leave")));
 }
 
 function documentRow(collection, document, mayWrite, again) {

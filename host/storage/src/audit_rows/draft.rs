@@ -159,6 +159,16 @@ impl Draft {
         Self::now(collection.owner, "collection_shared", details)
     }
 
+    /// The key `grantee` accepted the share of another's collection.
+    pub(crate) fn share_accepted(grantee: &str, collection: CollectionName<'_>) -> Self {
+        Self::now(grantee, "share_accepted", told(collection))
+    }
+
+    /// The key `grantee` refused the share of another's collection, or left it.
+    pub(crate) fn share_left(grantee: &str, collection: CollectionName<'_>) -> Self {
+        Self::now(grantee, "share_left", told(collection))
+    }
+
     /// `actor` settled after how many days documents of a collection are deleted; absent: they are kept.
     pub(crate) fn collection_retention(
         actor: &str,

@@ -3,11 +3,11 @@
 use super::Collection;
 use super::attached::PREFIX;
 use super::collections::{COLUMNS, collection};
-use crate::audit_rows::{self, Draft};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
 use sqlx::Row as _;
+use sqlx::any::AnyRow;
 
 /// What a key may do with a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,13 +18,34 @@ pub enum Access {
     Write,
 }
 
+/// How a reader came to a collection. In the order in which lists have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MembershipState {
+    /// The collection is the reader's own.
+    Owner,
+    /// Its owner shares it, and the reader accepted that.
+    Accepted,
+    /// Its owner shares it, and the reader has not answered: it may be used by its name, and is in no search that names
+    /// no collections.
+    Offered,
+}
+
+/// The part of a reader in a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    pub access: Access,
+    pub state: MembershipState,
+}
+
 /// A key that may use a collection which belongs to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedWith {
     /// Name of the key; empty for the user of this machine's terminal.
     pub grantee: String,
-    /// What it may do.
+    /// Right of the key.
     pub access: Access,
+    /// True if the key accepted the share.
+    pub is_accepted: bool,
 }
 
 /// Whether the reader `$1` may read a row of `collections`: a condition for queries that join it.
@@ -50,18 +71,41 @@ impl Access {
     }
 }
 
+impl Membership {
+    /// Reads the part of `reader` in the collection `found` from the columns `access` and `accepted_ms` of its share. `None`
+    /// without a share.
+    fn of(row: &AnyRow, found: &Collection, reader: &str) -> Result<Option<Self>, sqlx::Error> {
+        if found.owner == reader {
+            return Ok(Some(Self {
+                access: Access::Write,
+                state: MembershipState::Owner,
+            }));
+        }
+        let access: Option<String> = row.try_get("access")?;
+        let accepted: Option<i64> = row.try_get("accepted_ms")?;
+        Ok(access.map(|access| Self {
+            access: Access::of(&access),
+            state: if accepted.is_some() {
+                MembershipState::Accepted
+            } else {
+                MembershipState::Offered
+            },
+        }))
+    }
+}
+
 impl Store {
-    /// The collection `name` of `owner`, and what `reader` may do with it. `None` if there is none, or if it may not
-    /// be read: the two cannot be told apart.
+    /// The collection `name` of `owner`, and the part of `reader` in it. `None` if there is none, or if it may not be
+    /// read: the two cannot be told apart.
     pub async fn collection(
         &self,
         reader: &str,
         owner: &str,
         name: &str,
-    ) -> Result<Option<(Collection, Access)>, StoreError> {
+    ) -> Result<Option<(Collection, Membership)>, StoreError> {
         let row = sqlx::query(sqlx::AssertSqlSafe(format!(
-            "SELECT {COLUMNS}, (SELECT access FROM collection_grants WHERE collection = id AND grantee = $1) AS access \
-             FROM collections WHERE owner = $2 AND name = $3 AND deleted_ms IS NULL"
+            "SELECT {COLUMNS}, access, accepted_ms FROM collections LEFT JOIN collection_grants \
+             ON collection = id AND grantee = $1 WHERE owner = $2 AND name = $3 AND deleted_ms IS NULL"
         )))
         .bind(reader)
         .bind(owner)
@@ -72,92 +116,57 @@ impl Store {
         let Some(row) = row else {
             return Ok(None);
         };
-        let shared: Option<String> = row.try_get("access")?;
         let found = collection(&row)?;
-        let access = if reader == owner {
-            Some(Access::Write)
-        } else {
-            shared.as_deref().map(Access::of)
-        };
-        Ok(access.map(|access| (found, access)))
+        let membership = Membership::of(&row, &found, reader)?;
+        Ok(membership.map(|membership| (found, membership)))
     }
 
-    /// The collections that `reader` may use, its own first, then by owner and name; at most `most`. Those of documents
-    /// that came with a session or a run are not among them.
+    /// The collections that `reader` may use: its own, then those that it accepted, then those that are offered to it,
+    /// each by owner and name; at most `most`. Those of documents that came with a session or a run are not among them.
     pub async fn collections(
         &self,
         reader: &str,
         most: u32,
-    ) -> Result<Vec<(Collection, Access)>, StoreError> {
+    ) -> Result<Vec<(Collection, Membership)>, StoreError> {
+        self.usable(reader, "access IS NOT NULL", most).await
+    }
+
+    /// The collections of a search that names none: those of [`Self::collections`] without the offered ones, so that no
+    /// other key changes what is searched. At most `most`.
+    pub async fn default_collections(
+        &self,
+        reader: &str,
+        most: u32,
+    ) -> Result<Vec<Collection>, StoreError> {
+        let listed = self.usable(reader, "accepted_ms IS NOT NULL", most).await?;
+        Ok(listed.into_iter().map(|(found, _)| found).collect())
+    }
+
+    async fn usable(
+        &self,
+        reader: &str,
+        shared: &'static str,
+        most: u32,
+    ) -> Result<Vec<(Collection, Membership)>, StoreError> {
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-            "SELECT {COLUMNS}, access FROM collections LEFT JOIN collection_grants \
+            "SELECT {COLUMNS}, access, accepted_ms FROM collections LEFT JOIN collection_grants \
              ON collection = id AND grantee = $1 \
-             WHERE deleted_ms IS NULL AND (owner = $1 OR access IS NOT NULL) AND name NOT LIKE '{PREFIX}%' \
-             ORDER BY CASE WHEN owner = $1 THEN 0 ELSE 1 END, owner, name LIMIT $2"
+             WHERE deleted_ms IS NULL AND (owner = $1 OR {shared}) AND name NOT LIKE '{PREFIX}%' \
+             ORDER BY CASE WHEN owner = $1 THEN 0 WHEN accepted_ms IS NOT NULL THEN 1 ELSE 2 END, owner, name LIMIT $2"
         )))
         .bind(reader)
         .bind(i64::from(most))
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await?;
-        let found = rows.iter().map(|row| {
-            let shared: Option<String> = row.try_get("access")?;
-            let found = collection(row)?;
-            let access = if found.owner == reader {
-                Access::Write
-            } else {
-                shared.as_deref().map_or(Access::Read, Access::of)
-            };
-            Ok((found, access))
-        });
-        let found: Result<_, sqlx::Error> = found.collect();
-        Ok(found?)
-    }
-
-    /// Lets `grantee` use a collection; `None` ends that. Returns whether there was anything to change.
-    pub async fn share_collection(
-        &self,
-        collection: &Collection,
-        grantee: &str,
-        access: Option<Access>,
-    ) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let changed = match access {
-                Some(access) => {
-                    sqlx::query(
-                        "INSERT INTO collection_grants (collection, grantee, access) VALUES ($1, $2, $3) \
-                         ON CONFLICT (collection, grantee) DO UPDATE SET access = excluded.access",
-                    )
-                    .bind(collection.id.to_string())
-                    .bind(grantee)
-                    .bind(access.name())
-                    .execute(&mut *transaction)
-                    .await?
-                }
-                None => {
-                    sqlx::query(
-                        "DELETE FROM collection_grants WHERE collection = $1 AND grantee = $2",
-                    )
-                    .bind(collection.id.to_string())
-                    .bind(grantee)
-                    .execute(&mut *transaction)
-                    .await?
-                }
-            };
-            if changed.rows_affected() == 0 {
-                return Ok(false);
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let collection = collection(row)?;
+            if let Some(membership) = Membership::of(row, &collection, reader)? {
+                found.push((collection, membership));
             }
-            let draft = Draft::collection_shared(
-                collection.logged_name(),
-                grantee,
-                access.map(Access::name),
-            );
-            audit_rows::append(&mut transaction, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(true)
-        };
-        self.database.within(work).await
+        }
+        Ok(found)
     }
 
     /// The keys with which a collection is shared.
@@ -166,7 +175,7 @@ impl Store {
         collection: &Collection,
     ) -> Result<Vec<SharedWith>, StoreError> {
         let rows = sqlx::query(
-            "SELECT grantee, access FROM collection_grants WHERE collection = $1 ORDER BY grantee",
+            "SELECT grantee, access, accepted_ms FROM collection_grants WHERE collection = $1 ORDER BY grantee",
         )
         .bind(collection.id.to_string())
         .fetch_all(&self.pool)
@@ -176,6 +185,7 @@ impl Store {
             Ok(SharedWith {
                 grantee: row.try_get("grantee")?,
                 access: Access::of(&row.try_get::<String, _>("access")?),
+                is_accepted: row.try_get::<Option<i64>, _>("accepted_ms")?.is_some(),
             })
         });
         let shared: Result<_, sqlx::Error> = shared.collect();

@@ -1,5 +1,6 @@
 //! Collections: what is searched together, shared together and has vectors of one kind.
 
+use super::owners::{self, CollectionKind};
 use crate::audit_rows::{self, CollectionName, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
@@ -34,13 +35,14 @@ pub struct Collection {
     pub created_ms: u64,
 }
 
-/// What the collections of an owner hold together.
+/// The outcome of [`Store::create_collection`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnedSums {
-    pub collections: u64,
-    pub documents: u64,
-    pub passages: u64,
-    pub bytes: u64,
+pub enum CollectionCreation {
+    Created,
+    /// The owner has a collection of this name.
+    NameTaken,
+    /// The owner has as many collections of this kind as it may have.
+    Full,
 }
 
 /// What makes the vectors of a collection. Vectors of different models cannot be compared.
@@ -53,6 +55,11 @@ pub struct Vectors {
 }
 
 impl Collection {
+    /// The kind, which its name tells.
+    pub fn kind(&self) -> CollectionKind {
+        CollectionKind::of_name(&self.name)
+    }
+
     pub(super) fn logged_name(&self) -> CollectionName<'_> {
         CollectionName {
             owner: &self.owner,
@@ -65,15 +72,18 @@ pub(super) const COLUMNS: &str = "id, owner, name, embedding, dimensions, versio
      keep_days, created_ms";
 
 impl Store {
-    /// Creates an empty collection. Returns whether the name was free among the owner's.
+    /// Creates an empty collection, unless `owner` has `most` of its [kind](CollectionKind) already; `None`: there is no
+    /// bound.
     pub async fn create_collection(
         &self,
         owner: &str,
         name: &str,
         vectors: Option<&Vectors>,
-    ) -> Result<bool, StoreError> {
+        most: Option<u32>,
+    ) -> Result<CollectionCreation, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
+            let head = audit_rows::lock_head(&mut transaction).await?;
             let created = sqlx::query(
                 "INSERT INTO collections (id, owner, name, embedding, dimensions, version, documents, passages, \
                  words, bytes, created_ms) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6) \
@@ -87,13 +97,20 @@ impl Store {
             .bind(signed(now_ms()))
             .execute(&mut *transaction)
             .await?;
-            let is_created = created.rows_affected() > 0;
-            if is_created {
-                let draft = Draft::collection_created(owner, name);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
+            if created.rows_affected() == 0 {
+                return Ok(CollectionCreation::NameTaken);
             }
+            if let Some(most) = most {
+                let kind = CollectionKind::of_name(name);
+                let sums = owners::sums(&mut *transaction, owner, kind).await?;
+                if sums.collections > u64::from(most) {
+                    return Ok(CollectionCreation::Full);
+                }
+            }
+            let draft = Draft::collection_created(owner, name);
+            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
             transaction.commit().await?;
-            Ok(is_created)
+            Ok(CollectionCreation::Created)
         };
         self.database.within(work).await
     }
@@ -124,25 +141,6 @@ impl Store {
             Ok(is_there)
         };
         self.database.within(work).await
-    }
-
-    /// What the collections of `owner` hold together.
-    pub async fn owned_sums(&self, owner: &str) -> Result<OwnedSums, StoreError> {
-        let row = sqlx::query(
-            "SELECT CAST(COUNT(*) AS BIGINT) AS collections, CAST(COALESCE(SUM(documents), 0) AS BIGINT) AS documents, \
-             CAST(COALESCE(SUM(passages), 0) AS BIGINT) AS passages, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes \
-             FROM collections WHERE owner = $1 AND deleted_ms IS NULL",
-        )
-        .bind(owner)
-        .fetch_one(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        Ok(OwnedSums {
-            collections: unsigned(&row, "collections")?,
-            documents: unsigned(&row, "documents")?,
-            passages: unsigned(&row, "passages")?,
-            bytes: unsigned(&row, "bytes")?,
-        })
     }
 
     /// The version of a collection; `None` when it was deleted.

@@ -6,7 +6,7 @@
 //!
 //! Memory is kept beside them: `facts`, which belong to one owner and are never shared.
 //!
-//! A collection belongs to the owner of a key, who may share it. Functions that take ids take the reader's name, too, and
+//! A collection belongs to the owner of a key, who may share it (`shares`). Functions that take ids take the reader's name, too, and
 //! find nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
 
 mod access;
@@ -16,18 +16,26 @@ mod collections;
 mod documents;
 mod facts;
 mod find;
+mod owners;
 mod passages;
 mod removal;
+mod shares;
 mod staging;
 
-pub use access::{Access, SharedWith};
+pub use access::{Access, Membership, MembershipState, SharedWith};
 pub use attached::attached_name;
 pub use bm25::{QuestionWord, WordWeights};
-pub use collections::{Collection, OwnedSums, Vectors};
+pub use collections::{Collection, CollectionCreation, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
 pub(crate) use facts::delete_facts_of_session;
 pub use facts::{Fact, FactQuota, FactScope, ForgetExtent, ForgottenFacts, MemoryError, NewFact};
 pub use find::{FoundPassage, WordQuestion};
+pub use owners::{CollectionKind, OwnedSums};
 pub use passages::{Passage, VectorRow};
 pub use removal::RemovedPassages;
-pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};
+pub use shares::{
+    MAX_ACCEPTED_SHARES, MAX_KEYS_OF_COLLECTION, MAX_OFFERS_OF_OWNER, MAX_OFFERS_TO_KEY, ShareError,
+};
+pub use staging::{
+    Begun, NewPassage, PublishError, Quota, QuotaHolder, Quotas, StagedDocument, StagingError,
+};

@@ -1,7 +1,7 @@
 //! Staging: a document's passages are written in batches before the document is visible.
 
 use super::documents::{CollectionDocument, NewDocument, count_version, hide};
-use super::{Collection, documents};
+use super::{Collection, documents, owners};
 use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
@@ -45,7 +45,7 @@ pub struct NewPassage {
     pub vector: Option<Vec<u8>>,
 }
 
-/// What a collection may hold.
+/// Maximum numbers of documents, of passages, and of bytes of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub documents: u64,
@@ -53,16 +53,47 @@ pub struct Quota {
     pub bytes: u64,
 }
 
+/// The quotas that a new document must fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quotas {
+    /// Bounds of the collection itself.
+    pub collection: Quota,
+    /// Bounds of all collections of the same [kind](super::CollectionKind) and owner together; absent: none.
+    pub owner: Option<Quota>,
+}
+
+/// The holder of documents that a quota bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuotaHolder {
+    Collection,
+    /// All collections of an owner together.
+    Owner,
+}
+
+impl std::fmt::Display for QuotaHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Collection => "the collection",
+            Self::Owner => "the collections of this owner",
+        })
+    }
+}
+
 impl Quota {
-    /// Whether a collection may hold what it `would`.
-    fn check(self, would: Self) -> Result<(), PublishError> {
+    /// Compares the sums that `holder` would have with this quota.
+    fn check(self, holder: QuotaHolder, would: Self) -> Result<(), PublishError> {
         for (what, would, most) in [
             ("documents", would.documents, self.documents),
             ("passages", would.passages, self.passages),
             ("bytes", would.bytes, self.bytes),
         ] {
             if would > most {
-                return Err(PublishError::Quota { what, would, most });
+                return Err(PublishError::Quota {
+                    holder,
+                    what,
+                    would,
+                    most,
+                });
             }
         }
         Ok(())
@@ -84,9 +115,10 @@ pub enum StagingError {
 /// A document cannot be made visible. It stays staged.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The sums that the collection would have are over its quota.
-    #[error("the collection would hold {what}: {would} of at most {most}")]
+    /// The sums would be over a quota.
+    #[error("{holder} would hold {what}: {would} of at most {most}; delete some")]
     Quota {
+        holder: QuotaHolder,
         /// `documents`, `passages` or `bytes`.
         what: &'static str,
         would: u64,
@@ -258,7 +290,7 @@ impl Store {
         collection: &Collection,
         source: &str,
         (passages, bytes): (u64, u64),
-        quota: Quota,
+        quotas: Quotas,
     ) -> Result<(), PublishError> {
         let row = sqlx::query(
             "SELECT collections.documents AS documents, collections.passages AS passages, \
@@ -280,11 +312,12 @@ impl Store {
             let old = old.unwrap_or_default().try_into().unwrap_or_default();
             has.saturating_sub(old).saturating_add(new)
         };
-        quota.check(Quota {
+        let would = Quota {
             documents: unsigned(&row, "documents")? + u64::from(old_passages.is_none()),
             passages: with(unsigned(&row, "passages")?, old_passages, passages),
             bytes: with(unsigned(&row, "bytes")?, old_bytes, bytes),
-        })
+        };
+        quotas.collection.check(QuotaHolder::Collection, would)
     }
 
     /// Gives a document up that nobody will finish: [`Self::remove_gone_passages`] removes it.
@@ -324,7 +357,7 @@ impl Store {
         actor: &str,
         collection: &Collection,
         staged: &StagedDocument,
-        quota: Quota,
+        quotas: Quotas,
     ) -> Result<(), PublishError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
@@ -357,19 +390,40 @@ impl Store {
             .bind(row.try_get::<i64, _>("words")?)
             .fetch_one(&mut *transaction)
             .await?;
-            quota.check(Quota {
+            let would = Quota {
                 documents: unsigned(&sums, "documents")?,
                 passages: unsigned(&sums, "passages")?,
                 bytes: unsigned(&sums, "bytes")?,
-            })?;
+            };
+            quotas.collection.check(QuotaHolder::Collection, would)?;
+            let head = audit_rows::lock_head(&mut transaction).await?;
+            if let Some(quota) = quotas.owner {
+                check_owner(&mut transaction, collection, quota).await?;
+            }
             let digest: String = row.try_get("digest")?;
             let draft =
                 Draft::document_added(actor, collection.logged_name(), staged.id, &source, &digest);
-            audit_rows::append(&mut transaction, &[&draft]).await?;
+            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
             Ok(transaction.commit().await?)
         };
         self.database.within(work).await
     }
+}
+
+/// Compares what the owner of `collection` holds in all collections of its kind with `quota`, in a transaction that holds
+/// the lock of the audit log.
+async fn check_owner(
+    connection: &mut AnyConnection,
+    collection: &Collection,
+    quota: Quota,
+) -> Result<(), PublishError> {
+    let sums = owners::sums(connection, &collection.owner, collection.kind()).await?;
+    let would = Quota {
+        documents: sums.documents,
+        passages: sums.passages,
+        bytes: sums.bytes,
+    };
+    quota.check(QuotaHolder::Owner, would)
 }
 
 impl NewPassage {

@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-const ROOM: Quota = Quota {
-    documents: 100,
-    passages: 1_000,
-    bytes: 1_000_000,
+const ROOM: Quotas = Quotas {
+    collection: Quota {
+        documents: 100,
+        passages: 1_000,
+        bytes: 1_000_000,
+    },
+    owner: None,
 };
 
 const VECTORS: Vectors = Vectors {
@@ -44,15 +47,14 @@ fn passage(words: &str) -> NewPassage {
 }
 
 async fn collection(store: &Store, owner: &str, name: &str) -> Collection {
-    assert!(
-        store
-            .create_collection(owner, name, Some(&VECTORS))
-            .await
-            .unwrap()
-    );
+    let created = store
+        .create_collection(owner, name, Some(&VECTORS), None)
+        .await;
+    assert_eq!(created.unwrap(), CollectionCreation::Created);
     let found = store.collection(owner, owner, name).await.unwrap();
-    let (found, access) = found.unwrap();
-    assert_eq!(access, Access::Write);
+    let (found, membership) = found.unwrap();
+    assert_eq!(membership.access, Access::Write);
+    assert_eq!(membership.state, MembershipState::Owner);
     found
 }
 
@@ -410,7 +412,8 @@ async fn collections_are_their_owners_unless_they_are_shared() {
             collection(&store, "a", "notes").await,
             collection(&store, "b", "notes").await,
         );
-        assert!(!store.create_collection("a", "notes", None).await.unwrap());
+        let again = store.create_collection("a", "notes", None, None).await;
+        assert_eq!(again.unwrap(), CollectionCreation::NameTaken);
         add(&store, &ours, "x", "d", &["secret plan"]).await;
         add(&store, &theirs, "x", "d", &["secret recipe"]).await;
         assert_eq!(found(&store, &[&ours], &["secret"]).await.len(), 1);
@@ -425,26 +428,22 @@ async fn collections_are_their_owners_unless_they_are_shared() {
         }
 
         assert_eq!(store.collection("b", "a", "notes").await.unwrap(), None);
-        store
-            .share_collection(&ours, "b", Some(Access::Read))
-            .await
-            .unwrap();
-        let (_, access) = store.collection("b", "a", "notes").await.unwrap().unwrap();
-        assert_eq!(access, Access::Read);
+        let shared = store.share_collection(&ours, "b", Access::Read).await;
+        assert_eq!(shared.unwrap(), MembershipState::Offered);
+        let (_, membership) = store.collection("b", "a", "notes").await.unwrap().unwrap();
+        assert_eq!(membership.access, Access::Read);
         assert_eq!(found(&store, &[&theirs, &ours], &["secret"]).await.len(), 2);
         let all = store.collections("b", 10).await.unwrap();
         let all: Vec<_> = all
             .iter()
-            .map(|(it, access)| (it.owner.as_str(), *access))
+            .map(|(it, membership)| (it.owner.as_str(), membership.access))
             .collect();
         assert_eq!(all, [("b", Access::Write), ("a", Access::Read)]);
-        store
-            .share_collection(&ours, "b", Some(Access::Write))
-            .await
-            .unwrap();
+        let shared = store.share_collection(&ours, "b", Access::Write).await;
+        assert_eq!(shared.unwrap(), MembershipState::Offered);
         let shared = store.shared_with(&ours).await.unwrap();
         assert_eq!((shared.len(), shared[0].access), (1, Access::Write));
-        store.share_collection(&ours, "b", None).await.unwrap();
+        assert!(store.unshare_collection(&ours, "b").await.unwrap());
         assert_eq!(store.collection("b", "a", "notes").await.unwrap(), None);
         assert_eq!(found(&store, &[&theirs, &ours], &["secret"]).await.len(), 1);
 
@@ -467,20 +466,30 @@ async fn a_quota_refuses_what_is_too_much_and_keeps_what_is_there() {
         let tales = collection(&store, "k", "tales").await;
         let labels = BTreeMap::new();
         add(&store, &tales, "a", "d1", &["one"]).await;
-        for quota in [
+        let room = ROOM.collection;
+        let full = [
             Quota {
                 documents: 1,
-                ..ROOM
+                ..room
             },
             Quota {
                 passages: 1,
-                ..ROOM
+                ..room
             },
             Quota {
                 bytes: 1_999,
-                ..ROOM
+                ..room
             },
-        ] {
+        ];
+        let of_collection = full.map(|collection| Quotas {
+            collection,
+            owner: None,
+        });
+        let of_owner = full.map(|owner| Quotas {
+            collection: room,
+            owner: Some(owner),
+        });
+        for quota in of_collection.into_iter().chain(of_owner) {
             let mut staged = stage(&store, &tales, &new("b", "d2", &labels)).await;
             if staged.passages == 0 {
                 store
@@ -502,13 +511,17 @@ async fn a_quota_refuses_what_is_too_much_and_keeps_what_is_there() {
             .stage_passages(&mut staged, &[passage("three")])
             .await
             .unwrap();
-        let quota = Quota {
+        let exact = Quota {
             documents: 1,
             passages: 1,
             bytes: 1_000,
         };
+        let quotas = Quotas {
+            collection: exact,
+            owner: Some(exact),
+        };
         store
-            .publish_document("k", &tales, &staged, quota)
+            .publish_document("k", &tales, &staged, quotas)
             .await
             .unwrap();
         assert_eq!(found(&store, &[&tales], &["three"]).await.len(), 1);
@@ -663,9 +676,10 @@ async fn documents_expire_in_the_collections_that_say_so() {
         assert_eq!(store.expire_all_documents(later(7)).await.unwrap(), 1);
         assert_eq!(store.expire_all_documents(later(7)).await.unwrap(), 0);
         assert_eq!(found(&store, &[&ours, &kept], &["one"]).await.len(), 1);
-        let sums = store.owned_sums("a").await.unwrap();
+        let sums = store.owned_sums("a", CollectionKind::Named).await.unwrap();
         assert_eq!((sums.collections, sums.documents), (2, 1), "{sums:?}");
-        assert_eq!(store.owned_sums("b").await.unwrap().bytes, 0);
+        let sums = store.owned_sums("b", CollectionKind::Named).await.unwrap();
+        assert_eq!(sums.bytes, 0);
         let log = store
             .audited(&AuditFilter::default(), AuditOrder::Before(i64::MAX), 9)
             .await

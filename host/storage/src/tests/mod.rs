@@ -7,6 +7,7 @@ mod interrupted;
 mod knowledge;
 mod prune;
 mod queries;
+mod shares;
 
 use crate::*;
 use serde_json::json;

@@ -114,7 +114,8 @@ async fn collection_or_new(
     vectors: Option<&Vectors>,
 ) -> Result<Collection> {
     check_name(name)?;
-    store.create_collection(OWNER, name, vectors).await?;
+    // One that is there already is as good.
+    store.create_collection(OWNER, name, vectors, None).await?;
     collection(store, name).await
 }
 

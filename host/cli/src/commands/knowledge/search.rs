@@ -96,14 +96,16 @@ async fn collections(store: &Store, names: &[String]) -> Result<Vec<Collection>>
         );
     }
     if names.is_empty() {
-        let all = store.collections(OWNER, MAX_COLLECTIONS + 1).await?;
+        let all = store
+            .default_collections(OWNER, MAX_COLLECTIONS + 1)
+            .await?;
         if all.len() > MAX_COLLECTIONS as usize {
             bail!(
                 "there are more than {MAX_COLLECTIONS} collections, and a search may have no more: name them with \
                  --collection"
             );
         }
-        return Ok(all.into_iter().map(|(collection, _)| collection).collect());
+        return Ok(all);
     }
     let mut found = Vec::new();
     for name in names {

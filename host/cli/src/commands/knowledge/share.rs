@@ -7,7 +7,7 @@ use clap::Args;
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_storage::Access;
+use toolhold_storage::{Access, MAX_ACCEPTED_SHARES, MembershipState};
 
 /// What is shared, and with whom.
 #[derive(Debug, Args)]
@@ -37,7 +37,9 @@ pub async fn share(config: &Configuration, args: &ShareArgs) -> Result<Exit> {
     let Some(key) = &args.key else {
         let shared = store.shared_with(&collection).await?;
         for it in &shared {
-            output::tell(&format!("{}  {}", it.grantee, style::dim(it.access.name())));
+            let state = if it.is_accepted { "" } else { ", not accepted" };
+            let access = format!("{}{state}", it.access.name());
+            output::tell(&format!("{}  {}", it.grantee, style::dim(&access)));
         }
         if shared.is_empty() {
             output::remark("it is shared with no key");
@@ -53,15 +55,19 @@ pub async fn share(config: &Configuration, args: &ShareArgs) -> Result<Exit> {
     } else {
         Access::Read
     };
-    store
-        .share_collection(&collection, key, Some(access))
-        .await?;
+    let state = store.share_collection(&collection, key, access).await?;
     let name = &collection.name;
     output::tell(&format!(
         "{} {key} may {} {name}, and names it ~/{name}",
         style::good("shared:"),
         access.name()
     ));
+    if state == MembershipState::Offered {
+        output::remark(&format!(
+            "{key} has accepted {MAX_ACCEPTED_SHARES} shared collections, so its searches look in this one only by its \
+             name until it leaves one and accepts this"
+        ));
+    }
     Ok(Exit::Ok)
 }
 
@@ -69,7 +75,7 @@ pub async fn unshare(config: &Configuration, args: &UnshareArgs) -> Result<Exit>
     let store = host::store(config).await?;
     let collection = super::collection(&store, &args.collection).await?;
     let key = &args.key;
-    let is_shared = is_name(key) && store.share_collection(&collection, key, None).await?;
+    let is_shared = is_name(key) && store.unshare_collection(&collection, key).await?;
     if !is_shared {
         bail!(
             "{} is not shared with {key:?}; `toolhold knowledge share {}` shows the keys",

@@ -8,10 +8,10 @@ use crate::http::error::{ApiError, ErrorBody};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::num::NonZeroU32;
 use toolhold_knowledge::CollectionPath;
-use toolhold_storage::{Access, Collection, Scope};
+use toolhold_storage::{Collection, CollectionCreation, Membership, MembershipState, Scope};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,7 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show, settle, delete))
 }
 
-/// Collections of a key. A search may have as many.
+/// Maximum number of collections that a key makes, and that a search names.
 pub const MAX_COLLECTIONS: u32 = 100;
 /// Collections that are listed at most: the key's own, and those that are shared with it.
 const MAX_LISTED: u32 = 1_000;
@@ -43,9 +43,20 @@ struct NewCollection {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"keep_days": 30}))]
 struct CollectionChange {
-    /// Days after which a document is deleted; `null`: never.
+    /// Days after which a document is deleted; `null`: never; absent: as before.
+    #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 1)]
-    keep_days: Option<NonZeroU32>,
+    #[expect(clippy::option_option, reason = "null and an absent member differ")]
+    keep_days: Option<Option<NonZeroU32>>,
+}
+
+/// Reads a member of the body, `null` included; serde does not call this for an absent member.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A collection as the client may use it.
@@ -55,6 +66,10 @@ pub struct CollectionBody {
     name: String,
     /// What this key may do: `own`, `write` or `read`.
     access: &'static str,
+    /// True if another key shares it and this one has not accepted that: it is searched only by its name. Absent: no.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    offered: bool,
     documents: u64,
     passages: u64,
     /// Bytes of the documents' texts.
@@ -71,11 +86,14 @@ pub struct CollectionBody {
 }
 
 impl CollectionBody {
-    fn of(client: &Client, collection: &Collection, access: Access) -> Self {
-        let is_own = collection.owner == client.name;
+    fn of(client: &Client, collection: &Collection, membership: Membership) -> Self {
         Self {
             name: CollectionPath::of(&client.name, collection),
-            access: if is_own { "own" } else { access.name() },
+            access: match membership.state {
+                MembershipState::Owner => "own",
+                MembershipState::Accepted | MembershipState::Offered => membership.access.name(),
+            },
+            offered: membership.state == MembershipState::Offered,
             documents: collection.documents,
             passages: collection.passages,
             bytes: collection.bytes,
@@ -88,7 +106,7 @@ impl CollectionBody {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct CollectionList {
-    /// The key's own first.
+    /// The key's own first, then those that it accepted, then those that are offered to it.
     collections: Vec<CollectionBody>,
 }
 
@@ -108,34 +126,37 @@ async fn create(
     client.may(Scope::Run)?;
     check_name(&new.name)?;
     let store = app.dispatcher.store();
-    let owned = store.owned_sums(&client.name).await?;
-    if owned.collections >= u64::from(MAX_COLLECTIONS) {
-        return Err(ApiError::conflict(format!(
-            "this key has {MAX_COLLECTIONS} collections, and may have no more: delete one"
-        )));
-    }
     let vectors = app.knowledge.configured.vectors.as_ref();
-    let is_new = store
-        .create_collection(&client.name, &new.name, vectors)
+    let creation = store
+        .create_collection(&client.name, &new.name, vectors, Some(MAX_COLLECTIONS))
         .await?;
-    if !is_new {
-        return Err(ApiError::conflict(format!(
-            "there is a collection {:?} already",
-            new.name
-        )));
+    match creation {
+        CollectionCreation::Created => {}
+        CollectionCreation::NameTaken => {
+            return Err(ApiError::conflict(format!(
+                "there is a collection {:?} already",
+                new.name
+            )));
+        }
+        CollectionCreation::Full => {
+            return Err(ApiError::conflict(format!(
+                "this key has {MAX_COLLECTIONS} collections, and may have no more: delete one"
+            )));
+        }
     }
-    let mut collection = app.own_collection(&client, &new.name).await?;
+    let (mut collection, membership) = app.readable(&client, &new.name).await?;
     if new.keep_days.is_some() {
         store
             .keep_documents_for(&client.name, &collection, new.keep_days)
             .await?;
         collection.keep_days = new.keep_days;
     }
-    let body = CollectionBody::of(&client, &collection, Access::Write);
+    let body = CollectionBody::of(&client, &collection, membership);
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-/// Lists the collections that the key may use: its own, and those that are shared with it; at most 1000.
+/// Lists the collections that the key may use: its own, those of others that it accepted, and those that are offered to
+/// it; at most 1000.
 #[utoipa::path(
     get, path = "/v1/knowledge/collections", tag = "knowledge", security(("key" = [])),
     responses((status = 200, body = CollectionList), (status = "4XX", body = ErrorBody)),
@@ -146,7 +167,7 @@ async fn list(State(app): State<App>, client: Client) -> Result<Json<CollectionL
     let found = store.collections(&client.name, MAX_LISTED).await?;
     let collections = found
         .iter()
-        .map(|(collection, access)| CollectionBody::of(&client, collection, *access));
+        .map(|(collection, membership)| CollectionBody::of(&client, collection, *membership));
     Ok(Json(CollectionList {
         collections: collections.collect(),
     }))
@@ -164,8 +185,8 @@ async fn show(
     PathParam(named): PathParam<String>,
 ) -> Result<Json<CollectionBody>, ApiError> {
     client.may(Scope::Run)?;
-    let (collection, access) = app.readable(&client, &named).await?;
-    Ok(Json(CollectionBody::of(&client, &collection, access)))
+    let (collection, membership) = app.readable(&client, &named).await?;
+    Ok(Json(CollectionBody::of(&client, &collection, membership)))
 }
 
 /// Settles after how many days a document is deleted. Its owner alone does.
@@ -182,13 +203,16 @@ async fn settle(
     Body { said: change, .. }: Body<CollectionChange>,
 ) -> Result<Json<CollectionBody>, ApiError> {
     client.may(Scope::Run)?;
-    let mut collection = app.own_collection(&client, &named).await?;
+    let (mut collection, membership) = app.own_membership(&client, &named).await?;
     let store = app.dispatcher.store();
-    store
-        .keep_documents_for(&client.name, &collection, change.keep_days)
-        .await?;
-    collection.keep_days = change.keep_days;
-    let body = CollectionBody::of(&client, &collection, Access::Write);
+    if let Some(keep_days) = change.keep_days {
+        let is_there = store.keep_documents_for(&client.name, &collection, keep_days);
+        if !is_there.await? {
+            return Err(ApiError::conflict("the collection was deleted meanwhile"));
+        }
+        collection.keep_days = keep_days;
+    }
+    let body = CollectionBody::of(&client, &collection, membership);
     Ok(Json(body))
 }
 
@@ -211,4 +235,23 @@ async fn delete(
     store.delete_collection(&client.name, &collection).await?;
     app.knowledge.was_deleted();
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_without_keep_days_is_told_from_one_that_ends_them() {
+        let keep_days = |body: &str| serde_json::from_str::<CollectionChange>(body);
+        for (body, expected) in [
+            ("{}", None),
+            (r#"{"keep_days": null}"#, Some(None)),
+            (r#"{"keep_days": 3}"#, Some(NonZeroU32::new(3))),
+        ] {
+            assert_eq!(keep_days(body).unwrap().keep_days, expected, "{body}");
+        }
+        assert!(keep_days(r#"{"keep_days": 0}"#).is_err());
+        assert!(keep_days(r#"{"days": 3}"#).is_err());
+    }
 }

@@ -304,11 +304,20 @@ impl App {
     }
 }
 
-/// Whether the collections of its owner hold no more together than one may.
+/// Checks, before a document is cut, that the collections of the owner of this kind have room together. Publishing it
+/// decides, because others add meanwhile.
 async fn check_room(app: &App, collection: &Collection, bytes: u64) -> Result<(), ApiError> {
-    let quota = app.knowledge.configured.knowledge.settings().quota;
+    let quota = app
+        .knowledge
+        .configured
+        .knowledge
+        .settings()
+        .quotas
+        .collection;
     let store = app.dispatcher.store();
-    let sums = store.owned_sums(&collection.owner).await?;
+    let sums = store
+        .owned_sums(&collection.owner, collection.kind())
+        .await?;
     for (what, has, most) in [
         (
             "documents",

@@ -1,5 +1,6 @@
 //! Knowledge: collections of documents, sharing them, and the search for passages. A collection is its key's; those
-//! of other keys are named `OWNER/NAME`, and found where they are shared.
+//! of other keys are named `OWNER/NAME`, and found where they are shared: by that name from then on, and without a name
+//! once the key accepted the share.
 
 mod collections;
 mod documents;
@@ -16,7 +17,9 @@ use toolhold_admission::QueueRefusal;
 use toolhold_knowledge::{AddError, CollectionPath, NoText, SearchError};
 use toolhold_policy::is_name;
 use toolhold_runtime::extract::Unreadable;
-use toolhold_storage::{Access, Collection, PublishError, StagingError};
+use toolhold_storage::{
+    Access, Collection, Membership, MembershipState, PublishError, ShareError, StagingError,
+};
 use utoipa_axum::router::OpenApiRouter;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -39,8 +42,8 @@ impl App {
         named: &str,
         needed: Access,
     ) -> Result<Collection, ApiError> {
-        let (collection, access) = self.readable(client, named).await?;
-        if access < needed {
+        let (collection, membership) = self.readable(client, named).await?;
+        if membership.access < needed {
             return Err(ApiError::forbidden(format!(
                 "{named} is shared with this key to be read; its owner can share it to be written"
             )));
@@ -50,20 +53,29 @@ impl App {
 
     /// The collection, if it is the client's own: its owner alone deletes and shares it.
     async fn own_collection(&self, client: &Client, named: &str) -> Result<Collection, ApiError> {
-        let (collection, _) = self.readable(client, named).await?;
-        if collection.owner != client.name {
+        let (collection, _) = self.own_membership(client, named).await?;
+        Ok(collection)
+    }
+
+    async fn own_membership(
+        &self,
+        client: &Client,
+        named: &str,
+    ) -> Result<(Collection, Membership), ApiError> {
+        let (collection, membership) = self.readable(client, named).await?;
+        if membership.state != MembershipState::Owner {
             return Err(ApiError::forbidden(format!(
                 "{named} belongs to another key, which alone can do that"
             )));
         }
-        Ok(collection)
+        Ok((collection, membership))
     }
 
     async fn readable(
         &self,
         client: &Client,
         named: &str,
-    ) -> Result<(Collection, Access), ApiError> {
+    ) -> Result<(Collection, Membership), ApiError> {
         let path = CollectionPath::read(&client.name, named);
         let is_path = is_name(&path.name) && (path.owner.is_empty() || is_name(&path.owner));
         let found = if is_path {
@@ -136,6 +148,19 @@ impl From<AddError> for ApiError {
             | AddError::Staging(StagingError::Store(error))
             | AddError::Store(error) => error.into(),
             AddError::Cut(_) | AddError::Dimensions(_) => Self::internal(&message),
+        }
+    }
+}
+
+impl From<ShareError> for ApiError {
+    fn from(error: ShareError) -> Self {
+        match error {
+            ShareError::Store(error) => error.into(),
+            ShareError::Keys { .. }
+            | ShareError::OffersOfOwner { .. }
+            | ShareError::OffersToKey { .. }
+            | ShareError::Accepted { .. }
+            | ShareError::Gone => Self::conflict(error.to_string()),
         }
     }
 }

@@ -11,7 +11,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolhold_knowledge::{By, CollectionPath, Found, FoundPassage, SearchQuery, WithoutVectors};
-use toolhold_storage::{Access, Collection, Scope};
+use toolhold_storage::{Access, Collection, MAX_ACCEPTED_SHARES, Scope};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -33,7 +33,7 @@ struct SearchBody {
     text: Option<String>,
     /// Several ways to put the question, beside `text`; 8 at most.
     texts: Vec<String>,
-    /// `NAME`, or `OWNER/NAME`; default: all that the key may use.
+    /// `NAME`, or `OWNER/NAME`; 100 at most; default: the key's own, and those of others that it accepted.
     collections: Option<Vec<String>>,
     /// Labels that a document must have.
     labels: BTreeMap<String, String>,
@@ -166,13 +166,15 @@ async fn collections(
     let most = MAX_COLLECTIONS as usize;
     let Some(named) = named else {
         let store = app.dispatcher.store();
-        let all = store.collections(&client.name, MAX_COLLECTIONS + 1).await?;
-        if all.len() > most {
+        // As many as a key may have and accept: only a server without keys, whose collections are the terminal's, has more.
+        let most = MAX_COLLECTIONS + MAX_ACCEPTED_SHARES;
+        let all = store.default_collections(&client.name, most + 1).await?;
+        if all.len() > most as usize {
             return Err(ApiError::invalid(format!(
-                "collections: this key may use more than {most}, and a search may have no more: name them"
+                "collections: there are more than {most}, and a search has no more: name them"
             )));
         }
-        return Ok(all.into_iter().map(|(collection, _)| collection).collect());
+        return Ok(all);
     };
     if named.len() > most {
         return Err(ApiError::invalid(format!("collections: at most {most}")));

@@ -1,4 +1,4 @@
-//! Sharing: the owner of a collection lets other keys read or write it.
+//! Sharing: the owner of a collection offers it to other keys, to be read or written, and they accept, refuse or leave it.
 
 use crate::http::App;
 use crate::http::auth::Client;
@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use toolhold_policy::is_name;
-use toolhold_storage::{Access, Scope};
+use toolhold_storage::{Access, Collection, MembershipState, Scope};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -18,10 +18,8 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(share, unshare))
+        .routes(routes!(accept, leave))
 }
-
-/// Keys that a collection is shared with.
-const MAX_SHARES: usize = 100;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +52,10 @@ struct ShareItem {
     key: String,
     /// `read` or `write`.
     access: &'static str,
+    /// True if the key accepted the share; absent: it has not answered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(value_type = Option<bool>)]
+    accepted: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -78,6 +80,7 @@ async fn list(
     let shares = shared.into_iter().map(|it| ShareItem {
         key: it.grantee,
         access: it.access.name(),
+        accepted: it.is_accepted,
     });
     Ok(Json(ShareList {
         shares: shares.collect(),
@@ -86,7 +89,8 @@ async fn list(
 
 /// Shares a collection with another key, which names it `OWNER/NAME`. Its owner alone does.
 ///
-/// Whether there is a key of this name is not told.
+/// It is an offer until that key accepts it. A collection is shared with at most 100 keys; one key has at most 10
+/// unanswered offers of an owner, and 100 of all owners. Whether there is a key of this name is not told.
 #[utoipa::path(
     put, path = "/v1/knowledge/collections/{collection}/shares/{key}", tag = "knowledge", security(("key" = [])),
     params(("collection" = String, Path), ("key" = String, Path, description = "Name of the key")),
@@ -110,14 +114,9 @@ async fn share(
         return Err(ApiError::invalid("the collection is this key's own"));
     }
     let store = app.dispatcher.store();
-    let shared = store.shared_with(&collection).await?;
-    if shared.len() >= MAX_SHARES && shared.iter().all(|it| it.grantee != key) {
-        return Err(ApiError::conflict(format!(
-            "it is shared with {MAX_SHARES} keys, and may be with no more"
-        )));
-    }
-    let access = Some(wanted.access.into());
-    store.share_collection(&collection, &key, access).await?;
+    store
+        .share_collection(&collection, &key, wanted.access.into())
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -136,8 +135,70 @@ async fn unshare(
     let collection = app.own_collection(&client, &named).await?;
     let store = app.dispatcher.store();
     let not_shared = || ApiError::not_found("share with such a key");
-    if !is_name(&key) || !store.share_collection(&collection, &key, None).await? {
+    if !is_name(&key) || !store.unshare_collection(&collection, &key).await? {
         return Err(not_shared());
     }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Accepts a collection that another key shares with this one: searches that name no collections look in it from now on.
+///
+/// A key accepts at most 100.
+#[utoipa::path(
+    put, path = "/v1/knowledge/collections/{collection}/share", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path, description = "OWNER/NAME, in which the slash is written %2F")),
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn accept(
+    State(app): State<App>,
+    client: Client,
+    PathParam(named): PathParam<String>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = shared(&app, &client, &named).await?;
+    let store = app.dispatcher.store();
+    if store.accept_share(&client.name, &collection).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(not_shared(&named))
+}
+
+/// Refuses a collection that another key shares with this one, or leaves it: this key uses it no more.
+///
+/// Its owner may share it again, which is an offer again.
+#[utoipa::path(
+    delete, path = "/v1/knowledge/collections/{collection}/share", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path)),
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn leave(
+    State(app): State<App>,
+    client: Client,
+    PathParam(named): PathParam<String>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = shared(&app, &client, &named).await?;
+    let store = app.dispatcher.store();
+    if store.leave_share(&client.name, &collection).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(not_shared(&named))
+}
+
+/// The collection `named` of another key, which shares it with the client.
+async fn shared(app: &App, client: &Client, named: &str) -> Result<Collection, ApiError> {
+    let (collection, membership) = app.readable(client, named).await?;
+    if membership.state == MembershipState::Owner {
+        return Err(ApiError::invalid(
+            "the collection is this key's own: DELETE of the collection deletes it",
+        ));
+    }
+    Ok(collection)
+}
+
+/// Also where the share ended meanwhile.
+fn not_shared(named: &str) -> ApiError {
+    ApiError::not_found(format_args!(
+        "collection {named:?}; /v1/knowledge/collections lists them"
+    ))
 }
