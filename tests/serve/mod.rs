@@ -259,6 +259,19 @@ fn a_session_remembers_and_takes_one_turn_at_a_time() {
     }
     let shown = server.get(&format!("/v1/sessions/{id}")).good();
     assert_eq!(shown["turns"].as_array().unwrap().len(), 2);
+    assert_eq!(shown["turn_count"], 2);
+    let last = server.get(&format!("/v1/sessions/{id}?limit=1")).good();
+    assert_eq!(last["turns"], json!([shown["turns"][1]]));
+    let before = last["turns"][0]["id"].as_str().unwrap();
+    let path = format!("/v1/sessions/{id}?before={before}");
+    assert_eq!(
+        server.get(&path).good()["turns"],
+        json!([shown["turns"][0]])
+    );
+    for wrong in ["limit=0", "limit=1001", &format!("before={id}")] {
+        let refused = server.get(&format!("/v1/sessions/{id}?{wrong}"));
+        assert_eq!(refused.status, 400, "{wrong}: {refused:?}");
+    }
 
     let mut third = ask("And now?");
     third["stream"] = true.into();

@@ -6,7 +6,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
-use toolhold_storage::{RecordError, RunRow, Store};
+use toolhold_storage::{RecordError, RunRow, Store, StoreError};
 use uuid::Uuid;
 
 /// What a turn of a session leaves for the next.
@@ -30,14 +30,34 @@ impl LeftByTurn {
     }
 }
 
-/// Of the turns of a session the one that the next goes on from: the last whose input no shield blocked. What a shield
-/// blocks once would block every later turn.
-pub fn goes_on_from(turns: &[RunRow]) -> Option<&RunRow> {
+/// Turns of a session that are read at once.
+pub const PAGE_TURNS: u32 = 100;
+
+/// Finds the turn that turn number `before` continues: the last one before it whose input no shield blocked. Blocked input
+/// is left out, because it would be blocked in every later turn, too.
+///
+/// # Errors
+/// The database failed.
+pub async fn goes_on_from(
+    store: &Store,
+    session: Uuid,
+    before: u32,
+) -> Result<Option<RunRow>, StoreError> {
     let is_input_blocked = |turn: &RunRow| {
         let end = turn.ended.as_ref();
         end.is_some_and(|end| end.reason == StopReason::Blocked && end.steps == 0)
     };
-    turns.iter().rfind(|turn| !is_input_blocked(turn))
+    let mut end = before;
+    while end > 0 {
+        let start = end.saturating_sub(PAGE_TURNS);
+        let turns = store.turns(session, start..end).await?;
+        let found = turns.into_iter().rfind(|turn| !is_input_blocked(turn));
+        if found.is_some() {
+            return Ok(found);
+        }
+        end = start;
+    }
+    Ok(None)
 }
 
 /// # Errors

@@ -19,3 +19,9 @@ pub fn id(row: &AnyRow, column: &str) -> Result<Uuid, sqlx::Error> {
 pub fn unsigned(row: &AnyRow, column: &str) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or_default())
 }
+
+/// True if a stored text can be `text`: PostgreSQL's text type refuses NUL, so no text with one is stored, and a query for
+/// one is answered without the database.
+pub fn is_storable(text: &str) -> bool {
+    !text.contains('\0')
+}

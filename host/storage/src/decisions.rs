@@ -1,11 +1,12 @@
 //! Calls that wait for a person, and the decisions. A decision is kept until the run's journal has it.
 
-use crate::column::id;
+use crate::column::{id, is_storable};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use std::str::FromStr;
 use tokio::sync::futures::Notified;
 use toolhold_protocol::decision::{Decision, Pending};
 use uuid::Uuid;
@@ -23,6 +24,17 @@ pub struct WaitingDecision {
     pub pending: Pending,
     /// A decision was made, and the run has not read it yet.
     pub is_decided: bool,
+    /// Place in lists; the next page begins after that of the last call.
+    pub place: WaitingPlace,
+}
+
+/// The place of a waiting call in lists, which have the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingPlace {
+    /// Time at which the call began to wait, in milliseconds since 1970 (UTC).
+    pub asked_ms: i64,
+    pub within: Uuid,
+    pub call: String,
 }
 
 /// Outcome of [`Store::decide`].
@@ -38,30 +50,56 @@ pub enum DecideOutcome {
 
 /// Selects the waiting calls. They are few, and an owner's runs may be many: `CROSS JOIN` makes SQLite start with the
 /// calls.
-pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, pending, \
+pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS owner, within, call, asked_ms, pending, \
      CAST(CASE WHEN decision IS NULL THEN 0 ELSE 1 END AS BIGINT) AS decided \
      FROM approvals CROSS JOIN runs WHERE runs.id = approvals.run";
 
 impl Store {
-    /// The waiting calls of all runs, or of one owner's runs, oldest first.
-    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<WaitingDecision>, StoreError> {
-        match owner {
-            None => self.those_waiting("", &[]).await,
-            Some(owner) => self.those_waiting("AND runs.owner = $1", &[owner]).await,
-        }
+    /// The waiting calls of all runs, or of one owner's runs, oldest first: at most `most` after `after`.
+    pub async fn waiting(
+        &self,
+        owner: Option<&str>,
+        after: Option<&WaitingPlace>,
+        most: u32,
+    ) -> Result<Vec<WaitingDecision>, StoreError> {
+        let query = sqlx::query(sqlx::AssertSqlSafe(page_statement(owner.is_some())));
+        let after = after.cloned().unwrap_or_default();
+        let query = query
+            .bind(after.asked_ms)
+            .bind(after.within.to_string())
+            .bind(after.call)
+            .bind(i64::from(most));
+        let query = match owner {
+            Some(owner) => query.bind(owner.to_owned()),
+            None => query,
+        };
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
+        let waiting: Result<_, sqlx::Error> = rows.iter().map(waiting).collect();
+        Ok(waiting?)
     }
 
-    /// Bytes of the waiting calls of all runs, or of one owner's, as text.
-    pub async fn waiting_bytes(&self, owner: Option<&str>) -> Result<u64, StoreError> {
-        let bytes: i64 = sqlx::query_scalar(
-            "SELECT CAST(COALESCE(SUM(OCTET_LENGTH(pending)), 0) AS BIGINT) FROM approvals CROSS JOIN runs \
-             WHERE runs.id = approvals.run AND ($1 = 0 OR runs.owner = $2)",
-        )
-        .bind(i64::from(owner.is_some()))
-        .bind(owner.unwrap_or_default().to_owned())
-        .fetch_one(&self.pool)
-        .in_time(&self.database)
-        .await?;
+    /// Bytes of such a page, as text.
+    pub async fn waiting_bytes(
+        &self,
+        owner: Option<&str>,
+        after: Option<&WaitingPlace>,
+        most: u32,
+    ) -> Result<u64, StoreError> {
+        let statement = format!(
+            "SELECT CAST(COALESCE(SUM(OCTET_LENGTH(pending)), 0) AS BIGINT) FROM ({}) AS page",
+            page_statement(owner.is_some())
+        );
+        let after = after.cloned().unwrap_or_default();
+        let query = sqlx::query_scalar(sqlx::AssertSqlSafe(statement))
+            .bind(after.asked_ms)
+            .bind(after.within.to_string())
+            .bind(after.call)
+            .bind(i64::from(most));
+        let query = match owner {
+            Some(owner) => query.bind(owner.to_owned()),
+            None => query,
+        };
+        let bytes: i64 = query.fetch_one(&self.pool).in_time(&self.database).await?;
         Ok(u64::try_from(bytes).unwrap_or_default())
     }
 
@@ -71,6 +109,9 @@ impl Store {
         call: &str,
         run: Option<Uuid>,
     ) -> Result<Vec<WaitingDecision>, StoreError> {
+        if !is_storable(call) {
+            return Ok(Vec::new());
+        }
         let which = "AND approvals.call = $1";
         match run {
             None => self.those_waiting(which, &[call]).await,
@@ -108,6 +149,9 @@ impl Store {
         call: &str,
         decision: &Decision,
     ) -> Result<DecideOutcome, StoreError> {
+        if !is_storable(call) || !is_storable(&decision.digest) {
+            return Ok(DecideOutcome::Gone);
+        }
         let text =
             serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
         loop {
@@ -162,6 +206,9 @@ impl Store {
 
     /// The decision about a call; `None` without one, or if it cannot be decoded.
     pub async fn decision(&self, within: Uuid, call: &str) -> Result<Option<Decision>, StoreError> {
+        if !is_storable(call) {
+            return Ok(None);
+        }
         let text: Option<Option<String>> =
             sqlx::query_scalar("SELECT decision FROM approvals WHERE within = $1 AND call = $2")
                 .bind(within.to_string())
@@ -175,12 +222,70 @@ impl Store {
     }
 }
 
+/// The statement of a page: place from $1 to $3, number of calls $4, and the owner $5 where `is_of_one`.
+pub(crate) fn page_statement(is_of_one: bool) -> String {
+    let whose = if is_of_one {
+        "AND runs.owner = $5 "
+    } else {
+        ""
+    };
+    format!(
+        "{WAITING} AND (asked_ms, within, call) > ($1, $2, $3) {whose}ORDER BY asked_ms, within, call LIMIT $4"
+    )
+}
+
+impl Default for WaitingPlace {
+    /// Before all calls.
+    fn default() -> Self {
+        Self {
+            asked_ms: i64::MIN,
+            within: Uuid::nil(),
+            call: String::new(),
+        }
+    }
+}
+
+impl std::fmt::Display for WaitingPlace {
+    /// Writes the text that [`FromStr`] reads.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.asked_ms, self.within, self.call)
+    }
+}
+
+/// A text is no [`WaitingPlace`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `next` of the page before")]
+pub struct NoWaitingPlace;
+
+impl FromStr for WaitingPlace {
+    type Err = NoWaitingPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoWaitingPlace> {
+        let mut parts = text.splitn(3, '.');
+        let mut part = || parts.next().ok_or(NoWaitingPlace);
+        let place = Self {
+            asked_ms: part()?.parse().map_err(|_| NoWaitingPlace)?,
+            within: part()?.parse().map_err(|_| NoWaitingPlace)?,
+            call: part()?.to_owned(),
+        };
+        is_storable(&place.call)
+            .then_some(place)
+            .ok_or(NoWaitingPlace)
+    }
+}
+
 fn waiting(row: &AnyRow) -> Result<WaitingDecision, sqlx::Error> {
     let pending: String = row.try_get("pending")?;
+    let within = id(row, "within")?;
     Ok(WaitingDecision {
         run: id(row, "run")?,
         owner: row.try_get("owner")?,
-        within: id(row, "within")?,
+        within,
+        place: WaitingPlace {
+            asked_ms: row.try_get("asked_ms")?,
+            within,
+            call: row.try_get("call")?,
+        },
         pending: serde_json::from_str(&pending)
             .map_err(|error| sqlx::Error::Decode(error.into()))?,
         is_decided: row.try_get::<i64, _>("decided")? != 0,

@@ -20,6 +20,12 @@ pub enum StoreError {
         what: String,
         source: sqlx::migrate::MigrateError,
     },
+    /// Not every text can be kept in it.
+    #[error(
+        "{what} has the encoding {encoding}, in which not every text can be written; create it with ENCODING 'UTF8' and \
+         TEMPLATE template0"
+    )]
+    Encoding { what: String, encoding: String },
     #[error("the database failed: {source}")]
     Failed {
         #[from]
@@ -36,7 +42,10 @@ impl StoreError {
         match self {
             Self::Outage(outage) => Some(*outage),
             Self::Failed { source } => Outage::of(source),
-            Self::Folder { .. } | Self::Open { .. } | Self::Version { .. } => None,
+            Self::Folder { .. }
+            | Self::Open { .. }
+            | Self::Version { .. }
+            | Self::Encoding { .. } => None,
         }
     }
 }
@@ -94,7 +103,7 @@ impl From<sqlx::Error> for RecordError {
 }
 
 /// Names that a message lists.
-const MAX_SHOWN_NAMES: usize = 8;
+pub(crate) const MAX_SHOWN_NAMES: usize = 8;
 
 fn listed(names: &[String]) -> String {
     let shown = names.iter().rev().take(MAX_SHOWN_NAMES);

@@ -107,13 +107,16 @@ impl Store {
     /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
     pub async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let rows = sqlx::query(
-            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
+            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys",
         )
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await?;
-        let keys: Result<_, sqlx::Error> = rows.iter().map(key).collect();
-        Ok(keys?)
+        let keys: Result<Vec<StoredKey>, sqlx::Error> = rows.iter().map(key).collect();
+        let mut keys = keys?;
+        // PostgreSQL may sort texts by the rules of a language.
+        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(keys)
     }
 
     /// The valid key with this hash.

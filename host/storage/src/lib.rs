@@ -66,7 +66,7 @@ pub use audit_log::{
 };
 pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
 pub use database::Location;
-pub use decisions::{DecideOutcome, WaitingDecision};
+pub use decisions::{DecideOutcome, NoWaitingPlace, WaitingDecision, WaitingPlace};
 pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};

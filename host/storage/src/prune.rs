@@ -33,6 +33,11 @@ const SESSIONS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE
 const REQUESTS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = idempotency.run \
      AND runs.ended_ms IS NULL)";
 
+/// Sessions of one transaction, the oldest first.
+pub(crate) fn idle_statement() -> String {
+    format!("SELECT id FROM sessions WHERE {SESSIONS} ORDER BY created_ms, id LIMIT $2")
+}
+
 impl Store {
     /// Counts what [`Self::prune`] would delete: runs that ended before `ms` (milliseconds since 1970), and sessions all
     /// of whose turns did.
@@ -84,8 +89,8 @@ impl Store {
             // An update that changes nothing locks the sessions: a turn that begins waits, or we wait for it. Only a
             // later statement sees a turn that began meanwhile.
             let idle = format!(
-                "UPDATE sessions SET created_ms = created_ms \
-             WHERE id IN (SELECT id FROM sessions WHERE {SESSIONS} ORDER BY id LIMIT $2) RETURNING id"
+                "UPDATE sessions SET created_ms = created_ms WHERE id IN ({}) RETURNING id",
+                idle_statement()
             );
             let mut sessions = Vec::new();
             for session in batch(&mut transaction, idle, ms).await? {

@@ -2,7 +2,7 @@
 
 use crate::column::{id, unsigned};
 use crate::database::InTime as _;
-use crate::error::{RecordError, StoreError};
+use crate::error::{MAX_SHOWN_NAMES, RecordError, StoreError};
 use crate::record::Source;
 use crate::store::Store;
 use sqlx::Row as _;
@@ -56,6 +56,9 @@ pub struct RunEnd {
 pub(crate) const LISTED: &str = "SELECT id, owner, agent, session, turn, task, model, began_ms, ended_ms, reason, steps, \
      calls, tokens, holder, (SELECT COUNT(*) FROM approvals WHERE approvals.run = runs.id) AS waiting FROM runs";
 
+/// The condition of [`Store::runs_since`].
+pub(crate) const SINCE: &str = "began_ms >= $1 ORDER BY began_ms, id";
+
 impl Store {
     /// Resolves a name that a user gave: a run's id, an unambiguous prefix of one, `last`, or an exported file.
     pub async fn find(&self, name: &str) -> Result<Source, RecordError> {
@@ -79,8 +82,10 @@ impl Store {
         if name.is_empty() || !name.chars().all(is_id) {
             return Err(unknown());
         }
-        let rows = sqlx::query("SELECT id FROM runs WHERE id LIKE $1 ORDER BY id")
+        // The newest, and one more than a message lists.
+        let rows = sqlx::query("SELECT id FROM runs WHERE id LIKE $1 ORDER BY id DESC LIMIT $2")
             .bind(format!("{}%", name.to_ascii_lowercase()))
+            .bind(i64::try_from(MAX_SHOWN_NAMES + 1).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await?;
@@ -88,7 +93,10 @@ impl Store {
             [] => Err(unknown()),
             [only] => Ok(Source::Run(id(only, "id")?)),
             several => {
-                let names = several.iter().map(|row| Ok(id(row, "id")?.to_string()));
+                let names = several
+                    .iter()
+                    .rev()
+                    .map(|row| Ok(id(row, "id")?.to_string()));
                 Err(RecordError::Ambiguous {
                     name: name.into(),
                     names: names.collect::<Result<_, sqlx::Error>>()?,
@@ -111,7 +119,7 @@ impl Store {
     /// The runs that began at or after `from_ms` (milliseconds since 1970), oldest first.
     pub async fn runs_since(&self, from_ms: u64) -> Result<Vec<RunRow>, StoreError> {
         let from_ms = i64::try_from(from_ms).unwrap_or(i64::MAX);
-        self.rows("began_ms >= $1 ORDER BY id", from_ms).await
+        self.rows(SINCE, from_ms).await
     }
 
     /// A run as lists show it; `None` if there is none.

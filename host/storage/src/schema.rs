@@ -14,7 +14,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 8] = [
+const MIGRATIONS: [(i64, &str, Sql); 9] = [
     (
         1,
         "initial",
@@ -53,6 +53,11 @@ const MIGRATIONS: [(i64, &str, Sql); 8] = [
         9,
         "share consent",
         Sql::Both(include_str!("schema/0009_share_consent.sql")),
+    ),
+    (
+        10,
+        "indexes",
+        Sql::Both(include_str!("schema/0010_indexes.sql")),
     ),
 ];
 

@@ -5,11 +5,12 @@ use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::prune::delete_turns;
-use crate::runs::RunRow;
+use crate::runs::{LISTED, RunRow};
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use std::ops::Range;
 use uuid::Uuid;
 
 /// A conversation of several turns with one agent.
@@ -142,11 +143,26 @@ impl Store {
         Ok(open.is_some())
     }
 
-    /// The turns of a session, in order.
-    pub async fn turns(&self, session: Uuid) -> Result<Vec<RunRow>, StoreError> {
-        self.rows("session = $1 ORDER BY turn", session.to_string())
-            .await
+    /// The turns of a session whose numbers are in `numbers`, in order.
+    pub async fn turns(
+        &self,
+        session: Uuid,
+        numbers: Range<u32>,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(turns_statement()))
+            .bind(session.to_string())
+            .bind(i64::from(numbers.start))
+            .bind(i64::from(numbers.end))
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        self.listed(&rows).await
     }
+}
+
+/// The statement of [`Store::turns`].
+pub(crate) fn turns_statement() -> String {
+    format!("{LISTED} WHERE session = $1 AND turn >= $2 AND turn < $3 ORDER BY turn")
 }
 
 fn session(row: &AnyRow) -> Result<Session, sqlx::Error> {

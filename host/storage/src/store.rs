@@ -2,7 +2,7 @@
 
 use crate::audit_rows::AuditContent;
 use crate::claims::ClaimedRuns;
-use crate::database::{Database, Location};
+use crate::database::{Database, InTime as _, Location};
 use crate::error::StoreError;
 use crate::health::{Health, Outage};
 use crate::process::Process;
@@ -45,7 +45,7 @@ impl Store {
     /// whose events cannot be written for that long stops, and can be resumed.
     ///
     /// # Errors
-    /// The database cannot be reached, or a newer version of Toolhold wrote it.
+    /// The database cannot be reached, a newer version of Toolhold wrote it, or its encoding is not UTF-8.
     pub async fn open(location: &Location, outage_timeout: Duration) -> Result<Self, StoreError> {
         let what = location.to_string();
         let failed = |source| StoreError::Open {
@@ -155,6 +155,19 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
         source,
     };
     let mut connection = database.connect().await.map_err(failed)?;
+    if !database.is_file() {
+        let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+            .fetch_one(&mut connection)
+            .in_time(database)
+            .await
+            .map_err(failed)?;
+        if encoding != "UTF8" {
+            return Err(StoreError::Encoding {
+                what: what.to_owned(),
+                encoding,
+            });
+        }
+    }
     let migrator = schema::migrator(database.is_file());
     let migrated = migrator.run(&mut connection).await;
     let closed = connection.close().await;

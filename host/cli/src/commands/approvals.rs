@@ -100,15 +100,39 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
     Ok(Exit::Ok)
 }
 
+/// Waiting calls that are read at once.
+const PAGE_CALLS: u32 = 100;
+
 async fn list(store: &Store) -> Result<()> {
-    let waiting = store.waiting(None).await?;
+    let (mut is_open, mut place) = (false, None);
+    loop {
+        let waiting = store.waiting(None, place.as_ref(), PAGE_CALLS).await?;
+        is_open |= show(&waiting);
+        let Some(last) = waiting.last() else {
+            break;
+        };
+        place = Some(last.place.clone());
+    }
+    let hint = if place.is_none() {
+        "no call waits for a person"
+    } else if is_open {
+        "decide with toolhold approvals approve CALL, or edit, replace, refuse"
+    } else {
+        return Ok(());
+    };
+    output::remark(hint);
+    Ok(())
+}
+
+/// Prints a page of waiting calls. Returns whether one of them is not decided.
+fn show(waiting: &[WaitingDecision]) -> bool {
     let mut is_open = false;
     for WaitingDecision {
         run,
         pending,
         is_decided,
         ..
-    } in &waiting
+    } in waiting
     {
         let call = &pending.call.id;
         let state = if *is_decided {
@@ -127,13 +151,5 @@ async fn list(store: &Store) -> Result<()> {
             output::tell(&format!("  because {}", style::line(why)));
         }
     }
-    let hint = if waiting.is_empty() {
-        "no call waits for a person"
-    } else if is_open {
-        "decide with toolhold approvals approve CALL, or edit, replace, refuse"
-    } else {
-        return Ok(());
-    };
-    output::remark(hint);
-    Ok(())
+    is_open
 }

@@ -29,8 +29,8 @@ use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::stored_decider::first_decision;
 use toolhold_runtime::{host, knowledge};
-use toolhold_server::sessions::{goes_on_from, left_by};
-use toolhold_storage::{Label, Origin, Session, Store};
+use toolhold_server::sessions::{PAGE_TURNS, goes_on_from, left_by};
+use toolhold_storage::{Label, Origin, RunRow, Session, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
@@ -186,7 +186,8 @@ impl Chat {
     }
 
     async fn turn(&self, text: &str) -> Result<Exit> {
-        let turns = self.store.turns(self.session.id).await?;
+        let session = self.session.id;
+        let number = self.store.next_turn(session).await?.unwrap_or_default();
         let behalf = RunClient {
             session: self.session.id.to_string(),
             ..RunClient::default()
@@ -197,7 +198,7 @@ impl Chat {
         if let Some(tag) = language::recognise(text) {
             language::keep(&mut request, tag, false);
         }
-        if let Some(before) = goes_on_from(&turns) {
+        if let Some(before) = goes_on_from(&self.store, session, number).await? {
             left_by(&self.store, before.id).await?.put(&mut request);
         }
         request.allowed = self.agent.allowed(&behalf);
@@ -210,7 +211,7 @@ impl Chat {
         let label = Label {
             agent: self.agent.name.clone(),
             origin: Origin::Cli,
-            turn: Some((self.session.id, u32::try_from(turns.len())?)),
+            turn: Some((session, number)),
             trace: observer.trace(),
             ..Label::default()
         };
@@ -272,7 +273,8 @@ impl Chat {
             .iter()
             .rev()
         {
-            let turns = self.store.turns(session.id).await?;
+            let count = self.store.next_turn(session.id).await?.unwrap_or_default();
+            let turns = self.store.turns(session.id, 0..1).await?;
             let first = turns
                 .first()
                 .map_or("(nothing was said)", |turn| &turn.task);
@@ -280,7 +282,7 @@ impl Chat {
             output::tell(&format!(
                 "{}  {}  {}",
                 session.id,
-                style::plural(turns.len() as u64, "turn"),
+                style::plural(count, "turn"),
                 style::readable_line(&short)
             ));
         }
@@ -288,7 +290,20 @@ impl Chat {
     }
 
     async fn history(&self) -> Result<()> {
-        for turn in self.store.turns(self.session.id).await? {
+        let mut next = 0;
+        loop {
+            let page = next..next + PAGE_TURNS;
+            next = page.end;
+            let turns = self.store.turns(self.session.id, page).await?;
+            if turns.is_empty() {
+                return Ok(());
+            }
+            self.show(&turns).await?;
+        }
+    }
+
+    async fn show(&self, turns: &[RunRow]) -> Result<()> {
+        for turn in turns {
             output::tell(&format!(
                 "{} {}",
                 style::bold("›"),

@@ -34,6 +34,7 @@ mod tools;
 mod turn;
 mod unsent;
 mod upload;
+mod waiting_page;
 
 pub use auth::digest;
 

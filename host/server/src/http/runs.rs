@@ -8,6 +8,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
 use crate::http::unsent::{Counted, Gathering};
+use crate::http::waiting_page::WaitingPage;
 use crate::secret_mask::SecretMask;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -345,23 +346,31 @@ struct WaitingCall {
 #[derive(Debug, Serialize, ToSchema)]
 struct WaitingCalls {
     calls: Vec<WaitingCall>,
+    /// The next page is what `after` with this text returns. Absent: there are no more calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-/// Lists the calls that wait for a person, of all runs that the key may see.
+/// Lists the calls that wait for a person, of all runs that the key may see, the oldest first.
 #[utoipa::path(
-    get, path = "/v1/approvals", tag = "approvals", security(("key" = [])),
+    get, path = "/v1/approvals", tag = "approvals", security(("key" = [])), params(WaitingPage),
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
 )]
 async fn waiting(
     State(app): State<App>,
     client: Client,
+    QueryParams(page): QueryParams<WaitingPage>,
 ) -> Result<Counted<WaitingCalls>, ApiError> {
+    let after = page.start()?;
+    let (owner, after) = (client.owner(), after.as_ref());
     let store = app.dispatcher.store();
     let memory = client
-        .room(store.waiting_bytes(client.owner()).await?)
+        .room(store.waiting_bytes(owner, after, page.limit).await?)
         .await?;
     let (mut calls, mut masks) = (Vec::new(), BTreeMap::new());
-    for it in store.waiting(client.owner()).await? {
+    let waiting = store.waiting(owner, after, page.limit).await?;
+    let next = page.next(&waiting);
+    for it in waiting {
         let arguments = if client.is_admin() {
             it.pending.arguments
         } else {
@@ -385,7 +394,7 @@ async fn waiting(
             is_decided: it.is_decided,
         });
     }
-    Ok(Counted::new(WaitingCalls { calls }, memory))
+    Ok(Counted::new(WaitingCalls { calls, next }, memory))
 }
 
 /// The mask for secrets that the run hides from its model.

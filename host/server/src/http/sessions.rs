@@ -50,9 +50,12 @@ struct SessionBody {
     title: String,
     /// Milliseconds since 1970 (UTC).
     created_ms: u64,
-    /// In order; absent in lists.
+    /// The page's turns in order; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<Vec<RunSummary>>,
+    /// Number of all turns; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_count: Option<u32>,
 }
 
 impl From<Session> for SessionBody {
@@ -63,6 +66,7 @@ impl From<Session> for SessionBody {
             title: session.title,
             created_ms: session.created_ms,
             turns: None,
+            turn_count: None,
         }
     }
 }
@@ -79,6 +83,15 @@ impl App {
     async fn session(&self, client: &Client, id: Uuid) -> Result<Session, ApiError> {
         let session = self.dispatcher.store().session(&client.name, id).await?;
         session.ok_or_else(|| ApiError::not_found(format_args!("session {id}")))
+    }
+
+    /// The number that the run `run` has among the turns of a session; `None` if it is none of them.
+    async fn number_of_turn(&self, session: Uuid, run: Uuid) -> Result<Option<u32>, ApiError> {
+        let row = self.dispatcher.store().run(run).await?;
+        let turn = row.and_then(|row| row.turn);
+        Ok(turn
+            .filter(|(of, _)| *of == session)
+            .map(|(_, number)| number))
     }
 }
 
@@ -123,20 +136,31 @@ async fn list(
     }))
 }
 
-/// Returns one session with its turns.
+/// Returns one session with its newest turns, in order; `before` the first of them, those before.
 #[utoipa::path(
     get, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
-    params(("session" = Uuid, Path)),
+    params(("session" = Uuid, Path), Page),
     responses((status = 200, body = SessionBody), (status = "4XX", body = ErrorBody)),
 )]
 async fn show(
     State(app): State<App>,
     client: Client,
     PathParam(id): PathParam<Uuid>,
+    QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<SessionBody>, ApiError> {
+    check_limit(page.limit)?;
     let session = app.session(&client, id).await?;
-    let turns = app.dispatcher.store().turns(id).await?;
+    let store = app.dispatcher.store();
+    let count = store.next_turn(id).await?.unwrap_or_default();
+    let end = match page.before {
+        Some(run) => app.number_of_turn(id, run).await?.ok_or_else(|| {
+            ApiError::invalid("before: expected the id of a turn of this session")
+        })?,
+        None => count,
+    };
+    let turns = store.turns(id, end.saturating_sub(page.limit)..end).await?;
     let mut body = SessionBody::from(session);
+    body.turn_count = Some(count);
     body.turns = Some(turns.into_iter().map(RunSummary::from).collect());
     Ok(Json(body))
 }
@@ -203,12 +227,14 @@ async fn turn(
         let message = format!("agent: this session is one of {}", session.agent);
         return Err(ApiError::invalid(message));
     }
-    let turns = app.dispatcher.store().turns(id).await?;
+    let store = app.dispatcher.store();
+    let count = store.next_turn(id).await?.unwrap_or_default();
+    let last = store.turns(id, count.saturating_sub(1)..count).await?.pop();
     let mut prepared = app.prepared(&client, &session.agent)?;
     prepared.behalf.session = id.to_string();
-    let goes_on = turns.last().filter(|last| last.ended.is_none());
+    let goes_on = last.filter(|last| last.ended.is_none());
     let repeated = app.repeated(&client, &headers).await?;
-    if let Some(last) = goes_on
+    if let Some(last) = &goes_on
         && repeated.is_none()
     {
         return Err(ApiError::conflict(format!(
@@ -217,9 +243,12 @@ async fn turn(
         )));
     }
     // A repeated request stands where the turn does that it began.
-    let place = turns.iter().position(|turn| Some(turn.id) == repeated);
-    let place = place.unwrap_or(turns.len() - usize::from(goes_on.is_some()));
-    let before = match goes_on_from(&turns[..place]) {
+    let place = match repeated {
+        Some(run) => app.number_of_turn(id, run).await?,
+        None => None,
+    };
+    let number = place.unwrap_or(count - u32::from(goes_on.is_some()));
+    let before = match goes_on_from(store, id, number).await? {
         Some(before) => app.turn_before(&client, before.id).await?,
         None => TurnBefore::default(),
     };
@@ -234,7 +263,6 @@ async fn turn(
         app.attach(&client, id, &task.documents, &mut prepared)
             .await?;
     }
-    let number = u32::try_from(place).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
     let watcher = app.begin(&client, &headers, &raw, prepared).await?;
     app.respond(watcher, &client, task.stream).await

@@ -76,20 +76,27 @@ class Conversation {
 
   async load() {
     try {
-      const session = await get(`/v1/sessions/${this.id}`, { signal: this.signal });
+      const session = await get(`/v1/sessions/${this.id}?limit=${TURNS}`, { signal: this.signal });
       setProse(this.title, session.title || oneLine(session.turns[0]?.task ?? "", 60) || "New chat");
       setText(this.agent, session.agent);
-      const older = session.turns.slice(0, -TURNS);
-      const recent = session.turns.slice(-TURNS);
-      fill(this.turns, older.length ? action(`${older.length} turns before`, (button) => {
-        button.replaceWith(...older.map((turn) => this.turn(turn.id).element));
-      }) : null);
-      for (const turn of recent) this.turns.append(this.turn(turn.id, turn.state !== "done").element);
+      fill(this.turns, this.older(session, session.turns.length));
+      for (const turn of session.turns) this.turns.append(this.turn(turn.id, turn.state !== "done").element);
       this.toEnd(true);
       this.message.focus({ preventScroll: true });
     } catch (error) {
       if (!this.signal.aborted) fill(this.turns, failed(error, () => this.load()));
     }
+  }
+
+  /** What loads the turns before the first of `page`, of which `shown` are shown with those after it. */
+  older(page, shown) {
+    const left = page.turn_count - shown;
+    if (left <= 0 || !page.turns.length) return [];
+    return [action(`${left} turns before`, async (button) => {
+      const before = await get(`/v1/sessions/${this.id}?limit=${TURNS}&before=${page.turns[0].id}`, { signal: this.signal });
+      const elements = before.turns.map((turn) => this.turn(turn.id).element);
+      button.replaceWith(...this.older(before, shown + before.turns.length), ...elements);
+    })];
   }
 
   turn(run, isLive = false) {

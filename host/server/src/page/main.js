@@ -76,9 +76,9 @@ function keys() {
 async function lookForDecisions() {
   if (document.hidden) return;
   try {
-    const { calls } = await get("/v1/approvals", { quiet: true });
+    const { calls, next } = await get("/v1/approvals", { quiet: true });
     const many = calls.filter((call) => !call.is_decided).length;
-    badge.textContent = String(many);
+    badge.textContent = next ? `${many}+` : String(many);
     badge.setAttribute("aria-label", `${many} waiting`);
     badge.hidden = many === 0;
   } catch {

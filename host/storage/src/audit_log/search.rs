@@ -1,5 +1,6 @@
 //! Search in the audit log, page by page.
 
+use crate::column::is_storable;
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -31,7 +32,7 @@ pub struct Filter {
     pub owner: Option<String>,
     /// The run that the entry follows from.
     pub run: Option<Uuid>,
-    /// A part of the entry's JSON; the case of ASCII letters does not matter, on PostgreSQL of no letters.
+    /// A part of the entry's JSON; the case of ASCII letters does not matter.
     pub text: Option<String>,
 }
 
@@ -52,7 +53,11 @@ impl Store {
         order: PageStart,
         most: u32,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (statement, values) = statement(filter, order);
+        let mut names = filter.tool.iter().chain(&filter.owner);
+        if !names.all(|name| is_storable(name)) {
+            return Ok(Vec::new());
+        }
+        let (statement, values) = statement(filter, order, self.database.is_file());
         let query = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(i64::from(most));
         let query = values.into_iter().fold(query, |query, value| match value {
             BoundValue::Number(number) => query.bind(number),
@@ -73,7 +78,7 @@ pub enum BoundValue {
 
 /// The statement with only those conditions that are set, so that the database can use its indexes; and the values
 /// to bind from $2 on.
-pub fn statement(filter: &Filter, order: PageStart) -> (String, Vec<BoundValue>) {
+pub fn statement(filter: &Filter, order: PageStart, is_file: bool) -> (String, Vec<BoundValue>) {
     let time =
         |ms: &Option<u64>| ms.map(|ms| BoundValue::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
     let text = |text: &Option<String>| {
@@ -96,14 +101,22 @@ pub fn statement(filter: &Filter, order: PageStart) -> (String, Vec<BoundValue>)
             filter.run.map(|run| BoundValue::Text(run.to_string())),
             "",
         ),
-        // LOWER on both sides, because SQLite's knows only ASCII.
+        // LOWER on both sides, because SQLite's knows only ASCII. PostgreSQL's does so with the collation "C".
         (
-            "LOWER(entry) LIKE LOWER(",
+            if is_file {
+                "LOWER(entry) LIKE LOWER("
+            } else {
+                "LOWER(entry COLLATE \"C\") LIKE LOWER(CAST("
+            },
             filter
                 .text
                 .as_deref()
                 .map(|text| BoundValue::Text(pattern(text))),
-            ") ESCAPE '!'",
+            if is_file {
+                ") ESCAPE '!'"
+            } else {
+                " AS TEXT) COLLATE \"C\") ESCAPE '!'"
+            },
         ),
     ];
     let given = given
@@ -114,10 +127,23 @@ pub fn statement(filter: &Filter, order: PageStart) -> (String, Vec<BoundValue>)
         conditions.push(format!("{before}${}{after}", values.len() + 2));
         values.push(value);
     }
-    let statement = format!(
-        "SELECT number, entry, hash FROM audit WHERE {} ORDER BY {sorted} LIMIT $1",
-        conditions.join(" AND ")
-    );
+    let conditions = conditions.join(" AND ");
+    let times = usize::from(filter.since_ms.is_some()) + usize::from(filter.until_ms.is_some());
+    let is_by_time = times > 0 && values.len() == 1 + times;
+    let statement = if is_by_time {
+        // The index by time has the numbers, so that no entry is read but those of the page. Without `+ 0` the databases
+        // may read all entries in the order of their numbers instead.
+        let numbers = conditions.replacen("number", "number + 0", 1);
+        format!(
+            "SELECT number, entry, hash FROM audit WHERE number IN (SELECT number FROM audit WHERE {numbers} \
+             ORDER BY {} LIMIT $1) ORDER BY {sorted}",
+            sorted.replacen("number", "number + 0", 1)
+        )
+    } else {
+        format!(
+            "SELECT number, entry, hash FROM audit WHERE {conditions} ORDER BY {sorted} LIMIT $1"
+        )
+    };
     (statement, values)
 }
 

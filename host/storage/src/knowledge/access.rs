@@ -3,6 +3,7 @@
 use super::Collection;
 use super::attached::PREFIX;
 use super::collections::{COLUMNS, collection};
+use crate::column::is_storable;
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -103,6 +104,9 @@ impl Store {
         owner: &str,
         name: &str,
     ) -> Result<Option<(Collection, Membership)>, StoreError> {
+        if ![reader, owner, name].into_iter().all(is_storable) {
+            return Ok(None);
+        }
         let row = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS}, access, accepted_ms FROM collections LEFT JOIN collection_grants \
              ON collection = id AND grantee = $1 WHERE owner = $2 AND name = $3 AND deleted_ms IS NULL"
@@ -166,6 +170,11 @@ impl Store {
                 found.push((collection, membership));
             }
         }
+        // PostgreSQL may sort texts by the rules of a language.
+        found.sort_by(|(a, left), (b, right)| {
+            let by_owner = (left.state, &a.owner).cmp(&(right.state, &b.owner));
+            by_owner.then_with(|| a.name.cmp(&b.name))
+        });
         Ok(found)
     }
 
@@ -175,7 +184,7 @@ impl Store {
         collection: &Collection,
     ) -> Result<Vec<SharedWith>, StoreError> {
         let rows = sqlx::query(
-            "SELECT grantee, access, accepted_ms FROM collection_grants WHERE collection = $1 ORDER BY grantee",
+            "SELECT grantee, access, accepted_ms FROM collection_grants WHERE collection = $1",
         )
         .bind(collection.id.to_string())
         .fetch_all(&self.pool)
@@ -188,7 +197,10 @@ impl Store {
                 is_accepted: row.try_get::<Option<i64>, _>("accepted_ms")?.is_some(),
             })
         });
-        let shared: Result<_, sqlx::Error> = shared.collect();
-        Ok(shared?)
+        let shared: Result<Vec<SharedWith>, sqlx::Error> = shared.collect();
+        let mut shared = shared?;
+        // PostgreSQL may sort texts by the rules of a language.
+        shared.sort_by(|a, b| a.grantee.cmp(&b.grantee));
+        Ok(shared)
     }
 }

@@ -18,24 +18,28 @@ pub fn attached_name(of: Uuid) -> String {
     format!("{PREFIX}{of}")
 }
 
+/// Attached collections without their session or run. The id is taken from the name, so that each is looked up by its key.
+pub(crate) fn left_statement() -> String {
+    let id = format!("SUBSTR(collections.name, {})", PREFIX.len() + 1);
+    format!(
+        "SELECT {COLUMNS} FROM collections WHERE deleted_ms IS NULL AND name LIKE '{PREFIX}%' AND created_ms < $1 \
+         AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = {id}) \
+         AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = {id} AND runs.ended_ms IS NULL) ORDER BY id LIMIT $2"
+    )
+}
+
 impl Store {
     /// Deletes the collections whose session is gone, or whose run has ended or never began, if they were created before
     /// `created_before_ms`. Returns their number.
     pub async fn delete_left_attached(&self, created_before_ms: u64) -> Result<u64, StoreError> {
         let mut deleted = 0;
         loop {
-            let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-                "SELECT {COLUMNS} FROM collections WHERE deleted_ms IS NULL AND name LIKE '{PREFIX}%' \
-                 AND created_ms < $1 \
-                 AND NOT EXISTS (SELECT 1 FROM sessions WHERE '{PREFIX}' || sessions.id = collections.name) \
-                 AND NOT EXISTS (SELECT 1 FROM runs WHERE '{PREFIX}' || runs.id = collections.name \
-                 AND runs.ended_ms IS NULL) ORDER BY id LIMIT $2"
-            )))
-            .bind(signed(created_before_ms))
-            .bind(ROUND)
-            .fetch_all(&self.pool)
-            .in_time(&self.database)
-            .await?;
+            let rows = sqlx::query(sqlx::AssertSqlSafe(left_statement()))
+                .bind(signed(created_before_ms))
+                .bind(ROUND)
+                .fetch_all(&self.pool)
+                .in_time(&self.database)
+                .await?;
             let found: Result<Vec<Collection>, sqlx::Error> = rows.iter().map(collection).collect();
             let found = found?;
             if found.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::Collection;
 use crate::audit_rows::{self, Draft};
-use crate::column::{id, unsigned};
+use crate::column::{id, is_storable, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -75,6 +75,9 @@ impl Store {
         condition: &'static str,
         value: &str,
     ) -> Result<Option<CollectionDocument>, StoreError> {
+        if !is_storable(value) {
+            return Ok(None);
+        }
         let row = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM documents WHERE collection = $1 AND state = 'visible' AND {condition}"
         )))

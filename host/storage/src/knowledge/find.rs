@@ -6,7 +6,7 @@
 
 use super::access::READABLE;
 use super::bm25::{QuestionWord, WordWeights};
-use crate::column::{id, unsigned};
+use crate::column::{id, is_storable, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -66,8 +66,8 @@ impl Store {
         let words: Vec<&QuestionWord> = question.words.iter().filter(is_word).collect();
         // No document has such a label, and PostgreSQL reads no JSON with NUL.
         let mut labels = question.labels.iter();
-        let is_impossible = labels.any(|(name, value)| name.contains('\0') || value.contains('\0'));
-        if words.is_empty() || collections.is_empty() || is_impossible {
+        let is_possible = labels.all(|(name, value)| is_storable(name) && is_storable(value));
+        if words.is_empty() || collections.is_empty() || !is_possible {
             return Ok(Vec::new());
         }
         let searched = self.searched(reader, collections).await?;

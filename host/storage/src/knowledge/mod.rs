@@ -24,6 +24,8 @@ mod staging;
 
 pub use access::{Access, Membership, MembershipState, SharedWith};
 pub use attached::attached_name;
+#[cfg(test)]
+pub(crate) use attached::left_statement;
 pub use bm25::{QuestionWord, WordWeights};
 pub use collections::{Collection, CollectionCreation, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
@@ -33,6 +35,8 @@ pub use find::{FoundPassage, WordQuestion};
 pub use owners::{CollectionKind, OwnedSums};
 pub use passages::{Passage, VectorRow};
 pub use removal::RemovedPassages;
+#[cfg(test)]
+pub(crate) use removal::{EMPTY, GONE};
 pub use shares::{
     MAX_ACCEPTED_SHARES, MAX_KEYS_OF_COLLECTION, MAX_OFFERS_OF_OWNER, MAX_OFFERS_TO_KEY, ShareError,
 };

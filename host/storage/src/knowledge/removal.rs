@@ -22,6 +22,14 @@ const ROUND: i64 = 100;
 /// Emptying SQLite's write-ahead log waits so long for those who read, and lets nobody write meanwhile.
 const EMPTYING: &str = "PRAGMA busy_timeout = 1000";
 
+/// Documents to be removed. SQLite uses the index of documents that are not visible only where the query says so, too.
+pub(crate) const GONE: &str = "SELECT id FROM documents WHERE state = 'gone' AND state <> 'visible' \
+     UNION ALL SELECT documents.id FROM collections CROSS JOIN documents \
+     WHERE documents.collection = collections.id AND collections.deleted_ms IS NOT NULL LIMIT $1";
+/// Deleted collections whose documents are all removed.
+pub(crate) const EMPTY: &str = "DELETE FROM collections WHERE deleted_ms IS NOT NULL \
+     AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.collection = collections.id)";
+
 /// What was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovedPassages {
@@ -143,8 +151,8 @@ impl Store {
         let mut last = Uuid::nil();
         loop {
             let rows = sqlx::query(
-                "SELECT id, holder FROM documents WHERE state = 'staged' AND created_ms < $1 AND id > $2 \
-                 ORDER BY id LIMIT $3",
+                "SELECT id, holder FROM documents WHERE state = 'staged' AND state <> 'visible' AND created_ms < $1 \
+                 AND id > $2 ORDER BY id LIMIT $3",
             )
             .bind(signed(before_ms))
             .bind(last.to_string())
@@ -182,14 +190,11 @@ impl Store {
     }
 
     async fn gone_documents(&self) -> Result<Vec<Uuid>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT id FROM documents WHERE state = 'gone' OR collection IN \
-             (SELECT id FROM collections WHERE deleted_ms IS NOT NULL) LIMIT $1",
-        )
-        .bind(ROUND)
-        .fetch_all(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        let rows = sqlx::query(GONE)
+            .bind(ROUND)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
         let documents: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
         Ok(documents?)
     }
@@ -226,13 +231,10 @@ impl Store {
     }
 
     async fn remove_empty_collections(&self) -> Result<(), StoreError> {
-        sqlx::query(
-            "DELETE FROM collections WHERE deleted_ms IS NOT NULL \
-             AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.collection = collections.id)",
-        )
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        sqlx::query(EMPTY)
+            .execute(&self.pool)
+            .in_time(&self.database)
+            .await?;
         Ok(())
     }
 }

@@ -1,10 +1,12 @@
 //! Tests that run on both databases. PostgreSQL is used where `TOOLHOLD_TEST_DATABASE_URL` names a server on
 //! which databases may be made; `.ci/run` starts one.
 
+mod alike;
 mod audit;
 mod facts;
 mod interrupted;
 mod knowledge;
+mod plans;
 mod prune;
 mod queries;
 mod shares;
@@ -521,7 +523,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
             }),
         };
         journal.append(&[script.event(deep.clone())]).await.unwrap();
-        let waiting = store.waiting(None).await.unwrap();
+        let waiting = store.waiting(None, None, 9).await.unwrap();
         let seen: Vec<_> = waiting
             .iter()
             .map(|it| (it.run, it.within, &*it.pending.call.id, it.is_decided))
@@ -592,11 +594,11 @@ async fn a_decision_is_there_until_the_run_has_it() {
             decision,
         };
         journal.append(&[script.event(decided)]).await.unwrap();
-        let left = store.waiting(None).await.unwrap();
+        let left = store.waiting(None, None, 9).await.unwrap();
         assert_eq!(left.len(), 1);
         assert!(left[0].is_decided);
         journal.append(&[script.done()]).await.unwrap();
-        assert!(store.waiting(None).await.unwrap().is_empty());
+        assert!(store.waiting(None, None, 9).await.unwrap().is_empty());
     }
 }
 

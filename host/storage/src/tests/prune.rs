@@ -221,7 +221,7 @@ async fn a_session_that_somebody_comes_back_to_is_kept() {
         let over = pruning.await.unwrap().unwrap();
         assert_eq!((over.sessions, over.runs), (1, 1));
         assert!(store.session("ann", kept).await.unwrap().is_some());
-        assert_eq!(store.turns(kept).await.unwrap().len(), 2);
+        assert_eq!(store.turns(kept, 0..9).await.unwrap().len(), 2);
         assert!(store.session("ann", gone).await.unwrap().is_none());
     }
 }

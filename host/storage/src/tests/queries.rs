@@ -13,7 +13,7 @@ use toolhold_protocol::result::ToolUsage;
 use uuid::Uuid;
 
 /// SQLite's, one step a line.
-async fn plan(store: &Store, statement: String) -> String {
+pub(super) async fn plan(store: &Store, statement: String) -> String {
     let statement = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
     let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(statement)
         .fetch_all(&store.pool)
@@ -95,20 +95,45 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
             let waiting = waiting.unwrap().into_iter();
             waiting.map(|it| (it.run, it.pending.call.id)).collect()
         };
-        let all = ids(store.waiting(None).await);
+        let all = ids(store.waiting(None, None, 9).await);
         assert_eq!(all.len(), 4);
-        let bobs = ids(store.waiting(Some("bob")).await);
+        // By pages there are the same.
+        let (mut paged, mut place) = (Vec::new(), None);
+        loop {
+            let bytes = store.waiting_bytes(None, place.as_ref(), 3).await.unwrap();
+            let page = store.waiting(None, place.as_ref(), 3).await.unwrap();
+            assert_eq!(bytes == 0, page.is_empty());
+            let Some(last) = page.last() else {
+                break;
+            };
+            place = Some(last.place.to_string().parse().unwrap());
+            assert_eq!(place.as_ref(), Some(&last.place));
+            paged.extend(ids(Ok(page)));
+        }
+        assert_eq!(paged, all);
+        for wrong in ["", "1", "1.2.c", "x.00000000-0000-0000-0000-000000000000.c"] {
+            assert_eq!(
+                wrong.parse::<WaitingPlace>(),
+                Err(NoWaitingPlace),
+                "{wrong}"
+            );
+        }
+        let bobs = ids(store.waiting(Some("bob"), None, 9).await);
         assert_eq!(bobs, [(runs[1], "same".into()), (runs[1], "bob".into())]);
-        assert!(ids(store.waiting(Some("")).await).is_empty());
+        assert!(ids(store.waiting(Some(""), None, 9).await).is_empty());
         let same = ids(store.waiting_as("same", None).await);
         assert_eq!(same, [(runs[0], "same".into()), (runs[1], "same".into())]);
         let anns = ids(store.waiting_as("same", Some(runs[0])).await);
         assert_eq!(anns, [(runs[0], "same".into())]);
         assert!(ids(store.waiting_as("bob", Some(runs[0])).await).is_empty());
         if is_file(&database) {
-            let plan = plan(&store, format!("{} AND owner = $1", decisions::WAITING)).await;
+            let plan = plan(&store, decisions::page_statement(true)).await;
             let first = plan.lines().next().unwrap();
-            assert!(first.contains("SCAN approvals"), "{plan}");
+            assert!(
+                first.contains("approvals USING INDEX approvals_by_time"),
+                "{plan}"
+            );
+            assert!(!plan.contains("TEMP B-TREE"), "{plan}");
         }
     }
 }
@@ -176,7 +201,7 @@ async fn a_call_waits_until_it_is_asked_again() {
             by_host: true,
         };
         journal.append(&[script.event(lost)]).await.unwrap();
-        assert!(store.waiting(None).await.unwrap().is_empty());
+        assert!(store.waiting(None, None, 9).await.unwrap().is_empty());
         let stored = store.decide(inner, "deep", &decision).await.unwrap();
         assert_eq!(stored, DecideOutcome::Gone);
     }
@@ -305,9 +330,24 @@ async fn the_audit_log_is_searched_by_its_indexes() {
             },
             "sqlite_autoindex_audit_2",
         ),
+        (
+            Filter {
+                since_ms: Some(1),
+                ..Filter::default()
+            },
+            "COVERING INDEX audit_by_time",
+        ),
+        (
+            Filter {
+                since_ms: Some(1),
+                until_ms: Some(2),
+                ..Filter::default()
+            },
+            "COVERING INDEX audit_by_time",
+        ),
     ] {
         for order in [PageStart::After(0), PageStart::Before(i64::MAX)] {
-            let plan = plan(&store, statement(&filter, order).0).await;
+            let plan = plan(&store, statement(&filter, order, true).0).await;
             assert!(plan.contains(index), "{plan}");
         }
     }
