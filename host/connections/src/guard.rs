@@ -1,99 +1,102 @@
 //! The guard against pages of other sites. A page can make its name resolve to this machine (DNS rebinding) and
 //! let its visitor's browser send requests here; the headers `Host` and `Origin` show it.
 
-use axum::http::HeaderMap;
+use crate::authority::Authority;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use std::net::IpAddr;
+use axum::http::{HeaderMap, HeaderName, Uri};
 
 /// The host names of a server, and the origins of pages that may send it requests.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PageGuard {
-    /// Whether the server listens on loopback only.
-    pub is_local: bool,
-    /// Accepted values of `Host`, with or without a port. A local server also accepts loopback names.
-    pub hosts: Vec<String>,
+    /// True if the server listens on loopback only.
+    is_local: bool,
+    /// True if every well-formed `Host` is accepted.
+    is_open: bool,
+    /// Accepted hosts. A local server also accepts loopback names.
+    hosts: Vec<Authority>,
     /// Accepted values of `Origin`. A local server also accepts loopback origins.
-    pub origins: Vec<String>,
+    origins: Vec<String>,
 }
 
 /// The header that names a foreign host or page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignHeader {
-    /// `Host` is missing, repeated, or not one of ours.
+    /// `Host` is missing, repeated, malformed, not that of the request's target, or not one of ours.
     Host,
-    /// An `Origin` is not accepted.
+    /// `Origin` is repeated, malformed or not accepted.
     Origin,
 }
 
 impl PageGuard {
-    /// Checks `Host` and `Origin` of a request.
-    ///
-    /// # Errors
-    /// There is no `Host`, or more than one, or it is not ours; or an `Origin` is not.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), ForeignHeader> {
-        if !self.knows_host(headers) {
-            return Err(ForeignHeader::Host);
+    /// A guard of a server with these names, which [`authority::fault`](crate::authority::fault) has checked: an entry
+    /// that is no host is never met. `is_local` says that the server listens on loopback only.
+    pub fn new(is_local: bool, hosts: &[String], origins: &[String]) -> Self {
+        Self {
+            is_local,
+            // A public server may have names that it does not know; there the key is the protection.
+            is_open: !is_local && hosts.is_empty(),
+            hosts: hosts.iter().filter_map(|it| Authority::parse(it)).collect(),
+            origins: origins.to_vec(),
         }
-        let mut origins = headers.get_all(ORIGIN).iter();
-        let is_known = origins.all(|origin| {
-            origin
-                .to_str()
-                .is_ok_and(|origin| self.knows_origin(origin))
-        });
-        is_known.then_some(()).ok_or(ForeignHeader::Origin)
     }
 
-    fn knows_host(&self, headers: &HeaderMap) -> bool {
-        // A public server may have names that it does not know; there the key is the protection.
-        if !self.is_local && self.hosts.is_empty() {
-            return true;
+    /// Checks the target, `Host` and `Origin` of a request.
+    ///
+    /// # Errors
+    /// [`ForeignHeader`]: one of them names another server or another site's page, or cannot be read.
+    pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), ForeignHeader> {
+        if !self.knows_host(target, headers) {
+            return Err(ForeignHeader::Host);
         }
-        let mut hosts = headers.get_all(HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        if headers.contains_key(ORIGIN) {
+            let origin = only(headers, &ORIGIN).filter(|origin| self.knows_origin(origin));
+            origin.ok_or(ForeignHeader::Origin)?;
+        }
+        Ok(())
+    }
+
+    fn knows_host(&self, target: &Uri, headers: &HeaderMap) -> bool {
+        let Some(host) = only(headers, &HOST).and_then(Authority::parse) else {
             return false;
         };
-        host.to_str().is_ok_and(|host| {
-            let own = |own: &String| {
-                own.eq_ignore_ascii_case(host) || own.eq_ignore_ascii_case(name(host))
-            };
-            (self.is_local && is_loopback(host)) || self.hosts.iter().any(own)
-        })
+        // A target with a host takes the place of the header (RFC 9112, 3.2.2), so they must agree.
+        let in_target = target.authority().map(|it| Authority::parse(it.as_str()));
+        if in_target.is_some_and(|it| it.as_ref() != Some(&host)) {
+            return false;
+        }
+        self.is_open
+            || (self.is_local && host.is_loopback())
+            || self.hosts.iter().any(|own| host.is_of(own))
     }
 
     fn knows_origin(&self, origin: &str) -> bool {
         let mut own = self.origins.iter();
-        let is_own = own.any(|own| own.eq_ignore_ascii_case(origin));
-        let host = origin.split_once("://").map(|(_, host)| host);
-        is_own || (self.is_local && host.is_some_and(is_loopback))
+        own.any(|own| own.eq_ignore_ascii_case(origin)) || (self.is_local && is_loopback(origin))
     }
 }
 
 /// The token of `Authorization: Bearer …` (RFC 6750, 2.1); `None` if the header is repeated.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return None;
-    };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let (scheme, token) = only(headers, &AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether a host, with or without a port, is loopback.
-fn is_loopback(authority: &str) -> bool {
-    let name = name(authority);
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
+/// The value of a header; `None` if it is missing, repeated or no text.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
 }
 
-/// A host without its port.
-fn name(authority: &str) -> &str {
-    let name = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => authority.split(':').next(),
-    };
-    name.unwrap_or_default()
+/// True for the origin of a web page that was loaded from loopback.
+fn is_loopback(origin: &str) -> bool {
+    let host = ["http://", "https://"]
+        .into_iter()
+        .find_map(|scheme| origin.strip_prefix(scheme));
+    host.and_then(Authority::parse)
+        .is_some_and(|host| host.is_loopback())
 }
 
 #[cfg(test)]
@@ -109,11 +112,8 @@ mod tests {
     }
 
     fn guard(is_local: bool, hosts: &[&str]) -> PageGuard {
-        PageGuard {
-            is_local,
-            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-            origins: vec!["https://app.example.com".into()],
-        }
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        PageGuard::new(is_local, &hosts, &["https://app.example.com".into()])
     }
 
     #[test]
@@ -163,19 +163,110 @@ mod tests {
                 origin,
             ),
             (&[("host", "localhost"), ("origin", "null")], origin),
+            (&[("host", "localhost:80@evil.example")], host),
+            (&[("host", "[::1].evil.example")], host),
+            (&[("host", "tools.test@evil.example")], host),
+            (&[("host", "tools.test:80@evil.example")], host),
+            (&[("host", "localhost"), ("host", "localhost")], host),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "https://[::1].evil.example"),
+                ],
+                origin,
+            ),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "http://localhost:80@evil.example"),
+                ],
+                origin,
+            ),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "x://evil.example?://localhost"),
+                ],
+                origin,
+            ),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "chrome-extension://localhost"),
+                ],
+                origin,
+            ),
+            (&[("host", "localhost"), ("origin", "localhost")], origin),
+            (&[("host", "localhost"), ("origin", "")], origin),
+            (
+                &[
+                    ("host", "localhost"),
+                    ("origin", "http://localhost"),
+                    ("origin", "http://localhost"),
+                ],
+                origin,
+            ),
         ] {
-            assert_eq!(local.check(&headers(pairs)), expect, "{pairs:?}");
+            assert_eq!(
+                local.check(&Uri::from_static("/"), &headers(pairs)),
+                expect,
+                "{pairs:?}"
+            );
         }
     }
 
     #[test]
     fn a_public_server_has_the_names_that_it_is_given() {
         let elsewhere = headers(&[("host", "tools.example.com")]);
-        assert_eq!(guard(false, &[]).check(&elsewhere), Ok(()));
+        let target = Uri::from_static("/");
+        assert_eq!(guard(false, &[]).check(&target, &elsewhere), Ok(()));
         let named = guard(false, &["tools.example.com"]);
-        assert_eq!(named.check(&elsewhere), Ok(()));
-        let here = headers(&[("host", "localhost")]);
-        assert_eq!(named.check(&here), Err(ForeignHeader::Host));
+        assert_eq!(named.check(&target, &elsewhere), Ok(()));
+        let (here, refused) = (headers(&[("host", "localhost")]), Err(ForeignHeader::Host));
+        assert_eq!(named.check(&target, &here), refused);
+        // One that takes each name takes no text that is none.
+        for pairs in [
+            &[][..],
+            &[("host", "a b")],
+            &[("host", "tools.example.com"), ("host", "localhost")],
+        ] {
+            let checked = guard(false, &[]).check(&target, &headers(pairs));
+            assert_eq!(checked, refused, "{pairs:?}");
+        }
+        let is_open = guard(false, &["no host"])
+            .check(&target, &elsewhere)
+            .is_ok();
+        assert!(
+            !is_open,
+            "an entry that is no host does not open the server"
+        );
+    }
+
+    #[test]
+    fn a_target_with_another_host_is_refused() {
+        let local = guard(true, &[]);
+        for (target, host, expect) in [
+            ("/v1/runs", "localhost:80", Ok(())),
+            ("http://localhost:80/v1/runs", "localhost:80", Ok(())),
+            (
+                "http://evil.example/v1/runs",
+                "localhost",
+                Err(ForeignHeader::Host),
+            ),
+            (
+                "http://a@localhost/v1/runs",
+                "localhost",
+                Err(ForeignHeader::Host),
+            ),
+            (
+                "http://localhost:81/v1/runs",
+                "localhost:80",
+                Err(ForeignHeader::Host),
+            ),
+        ] {
+            let checked = local.check(&Uri::from_static(target), &headers(&[("host", host)]));
+            assert_eq!(checked, expect, "{target}");
+        }
     }
 
     #[test]

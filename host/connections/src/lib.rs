@@ -9,7 +9,7 @@
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
 //! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read.
-//! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
+//! `guard` is the check of `Host` and `Origin`, which a server calls itself, by the names that `authority` parses, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
 //! addresses.
 //!
@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod authority;
 mod body_timeout;
 mod busy_body;
 mod guard;

@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
-use toolhold_connections::web_origin;
+use toolhold_connections::{authority, web_origin};
 
 /// Whether calls are in the audit log, and how durable the row must be before a result is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -65,7 +65,8 @@ impl Settings {
         if let Some((key, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
             return Some((key, "must be at least 1".into()));
         }
-        web_origin::fault(&self.origins).map(|reason| ("origins", reason))
+        let hosts = authority::fault(&self.hosts).map(|reason| ("hosts", reason));
+        hosts.or_else(|| web_origin::fault(&self.origins).map(|reason| ("origins", reason)))
     }
 }
 

@@ -5,7 +5,6 @@ use crate::http::error::ApiError;
 use crate::http::party::{KeyName, party};
 use crate::settings::Keys;
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use std::net::IpAddr;
 use toolhold_connections::{UnsentShare, bearer, source};
@@ -96,7 +95,7 @@ impl FromRequestParts<App> for Client {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let source = source(&parts.extensions);
-        let KnownKey { name, permits } = key_of(&parts.headers, source, app).await?;
+        let KnownKey { name, permits } = key_of(parts, source, app).await?;
         app.key_rate.take(&name).map_err(|wait| {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)
@@ -111,7 +110,7 @@ impl FromRequestParts<App> for Client {
     }
 }
 
-async fn key_of(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<KnownKey, ApiError> {
+async fn key_of(parts: &Parts, source: IpAddr, app: &App) -> Result<KnownKey, ApiError> {
     let store = app.dispatcher.store();
     store.readable()?;
     let is_open = match app.keys {
@@ -122,7 +121,7 @@ async fn key_of(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<KnownK
     };
     if is_open {
         // Open access makes every request the operator's, so requests of foreign web pages are refused.
-        if app.guard.check(headers).is_err() {
+        if app.guard.check(&parts.uri, &parts.headers).is_err() {
             return Err(ApiError::forbidden(
                 "without keys this server answers only to this machine's own names, such as 127.0.0.1, and to pages of \
                  serve.origins; `toolhold keys create` makes a key",
@@ -130,7 +129,7 @@ async fn key_of(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<KnownK
         }
         return Ok(KnownKey::anybody());
     }
-    let Some(key) = bearer(headers) else {
+    let Some(key) = bearer(&parts.headers) else {
         return Err(ApiError::unauthenticated(
             "this server needs a key: Authorization: Bearer KEY; `toolhold keys create` makes one",
         ));

@@ -72,7 +72,7 @@ pub struct App {
     /// The server listens on loopback only.
     pub is_local: bool,
     pub auth_throttle: Arc<AuthThrottle>,
-    /// Name of the operator where the server requires no keys.
+    /// Refuses requests of other sites' pages where the server requires no keys.
     pub guard: Arc<PageGuard>,
     /// Absent if clients may not upload modules.
     pub uploads: Option<Arc<Uploads>>,
@@ -104,11 +104,7 @@ impl App {
             unsent,
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
-            guard: Arc::new(PageGuard {
-                is_local: true,
-                hosts: Vec::new(),
-                origins: serve.origins.clone(),
-            }),
+            guard: Arc::new(PageGuard::new(true, &[], &serve.origins)),
         }
     }
 }

@@ -2,30 +2,26 @@
 
 use super::HttpRejection;
 use crate::serve::settings::{Bearer, Settings};
-use axum::http::{HeaderMap, StatusCode};
-use toolhold_connections as connections;
-use toolhold_connections::{ForeignHeader, bearer};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use toolhold_connections::{ForeignHeader, PageGuard, bearer};
 
 #[derive(Debug)]
 pub struct HttpGuard {
-    pages: connections::PageGuard,
+    pages: PageGuard,
     token: Option<Bearer>,
 }
 
 impl HttpGuard {
     pub fn new(is_local: bool, settings: &Settings, token: Option<Bearer>) -> Self {
-        let pages = connections::PageGuard {
-            is_local,
-            hosts: settings.hosts.clone(),
-            origins: settings.origins.clone(),
-        };
+        let pages = PageGuard::new(is_local, &settings.hosts, &settings.origins);
         Self { pages, token }
     }
 
     /// # Errors
     /// The request is refused.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), HttpRejection> {
-        self.pages.check(headers).map_err(|stranger| {
+    pub(super) fn check(&self, head: &Parts) -> Result<(), HttpRejection> {
+        self.pages.check(&head.uri, &head.headers).map_err(|stranger| {
             let reason = match stranger {
                 ForeignHeader::Host => {
                     "this server is not known by that Host; name it in mcp_server.hosts"
@@ -39,7 +35,7 @@ impl HttpGuard {
         let Some(token) = &self.token else {
             return Ok(());
         };
-        if bearer(headers).is_some_and(|given| token.is(given)) {
+        if bearer(&head.headers).is_some_and(|given| token.is(given)) {
             return Ok(());
         }
         let reason = "this server needs its bearer token";
@@ -50,25 +46,25 @@ impl HttpGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::Request;
     use secrecy::SecretString;
 
     fn status(guard: &HttpGuard, pairs: &[(&'static str, &str)]) -> u16 {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().unwrap());
-        }
+        let request = pairs
+            .iter()
+            .fold(Request::builder(), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let (head, ()) = request.body(()).unwrap().into_parts();
         guard
-            .check(&headers)
+            .check(&head)
             .map_or_else(|refused| refused.status.as_u16(), |()| 200)
     }
 
     #[test]
     fn pages_are_looked_at_before_tokens() {
         let token = Bearer::new(&SecretString::from("0123456789abcdef")).unwrap();
-        let pages = connections::PageGuard {
-            is_local: true,
-            ..connections::PageGuard::default()
-        };
+        let pages = PageGuard::new(true, &[], &[]);
         let guard = HttpGuard {
             pages,
             token: Some(token),

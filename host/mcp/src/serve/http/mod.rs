@@ -67,7 +67,7 @@ fn router(endpoint: Arc<HttpEndpoint>) -> Router {
 async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let headers = &head.headers;
-    if let Err(refused) = endpoint.guard.check(headers) {
+    if let Err(refused) = endpoint.guard.check(&head) {
         return refused.into_response();
     }
     match head.method {
