@@ -20,6 +20,7 @@ use toolhold_protocol::decision::{Decision, DecisionRules, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::settings::Settings;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool_retry::ToolRetryPolicy;
@@ -38,6 +39,21 @@ pub struct CallRules {
     /// Whether light faults of arguments are put right. A program or a person that calls a tool directly is told
     /// of the fault instead.
     pub repair: bool,
+}
+
+impl CallRules {
+    /// The rules of calls that a person or an MCP client makes directly, with the deadline and the retries of a run's
+    /// calls. Such a call is always made, and with the arguments as they are.
+    pub fn direct(settings: &Settings, shields: Shields) -> Self {
+        Self {
+            shields,
+            decisions: settings.decisions.clone(),
+            call_timeout: settings.call_timeout,
+            tool_retry: settings.tool_retry,
+            results: KeptResults::default(),
+            repair: false,
+        }
+    }
 }
 
 /// Makes calls. Callers differ in who decides, in the budget, and in the recorder. Clones are cheap.

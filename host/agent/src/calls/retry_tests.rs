@@ -3,15 +3,17 @@ use crate::calls::{
     CallDecider, CallEnd, CallPipeline, CallRecorder, CallRecording, CallRequest, CallRules,
     CallableTool, NewCall, NoDecision, Unlimited,
 };
+use crate::guard::shield::Shields;
 use crate::toolbox::{ResolvedModule, ToolRunner, ToolSource};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Mutex;
-use toolhold_protocol::decision::{Decision, Pending};
+use toolhold_protocol::decision::{Decision, DecisionRules, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
+use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Tool;
 
 /// Fails for now the first `failures` times. Each attempt takes `takes`.
@@ -166,11 +168,15 @@ async fn called(
     let pipeline = CallPipeline {
         toolbox: toolbox.clone().into(),
         tools: Arc::default(),
-        rules: Arc::new(CallRules {
-            call_timeout: timeout,
-            tool_retry: policy,
-            ..CallRules::default()
-        }),
+        rules: Arc::new(CallRules::direct(
+            &Settings {
+                call_timeout: timeout,
+                tool_retry: policy,
+                decisions: DecisionRules::default(),
+                ..Settings::default()
+            },
+            Shields::default(),
+        )),
         decider: Arc::new(NoPerson),
         budget: Arc::new(Unlimited),
         recorder: Arc::new(told.clone()),

@@ -12,7 +12,7 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use toolhold_agent::calls::{CallRules, KeptResults};
+use toolhold_agent::calls::CallRules;
 use toolhold_mcp::serve::{
     Bound, FolderRequest, Mask, OfferedRequests, Rules, Service, request_tool, serve_http,
     serve_stdio,
@@ -132,15 +132,7 @@ impl RulesSource {
             policy: shields.policy(&settings, None, 0).hash.into(),
             mask: Arc::new(Mask::of(&settings.privacy)),
             requests: Arc::new(requests),
-            calls: Arc::new(CallRules {
-                shields,
-                decisions: settings.decisions,
-                call_timeout: settings.call_timeout,
-                tool_retry: settings.tool_retry,
-                // A call that a person or a client makes directly is always made.
-                results: KeptResults::default(),
-                repair: false,
-            }),
+            calls: Arc::new(CallRules::direct(&settings, shields)),
         })
     }
 }

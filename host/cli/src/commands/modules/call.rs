@@ -13,10 +13,9 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use toolhold_agent::calls::{
-    CallDecider, CallPipeline, CallRequest, CallRules, CallableTool, KeptResults, NoDecision,
-    NotCalled, Unlimited,
+    CallDecider, CallPipeline, CallRequest, CallRules, CallableTool, NoDecision, NotCalled,
+    Unlimited,
 };
 use toolhold_agent::{ToolCall, ToolRunner, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
@@ -117,15 +116,7 @@ async fn called(
             runner: tools.clone(),
         },
         tools: Arc::default(),
-        rules: Arc::new(CallRules {
-            shields,
-            decisions: settings.decisions,
-            call_timeout: Duration::MAX,
-            tool_retry: settings.tool_retry,
-            // A call that a person or a client makes directly is always made.
-            results: KeptResults::default(),
-            repair: false,
-        }),
+        rules: Arc::new(CallRules::direct(&settings, shields)),
         decider: Arc::new(TerminalCallDecider {
             is_yes: said.is_yes,
             terminal: Arc::new(Terminal::open()),
