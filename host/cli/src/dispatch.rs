@@ -9,7 +9,10 @@ use crate::commands::{
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
 use crate::exit::Exit;
-use crate::terminal::{log::EscapedLog, output, style};
+use crate::terminal::{
+    log::{EscapedLog, holds_no_secret},
+    output, style,
+};
 use crate::usage;
 use rustix::process::Signal;
 use std::process::ExitCode;
@@ -17,6 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolhold_devkit::build::DEFAULT_BUILD_TIMEOUT;
 use toolhold_devkit::scaffold::{self, Offers};
 use toolhold_runtime::config::LogFormat;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::prelude::*;
 
 /// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
@@ -26,11 +31,18 @@ pub fn command(cli: Cli) -> ExitCode {
         .with_writer(move || EscapedLog { format })
         .with_env_filter(tracing_subscriber::EnvFilter::new(level));
     match format {
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Json => log
+            .json()
+            .flatten_event(true)
+            .finish()
+            .with(filter_fn(holds_no_secret))
+            .init(),
         LogFormat::Text => log
             .with_ansi(style::has_colours())
             .without_time()
             .with_target(false)
+            .finish()
+            .with(filter_fn(holds_no_secret))
             .init(),
     }
     if let Command::CompileComponent = cli.command {

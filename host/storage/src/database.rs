@@ -141,7 +141,7 @@ impl std::fmt::Debug for Database {
 impl Location {
     fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
         let wrong = |why: &str| sqlx::Error::Configuration(why.into());
-        let url: Url = match self {
+        let mut url: Url = match self {
             Self::File(path) => {
                 let path = std::path::absolute(path)?;
                 let path = Url::from_file_path(path).map_err(|()| wrong("it is no path"))?;
@@ -158,11 +158,74 @@ impl Location {
             }
         }
         .map_err(|error: url::ParseError| sqlx::Error::Configuration(error.into()))?;
+        if matches!(self, Self::Postgres(_)) {
+            for number in drop_unknown_parameters(&mut url) {
+                // Without its text: a part of a password may stand there.
+                tracing::warn!(
+                    "parameter {number} of the database's URL is unknown and ignored; known are {}",
+                    PARAMETERS.join(", ")
+                );
+            }
+        }
         // Not logged: statements hold conversations.
         Ok(AnyConnectOptions::from_url(&url)?
             .log_statements(LevelFilter::Off)
             .log_slow_statements(LevelFilter::Off, Duration::MAX))
     }
+}
+
+/// Parameters of a PostgreSQL URL that sqlx knows, in their main spelling.
+const PARAMETERS: [&str; 12] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+];
+/// Other spellings and parameters with a part of their own.
+const MORE_PARAMETERS: [&str; 6] = [
+    "ssl-mode",
+    "ssl-root-cert",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "options",
+];
+
+/// Removes the parameters that sqlx does not know: it would write them into the log with their values, and the value of a
+/// mistyped `password` is the password. Returns their numbers, from 1 on.
+fn drop_unknown_parameters(url: &mut Url) -> Vec<usize> {
+    let Some(query) = url.query() else {
+        return Vec::new();
+    };
+    let is_known = |parameter: &str| {
+        let name = url::form_urlencoded::parse(parameter.as_bytes()).next();
+        name.is_none_or(|(name, _)| {
+            PARAMETERS.contains(&&*name)
+                || MORE_PARAMETERS.contains(&&*name)
+                || name.starts_with("options[")
+        })
+    };
+    let parameters: Vec<(usize, &str)> = (1..).zip(query.split('&')).collect();
+    let (known, unknown): (Vec<_>, Vec<_>) = parameters
+        .into_iter()
+        .partition(|(_, parameter)| is_known(parameter));
+    let known: Vec<&str> = known.into_iter().map(|(_, parameter)| parameter).collect();
+    let unknown = unknown.into_iter().map(|(number, _)| number).collect();
+    let known = known.join("&");
+    url.set_query(
+        Some(&known)
+            .filter(|known| !known.is_empty())
+            .map(String::as_str),
+    );
+    unknown
 }
 
 impl std::fmt::Display for Location {
@@ -185,6 +248,31 @@ impl std::fmt::Display for Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_parameters_do_not_reach_the_log() {
+        for (query, kept, unknown) in [
+            (
+                "?sslmode=require&pasword=hunter2",
+                "?sslmode=require",
+                &[2][..],
+            ),
+            ("?Password=hunter2", "", &[1]),
+            ("?password=hunt&er2", "?password=hunt", &[2]),
+            (
+                "?options%5Bx%5D=1&options[y]=2",
+                "?options%5Bx%5D=1&options[y]=2",
+                &[],
+            ),
+            ("?%70assword=p&user=u", "?%70assword=p&user=u", &[]),
+            ("?channel_binding=require&&port=1", "?&port=1", &[1]),
+            ("", "", &[]),
+        ] {
+            let mut url: Url = format!("postgres://h/d{query}").parse().unwrap();
+            assert_eq!(drop_unknown_parameters(&mut url), unknown, "{query}");
+            assert_eq!(url.as_str(), format!("postgres://h/d{kept}"), "{query}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_server_has_a_reply_timeout() {

@@ -4,10 +4,11 @@ use crate::commands::run::watch;
 use crate::exit::Exit;
 use crate::terminal::style;
 use crate::terminal::view::{EventPrinter, OutputOptions};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use toolhold_agent::Driver;
 use toolhold_devkit::demo;
 use toolhold_model::{
@@ -44,24 +45,26 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
         |endpoint| host::timeouts(endpoint, total),
     );
 
+    let recording = Recording::default();
     let model: Arc<dyn Model> = match &args.record {
         Some(path) => {
             let endpoint = config
                 .selected()
                 .context("a recording is made with one endpoint; name it with --endpoint")?;
-            let file = std::fs::File::create(path)
-                .with_context(|| format!("--record {}", path.display()))?;
+            if path.exists() && !path.is_file() {
+                bail!("--record {}: this is no regular file", path.display());
+            }
             let live = host::transport(endpoint, config.api_key(endpoint))?;
             // Resolved before the recorder starts: the list of models is no part of the run.
             let name = host::model(endpoint, live.clone(), total)
                 .await?
                 .name()
                 .to_owned();
-            let recorder = Arc::new(RecordingTransport::new(live, file));
+            let recorder = Arc::new(RecordingTransport::new(live, recording.clone()));
             Arc::new(OpenAiModel::new(recorder, name, timeouts))
         }
         None => {
-            let recording: Arc<dyn Transport> =
+            let replayed: Arc<dyn Transport> =
                 Arc::new(ReplayTransport::parse(demo::RECORDING)?.with_pace(demo::PACE));
             let model = demo::recorded_model()?;
             let text = format!(
@@ -69,7 +72,7 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
                  they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
             );
             eprintln!("{}", style::warn(&text));
-            Arc::new(OpenAiModel::new(recording, model, timeouts))
+            Arc::new(OpenAiModel::new(replayed, model, timeouts))
         }
     };
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
@@ -82,7 +85,55 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
         budget: false,
     };
     let observer = Telemetry::off().observe(ObservedRun::default());
-    Ok(watch(run, None, observer, EventPrinter::of_run(shown))
+    let exit = watch(run, None, observer, EventPrinter::of_run(shown))
         .await?
-        .exit())
+        .exit();
+    if let Some(path) = &args.record {
+        if exit != Exit::Ok {
+            bail!(
+                "--record {}: the run gave no answer, so nothing is recorded and the file is as it was",
+                path.display()
+            );
+        }
+        toolhold_files::replace(path, &recording.bytes())
+            .with_context(|| format!("--record {}", path.display()))?;
+    }
+    Ok(exit)
+}
+
+/// A recording in memory. It takes the place of the file when the run has an answer: until then a file that is there
+/// keeps the recording before.
+#[derive(Debug, Clone, Default)]
+struct Recording(Arc<Mutex<Vec<u8>>>);
+
+impl Recording {
+    fn bytes(&self) -> Vec<u8> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Write for Recording {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_shared_with_its_writer() {
+        let recording = Recording::default();
+        recording.clone().write_all(b"line\n").unwrap();
+        assert_eq!(recording.bytes(), b"line\n");
+    }
 }

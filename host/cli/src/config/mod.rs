@@ -22,6 +22,7 @@ mod reserved;
 mod routes_tests;
 pub mod secrets;
 pub mod shipped;
+mod shown;
 #[cfg(test)]
 mod surface;
 mod syntax;

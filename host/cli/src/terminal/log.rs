@@ -4,6 +4,7 @@ use crate::terminal::{rows, style};
 use std::io::{self, Write};
 use toolhold_policy::text;
 use toolhold_runtime::config::LogFormat;
+use tracing::Metadata;
 
 /// Writes each event escaped. An event comes in one write.
 #[derive(Debug)]
@@ -27,6 +28,12 @@ impl Write for EscapedLog {
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
     }
+}
+
+/// False for events of libraries that hold a line of a file of passwords: sqlx logs a malformed line of `.pgpass` as it is.
+pub fn holds_no_secret(event: &Metadata<'_>) -> bool {
+    !(event.target().starts_with("sqlx_postgres::options::pgpass")
+        && event.fields().field("line").is_some())
 }
 
 /// The colours are the log's own: the formatter escapes those in values.

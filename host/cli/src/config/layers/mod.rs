@@ -7,6 +7,7 @@ use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::found::{FOUND, FoundLayer, Untrusted};
 use super::secrets::{KeyringError, UnreadSecret};
+use super::shown::shown;
 use super::{harmless, known};
 use endpoints::{endpoint, preset_of_variable};
 use keys::{Given, Layer, Withheld};
@@ -142,10 +143,11 @@ impl ConfigError {
     }
 }
 
-/// One effective value.
+/// One effective value, as commands show it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setting {
     pub key: String,
+    /// Without passwords of addresses ([`shown`]): the value itself is that of [`Merged::table`].
     pub value: Value,
     /// `default`, `preset NAME`, `file PATH`, `variable NAME` or `flag --NAME`.
     pub origin: String,
@@ -186,8 +188,11 @@ impl Merged {
         let added = self.leaves.keys().filter(|key| !self.order.contains(key));
         let settings = self.order.iter().chain(added).filter_map(|key| {
             let (value, origin) = self.leaves.get(key)?.clone();
-            let key = key.clone();
-            Some(Setting { key, value, origin })
+            Some(Setting {
+                key: key.clone(),
+                value: shown(value),
+                origin,
+            })
         });
         settings.collect()
     }
@@ -283,7 +288,11 @@ impl Merged {
         if harmless::holds(&key, &value, without) {
             self.leaves.insert(key, (value, origin));
         } else {
-            self.ignored.push(Setting { key, value, origin });
+            self.ignored.push(Setting {
+                key,
+                value: shown(value),
+                origin,
+            });
         }
         Ok(())
     }
