@@ -231,6 +231,15 @@ impl Activities {
         self
     }
 
+    /// Replaces each activity with what `wrap` makes of it.
+    #[must_use]
+    pub fn wrapped(mut self, wrap: impl Fn(Arc<dyn Activity>) -> Arc<dyn Activity>) -> Self {
+        for activity in self.by_name.values_mut() {
+            *activity = wrap(activity.clone());
+        }
+        self
+    }
+
     pub fn is_clients(&self, name: &str) -> bool {
         self.clients.contains(name)
     }

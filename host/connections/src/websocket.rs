@@ -16,11 +16,12 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
-use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+pub use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -37,6 +38,26 @@ const PULSE: KeepAlive = KeepAlive {
     every: Duration::from_secs(15),
     patience: Duration::from_secs(45),
 };
+
+/// Maximum bytes of the reason in a close frame (RFC 6455, 5.5).
+const REASON_BYTES: usize = 123;
+/// Time for a close frame to be sent and answered; a client that does neither is not waited for longer.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A part of what a socket sends.
+#[derive(Debug)]
+pub enum SocketItem {
+    /// A message.
+    Text(String),
+    /// The end of the socket. What follows is not sent.
+    Close {
+        code: CloseCode,
+        /// Shown to people; cut to the size of a close frame.
+        reason: String,
+        /// A last message, for clients that are not told codes.
+        last: Option<String>,
+    },
+}
 
 /// How the server notices a client that vanished without closing.
 #[derive(Debug, Clone, Copy)]
@@ -86,19 +107,19 @@ impl<S: Sync> FromRequestParts<S> for WebSocketUpgrade {
     }
 }
 
-/// Upgrades the request, sends each text as a message, then closes the socket.
+/// Upgrades the request, sends each text as a message, then closes the socket with a code that tells why.
 pub fn send(
     upgrade: WebSocketUpgrade,
     connection: Connection,
-    texts: impl Stream<Item = String> + Send + 'static,
+    items: impl Stream<Item = SocketItem> + Send + 'static,
 ) -> Response {
-    upgrade_with(upgrade, connection, texts, PULSE)
+    upgrade_with(upgrade, connection, items, PULSE)
 }
 
 fn upgrade_with(
     upgrade: WebSocketUpgrade,
     connection: Connection,
-    texts: impl Stream<Item = String> + Send + 'static,
+    items: impl Stream<Item = SocketItem> + Send + 'static,
     pulse: KeepAlive,
 ) -> Response {
     let WebSocketUpgrade { agreed, on_upgrade } = upgrade;
@@ -116,19 +137,43 @@ fn upgrade_with(
             .max_write_buffer_size(WAITING_BYTES)
             .max_message_size(Some(MESSAGE_BYTES))
             .max_frame_size(Some(MESSAGE_BYTES));
-        let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
-        tokio::select! {
-            () = connection.closed() => {}
-            () = send_all(socket, texts, pulse) => {}
-        }
+        let mut socket =
+            WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+        let end = tokio::select! {
+            () = connection.closed() => {
+                Some((CloseCode::Away, "the server stops; connect again".to_owned()))
+            }
+            end = send_all(&mut socket, items, pulse) => end,
+        };
+        let Some((code, reason)) = end else {
+            return;
+        };
+        let reason = &reason[..reason.floor_char_boundary(REASON_BYTES)];
+        let close = CloseFrame {
+            code,
+            reason: reason.into(),
+        };
+        let closing = async {
+            // The client may be gone; there is nothing more to do for it.
+            if socket.close(Some(close)).await.is_ok() {
+                // A connection that ends with unread bytes is reset, and the client may not get the frame.
+                while let Some(Ok(_)) = socket.next().await {}
+            }
+        };
+        let _ = timeout(CLOSE_TIMEOUT, closing).await;
     });
     agreed
 }
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-async fn send_all(mut socket: Socket, texts: impl Stream<Item = String>, pulse: KeepAlive) {
-    let mut texts = pin!(texts);
+/// Sends all items. Returns the code and the reason to close the socket with; `None` if the client is gone.
+async fn send_all(
+    socket: &mut Socket,
+    items: impl Stream<Item = SocketItem>,
+    pulse: KeepAlive,
+) -> Option<(CloseCode, String)> {
+    let mut items = pin!(items);
     let mut heard = Instant::now();
     let mut messages = 0;
     let mut beat = interval_at(heard + pulse.every, pulse.every);
@@ -138,32 +183,40 @@ async fn send_all(mut socket: Socket, texts: impl Stream<Item = String>, pulse: 
             // A message that has arrived counts before the timeout.
             biased;
             said = socket.next() => match said {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 Some(Ok(_)) if messages < MAX_MESSAGES => {
                     messages += 1;
                     heard = Instant::now();
                     continue;
                 }
-                Some(Ok(_)) => return,
+                Some(Ok(_)) => {
+                    let reason = format!(
+                        "more than {MAX_MESSAGES} messages in {} s, and none is read here",
+                        pulse.every.as_secs()
+                    );
+                    return Some((CloseCode::Policy, reason));
+                }
             },
             _ = beat.tick() => {
                 messages = 0;
                 if heard.elapsed() >= pulse.patience {
-                    return;
+                    return Some((CloseCode::Policy, "no ping was answered".to_owned()));
                 }
                 socket.send(Message::Ping(Bytes::new())).await
             }
-            text = texts.next() => match text {
-                Some(text) => send_text(&mut socket, text).await,
-                None => break,
+            item = items.next() => match item {
+                Some(SocketItem::Text(text)) => send_text(socket, text).await,
+                Some(SocketItem::Close { code, reason, last }) => {
+                    if let Some(text) = last {
+                        send_text(socket, text).await.ok()?;
+                    }
+                    return Some((code, reason));
+                }
+                None => return Some((CloseCode::Normal, String::new())),
             },
         };
-        if sent.is_err() {
-            return;
-        }
+        sent.ok()?;
     }
-    // The client may be gone; there is nothing more to do for it.
-    let _ = socket.send(Message::Close(None)).await;
 }
 
 /// Sends a text as one message, in frames of bounded size.
@@ -193,7 +246,6 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
-    use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
 
     const LONG_BYTES: usize = 3 * FRAME_BYTES + 17;
@@ -210,8 +262,9 @@ mod tests {
     async fn server(most: usize, pulse: KeepAlive) -> (SocketAddr, CancellationToken, Serving) {
         let socket =
             async move |upgrade: WebSocketUpgrade, Extension(connection): Extension<Connection>| {
-                let said = stream::iter(["hello".to_owned()]).chain(stream::pending());
-                upgrade_with(upgrade, connection, said, pulse)
+                let hello = SocketItem::Text("hello".to_owned());
+                let items = stream::iter([hello]).chain(stream::pending());
+                upgrade_with(upgrade, connection, items, pulse)
             };
         let router = Router::new()
             .route("/socket", routing::get(socket))
@@ -317,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_text_comes_as_one_message_in_several_frames() {
+    async fn long_texts_come_as_one_message_each_and_a_close_code_ends_them() {
         let socket = async |upgrade: WebSocketUpgrade,
                             Extension(connection): Extension<Connection>| {
             let texts = [
@@ -325,7 +378,15 @@ mod tests {
                 String::new(),
                 "y".repeat(FRAME_BYTES),
             ];
-            upgrade_with(upgrade, connection, stream::iter(texts), NEVER)
+            let end = SocketItem::Close {
+                code: CloseCode::Policy,
+                reason: "é".repeat(REASON_BYTES),
+                last: Some("why".to_owned()),
+            };
+            let items = texts.into_iter().map(SocketItem::Text).chain([end]);
+            let never = SocketItem::Text("not sent".to_owned());
+            let items = stream::iter(items.chain([never]));
+            upgrade_with(upgrade, connection, items, NEVER)
         };
         let router = Router::new().route("/socket", routing::get(socket));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -335,13 +396,17 @@ mod tests {
         let stream = TcpStream::connect(address).await.unwrap();
         let url = format!("ws://{address}/socket");
         let (mut client, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
-        for (bytes, letter) in [(LONG_BYTES, "x"), (0, ""), (FRAME_BYTES, "y")] {
+        for (bytes, letter) in [(LONG_BYTES, "x"), (0, ""), (FRAME_BYTES, "y"), (1, "why")] {
             let message = timeout(TIMEOUT, client.next()).await.unwrap();
             let text = message.unwrap().unwrap().into_text().unwrap();
             assert_eq!(text.as_str(), letter.repeat(bytes));
         }
         let closed = timeout(TIMEOUT, client.next()).await.unwrap();
-        assert!(matches!(closed, Some(Ok(Message::Close(_)))), "{closed:?}");
+        let Some(Ok(Message::Close(Some(frame)))) = closed else {
+            panic!("{closed:?}");
+        };
+        assert_eq!(frame.code, CloseCode::Policy);
+        assert_eq!(frame.reason.as_str(), "é".repeat(REASON_BYTES / 2));
     }
 
     #[tokio::test]

@@ -4,7 +4,8 @@
 //! ended. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
 //! `toolhold_runtime::config::Configuration`).
 //!
-//! Read it in this order: [`settings`] (`[serve]`), [`runs`] (the runs of this server), [`sessions`] (the
+//! Read it in this order: [`settings`] (`[serve]`), [`rights`] (how long a client's right
+//! lasts), [`runs`] (the runs of this server), [`sessions`] (the
 //! context that a turn leaves for the next), [`answer`] and [`answer_stream`] (a run's answer, whole and
 //! while it is streamed), [`http`] (one resource a file), [`knowledge`] (who adds
 //! and searches at a time), [`retention`] (deletes old records).
@@ -23,6 +24,7 @@ pub mod answer_stream;
 pub mod http;
 pub mod knowledge;
 pub mod retention;
+pub mod rights;
 pub mod runs;
 mod secret_mask;
 pub mod sessions;

@@ -9,6 +9,7 @@ use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use std::collections::HashMap;
 use toolhold_policy::Permit;
 
 /// What a key may do.
@@ -57,7 +58,25 @@ pub struct StoredKey {
 impl StoredKey {
     /// Whether it is neither revoked nor expired.
     pub fn is_valid(&self) -> bool {
-        self.revoked_ms.is_none() && self.expires_ms.is_none_or(|end| now_ms() < end)
+        KeyState::at(now_ms(), self.expires_ms, self.revoked_ms) == KeyState::Valid
+    }
+}
+
+/// Tells whether requests with a key are admitted. A key that was not valid once never is again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyState {
+    Valid,
+    Revoked,
+    Expired,
+}
+
+impl KeyState {
+    fn at(now_ms: u64, expires_ms: Option<u64>, revoked_ms: Option<u64>) -> Self {
+        match (revoked_ms, expires_ms) {
+            (Some(_), _) => Self::Revoked,
+            (None, Some(end)) if end <= now_ms => Self::Expired,
+            (None, _) => Self::Valid,
+        }
     }
 }
 
@@ -144,6 +163,31 @@ impl Store {
         Ok(digests)
     }
 
+    /// The states of all keys, by their names: one query for all work in progress.
+    pub async fn key_states(&self) -> Result<HashMap<String, KeyState>, StoreError> {
+        let rows = sqlx::query("SELECT name, expires_ms, revoked_ms FROM keys")
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        let now_ms = now_ms();
+        let states: Result<_, sqlx::Error> = rows
+            .iter()
+            .map(|row| Ok((row.try_get("name")?, state(row, now_ms)?)))
+            .collect();
+        Ok(states?)
+    }
+
+    /// The state of the key with this name; `None` if there never was one.
+    pub async fn key_state(&self, name: &str) -> Result<Option<KeyState>, StoreError> {
+        let row = sqlx::query("SELECT expires_ms, revoked_ms FROM keys WHERE name = $1")
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        let state = row.map(|row| state(&row, now_ms())).transpose()?;
+        Ok(state)
+    }
+
     /// The part of the modules' grants that calls of `owner` may use, also for a revoked key. `None`: all, as for the
     /// user of this machine's terminal.
     pub async fn grants_of(&self, owner: &str) -> Result<Option<Vec<Permit>>, StoreError> {
@@ -196,15 +240,21 @@ fn key(row: &AnyRow) -> Result<StoredKey, sqlx::Error> {
     let grants = grants.map(|grants| serde_json::from_str(&grants));
     let grants = grants.transpose().map_err(decoded)?;
     let permits: Permits = serde_json::from_str(&permits).map_err(decoded)?;
-    let time = |column| -> Result<Option<u64>, sqlx::Error> {
-        let time: Option<i64> = row.try_get(column)?;
-        Ok(time.and_then(|time| u64::try_from(time).ok()))
-    };
     Ok(StoredKey {
         name: row.try_get("name")?,
         permits: Permits { grants, ..permits },
         created_ms: unsigned(row, "created_ms")?,
-        expires_ms: time("expires_ms")?,
-        revoked_ms: time("revoked_ms")?,
+        expires_ms: time(row, "expires_ms")?,
+        revoked_ms: time(row, "revoked_ms")?,
     })
+}
+
+fn state(row: &AnyRow, now_ms: u64) -> Result<KeyState, sqlx::Error> {
+    let (expires_ms, revoked_ms) = (time(row, "expires_ms")?, time(row, "revoked_ms")?);
+    Ok(KeyState::at(now_ms, expires_ms, revoked_ms))
+}
+
+fn time(row: &AnyRow, column: &str) -> Result<Option<u64>, sqlx::Error> {
+    let time: Option<i64> = row.try_get(column)?;
+    Ok(time.and_then(|time| u64::try_from(time).ok()))
 }

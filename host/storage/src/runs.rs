@@ -148,6 +148,15 @@ impl Store {
         self.listed(&rows).await
     }
 
+    /// The runs of `owner` that have not ended, the oldest first.
+    pub async fn open_runs_of(&self, owner: &str) -> Result<Vec<RunRow>, StoreError> {
+        self.rows(
+            "owner = $1 AND ended_ms IS NULL ORDER BY id",
+            owner.to_owned(),
+        )
+        .await
+    }
+
     /// The runs that match a condition with one value.
     pub(crate) async fn rows<'q, T>(
         &self,

@@ -5,6 +5,7 @@
 
 pub mod bind;
 mod budget_tracker;
+mod cancel;
 mod counting;
 pub mod decider;
 mod driver;
@@ -16,6 +17,7 @@ mod schedule;
 mod sub_agent;
 
 pub use budget_tracker::{Budget, Budgets, RunUsage};
+pub use cancel::RunCancel;
 pub use driver::{Driver, OperatorTexts, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
 pub use outcomes::{CandidateAttempt, CandidateOutcomes};

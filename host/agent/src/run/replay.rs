@@ -352,8 +352,11 @@ fn input(event: &EventKind) -> Option<Input> {
         },
         EventKind::Done {
             reason: StopReason::Cancelled,
+            error,
             ..
-        } => Input::Cancelled,
+        } => Input::Cancelled {
+            reason: error.as_ref().map(|failure| failure.message.clone()),
+        },
         EventKind::Done {
             reason: StopReason::Timeout,
             ..

@@ -7,13 +7,13 @@
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
 use crate::run::budget_tracker::{BudgetTracker, Budgets, RunUsage};
+use crate::run::cancel::RunCancel;
 use crate::run::driver::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::run::replay::Replayed;
 use crate::toolbox::ToolCall;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message, data_at};
@@ -123,7 +123,7 @@ async fn perform(
             begin,
             sink,
             delegated.left.budget,
-            CancellationToken::new(),
+            RunCancel::default(),
         )
         .await
         .map(answer)

@@ -239,6 +239,31 @@ async fn a_run_that_was_stopped_holds() {
     }
 }
 
+/// The reason is an input of the run: a replay of its record ends with the same one.
+#[tokio::test]
+async fn a_cancelled_run_ends_with_the_reason_that_was_given() {
+    let script = Script::new([Reply::calls(&[json!({"_tool": "hangs"})])]);
+    let activities = Activities::default().with("hangs", |_: Value| std::future::pending());
+    let run = driver(&script, activities)
+        .start(request([plain_tools(&["hangs"])]), Box::new(NoJournal))
+        .await
+        .unwrap();
+    let cancel = run.cancel.clone();
+    let events = watch(run, |event| {
+        if matches!(event.kind, EventKind::ToolStart { .. }) {
+            cancel.cancel_because("the key \"ann\" was revoked");
+        }
+    })
+    .await;
+    holds(&events);
+    let Some(EventKind::Done { reason, error, .. }) = events.last().map(|event| &event.kind) else {
+        panic!("{}", lines(&events));
+    };
+    assert_eq!(json!(reason), "cancelled");
+    let message = error.as_ref().map(|failure| failure.message.as_str());
+    assert_eq!(message, Some("the key \"ann\" was revoked"));
+}
+
 /// A change of any input or result in the record is found, with its place.
 #[tokio::test]
 async fn a_changed_event_is_found() {

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
-use toolhold_storage::{Permits, Scope, StoredKey};
+use toolhold_server::runs::{RunRefusal, cancel_orphan};
+use toolhold_storage::{KeyState, Permits, RecordError, Scope, Store, StoredKey};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -49,6 +51,9 @@ pub enum KeysCommand {
     Revoke {
         /// Name of the key.
         name: String,
+        /// Also end its runs that no server drives, and wait until all have ended.
+        #[arg(long)]
+        cancel_runs: bool,
     },
 }
 
@@ -73,6 +78,10 @@ impl From<KeyScopeName> for Scope {
     }
 }
 
+/// Time for the processes that drive a revoked key's runs to end them.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two looks whether they have.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Random bytes of a key.
 const KEY_BYTES: usize = 32;
 
@@ -142,16 +151,67 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 output::remark("no keys; toolhold keys create NAME");
             }
         }
-        KeysCommand::Revoke { name } => {
-            if !store.revoke_key(&name).await? {
+        KeysCommand::Revoke { name, cancel_runs } => {
+            let is_revoked = store.revoke_key(&name).await?;
+            // A key that was revoked before may have runs that are to be cancelled.
+            let was_revoked = store.key_state(&name).await? == Some(KeyState::Revoked);
+            if !is_revoked && !(cancel_runs && was_revoked) {
                 bail!(
                     "there is no key {name:?} that could be revoked; `toolhold keys list` shows them"
                 );
             }
             output::tell(&format!("{} {name}", style::good("revoked:")));
+            if cancel_runs {
+                let runs = cancel_runs_of(&store, &name).await?;
+                output::tell(&format!(
+                    "{} {runs} {}",
+                    style::good("cancelled:"),
+                    if runs == 1 { "run" } else { "runs" }
+                ));
+            }
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Cancels all runs of a revoked key that have not ended, and waits for their ends. Returns their number.
+async fn cancel_runs_of(store: &Store, key: &str) -> Result<usize> {
+    let open = store.open_runs_of(key).await?;
+    let reason = format!("the key {key:?} was revoked");
+    let mut failure = None;
+    for run in &open {
+        if !run.is_held {
+            match cancel_orphan(store, run.id, Some(reason.clone())).await {
+                Ok(()) | Err(RunRefusal::Record(RecordError::Over { .. })) => continue,
+                // A process took it meanwhile.
+                Err(RunRefusal::Record(RecordError::Held)) => {}
+                // The others are to end all the same.
+                Err(error) => {
+                    let error = anyhow::Error::new(error);
+                    failure = Some(error.context(format!("run {} cannot be ended", run.id)));
+                    continue;
+                }
+            }
+        }
+        store.request_cancellation(run.id).await?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let started = Instant::now();
+    loop {
+        let left = store.open_runs_of(key).await?.len();
+        if left == 0 {
+            return Ok(open.len());
+        }
+        if started.elapsed() >= CANCEL_TIMEOUT {
+            bail!(
+                "the key is revoked and makes no further call; {left} of its runs have not ended yet, and their processes \
+                 were told: `toolhold runs` shows them"
+            );
+        }
+        tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
+    }
 }
 
 /// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.

@@ -239,7 +239,7 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         }
         bail!("its process was told, and has not stopped it yet");
     }
-    cancel_orphan(&store, run).await?;
+    cancel_orphan(&store, run, None).await?;
     output::tell(&format!("{} {run}", style::good("cancelled:")));
     Ok(Exit::Ok)
 }

@@ -11,14 +11,13 @@ use crate::http::events;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
 use crate::http::unsent::{Counted, Gathering};
-use crate::runs::Watcher;
+use crate::runs::{RunRefusal, Viewer, Watcher};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_connections::UnsentShare;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -101,17 +100,17 @@ impl App {
         let session = prepared.turn.map(|(session, _)| session);
         let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
         let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
-        let (app, share) = (self.clone(), client.unsent.clone());
+        let (app, viewer) = (self.clone(), client.viewer());
         let begun = tokio::spawn(async move {
             match key {
-                None => app.begun(&prepared, share).await,
-                Some(key) => app.begun_once(&key, &request, &prepared, share).await,
+                None => app.begun(&prepared, viewer).await,
+                Some(key) => app.begun_once(&key, &request, &prepared, viewer).await,
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
     }
 
-    async fn begun(&self, prepared: &Prepared, share: UnsentShare) -> Result<Watcher, ApiError> {
+    async fn begun(&self, prepared: &Prepared, viewer: Viewer) -> Result<Watcher, ApiError> {
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {
@@ -125,14 +124,19 @@ impl App {
             prepared.turn,
             prepared.asked.clone(),
             prepared.request.clone(),
-            share,
+            viewer,
         );
         let begun = begun.await;
         if begun.is_err() && prepared.after.is_some() {
             // Copies that remain are swept later.
             let _ = registry.remove_scratch(owner, session).await;
         }
-        Ok(begun?)
+        match begun {
+            Ok(watcher) => Ok(watcher),
+            // The client's own.
+            Err(RunRefusal::Right(end)) => Err(end.into()),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     async fn begun_once(
@@ -140,7 +144,7 @@ impl App {
         key: &str,
         digest: &str,
         prepared: &Prepared,
-        share: UnsentShare,
+        viewer: Viewer,
     ) -> Result<Watcher, ApiError> {
         let store = self.dispatcher.store();
         let owner = &prepared.behalf.owner;
@@ -149,7 +153,7 @@ impl App {
         for _ in 0..IDEMPOTENCY_ATTEMPTS {
             match store.first_or_repeat(owner, key, digest, run).await? {
                 KeyUse::Same(known) if store.run(known).await?.is_some() => {
-                    return Ok(self.dispatcher.watch(known, 0, share));
+                    return Ok(self.dispatcher.watch(known, 0, viewer));
                 }
                 KeyUse::Same(known) => {
                     if !store.forget_broken(owner, key, known).await? {
@@ -163,7 +167,7 @@ impl App {
                     ));
                 }
                 KeyUse::First => {
-                    let begun = self.begun(prepared, share).await;
+                    let begun = self.begun(prepared, viewer).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }

@@ -3,6 +3,8 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::{KeyName, party};
+use crate::rights::Right;
+use crate::runs::Viewer;
 use crate::settings::Keys;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -19,6 +21,8 @@ pub struct Client {
     /// Name of the key; empty if the server requires no keys.
     pub name: String,
     permits: Permits,
+    /// The right with which the request was admitted. Work that outlives this check looks at it.
+    pub right: Right,
     /// The client's trace context, if it sent one.
     pub trace: opentelemetry::Context,
     /// The memory of answers that it has not read.
@@ -29,13 +33,15 @@ pub struct Client {
 struct KnownKey {
     name: String,
     permits: Permits,
+    right: Right,
 }
 
 impl KnownKey {
     /// The operator, because the server requires no keys.
-    fn anybody() -> Self {
+    fn anybody(right: Right) -> Self {
         Self {
             name: String::new(),
+            right,
             permits: Permits {
                 scopes: vec![Scope::Run, Scope::Approve, Scope::Admin],
                 ..Permits::default()
@@ -79,6 +85,14 @@ impl Client {
         agents.is_none_or(|names| names.iter().any(|name| name == agent))
     }
 
+    /// The client as a viewer of runs.
+    pub fn viewer(&self) -> Viewer {
+        Viewer {
+            right: self.right.clone(),
+            share: self.unsent.clone(),
+        }
+    }
+
     /// The part of the modules' grants that the key may use. Absent: all of it.
     pub fn grants(&self) -> Option<&[Permit]> {
         self.permits.grants.as_deref()
@@ -95,15 +109,22 @@ impl FromRequestParts<App> for Client {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let source = source(&parts.extensions);
-        let KnownKey { name, permits } = key_of(parts, source, app).await?;
+        let KnownKey {
+            name,
+            permits,
+            right,
+        } = key_of(parts, source, app).await?;
         app.key_rate.take(&name).map_err(|wait| {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)
         })?;
         KeyName::note(&mut parts.extensions, &name);
+        // For those that read the body, which may take minutes to arrive.
+        parts.extensions.insert(right.clone());
         Ok(Self {
             name,
             permits,
+            right,
             trace: telemetry::client_context(&parts.headers),
             unsent: app.unsent.of(party(&parts.extensions)),
         })
@@ -113,13 +134,14 @@ impl FromRequestParts<App> for Client {
 async fn key_of(parts: &Parts, source: IpAddr, app: &App) -> Result<KnownKey, ApiError> {
     let store = app.dispatcher.store();
     store.readable()?;
-    let is_open = match app.keys {
-        Keys::Never => true,
-        Keys::Always => false,
+    let rights = app.dispatcher.rights();
+    let open = match app.keys {
+        Keys::Never => Some(Right::of_operator()),
         // A key that is created while the server runs ends open access.
-        Keys::Auto => app.is_local && !store.has_keys().await?,
+        Keys::Auto if app.is_local && !store.has_keys().await? => Some(rights.until_keys()),
+        Keys::Auto | Keys::Always => None,
     };
-    if is_open {
+    if let Some(right) = open {
         // Open access makes every request the operator's, so requests of foreign web pages are refused.
         if app.guard.check(&parts.uri, &parts.headers).is_err() {
             return Err(ApiError::forbidden(
@@ -127,7 +149,7 @@ async fn key_of(parts: &Parts, source: IpAddr, app: &App) -> Result<KnownKey, Ap
                  serve.origins; `toolhold keys create` makes a key",
             ));
         }
-        return Ok(KnownKey::anybody());
+        return Ok(KnownKey::anybody(right));
     }
     let Some(key) = bearer(&parts.headers) else {
         return Err(ApiError::unauthenticated(
@@ -143,6 +165,7 @@ async fn key_of(parts: &Parts, source: IpAddr, app: &App) -> Result<KnownKey, Ap
         ));
     };
     Ok(KnownKey {
+        right: rights.of_key(&key.name),
         name: key.name,
         permits: key.permits,
     })

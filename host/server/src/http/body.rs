@@ -3,6 +3,7 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::party;
+use crate::rights::Right;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::Extensions;
@@ -30,6 +31,9 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let (parts, body) = request.into_parts();
         let share = share(&parts.extensions, state);
         let KeptBody { bytes, mut kept } = KeptBody::read(body, state.body_bytes, &share).await?;
+        if let Some(right) = parts.extensions.get::<Right>() {
+            right.look().await?;
+        }
         // Before it is read: the value of a small text may need a lot of memory.
         let weight = bounded::weigh(&bytes);
         let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! Error responses in the shape of OpenAI's API, which its SDKs read.
 
-use crate::runs::RunRefusal;
+use crate::rights::RightEnd;
+use crate::runs::{RunRefusal, WatchError};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -167,6 +168,10 @@ impl ApiError {
         ToolFailure::correctable(self.kind, self.message.as_str())
     }
 
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     pub fn body(&self) -> ErrorBody {
         ErrorBody {
             error: ErrorDetail {
@@ -210,9 +215,27 @@ impl From<RunRefusal> for ApiError {
                 Self::conflict(message)
             }
             RunRefusal::NoSession { .. } => Self::not_found(message),
+            // The run's owner, who may not be the client.
+            RunRefusal::Right(_) => Self::conflict(message),
             RunRefusal::Broken(error) => Self::internal(&error),
             RunRefusal::Record(error) => error.into(),
             RunRefusal::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The client's own right has ended.
+impl From<RightEnd> for ApiError {
+    fn from(end: RightEnd) -> Self {
+        Self::unauthenticated(end.to_string())
+    }
+}
+
+impl From<WatchError> for ApiError {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Right(end) => end.into(),
+            WatchError::Record(error) => error.into(),
         }
     }
 }

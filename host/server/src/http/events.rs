@@ -2,7 +2,7 @@
 
 use crate::http::error::ApiError;
 use crate::http::event_redactor::EventRedactor;
-use crate::runs::Watcher;
+use crate::runs::{WatchError, Watcher};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
@@ -11,39 +11,61 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_connections::Connection;
-use toolhold_connections::websocket::{self, WebSocketUpgrade};
+use toolhold_connections::websocket::{self, CloseCode, SocketItem, WebSocketUpgrade};
 use toolhold_protocol::event::Event;
-use toolhold_storage::RecordError;
 
 /// Interval of comments in a silent stream, so that proxies leave it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
-pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
-    respond(told(watcher, redactor).map(|told| match told {
-        Ok(event) => sse_event(&event),
-        Err(error) => failed(&error.into()),
-    }))
+/// A part of a run's stream for a client.
+enum StreamItem {
+    Event(Arc<Event>),
+    /// The last item.
+    End(StreamEnd),
 }
 
-/// The events of a run as a client gets them. The last one may be an error: the rest cannot be read.
-fn told(
+/// The reason why a stream ends.
+enum StreamEnd {
+    /// The last event was sent.
+    RunOver,
+    /// This server stops.
+    Closing,
+    /// No process drives the run.
+    Parked,
+    Failed(WatchError),
+}
+
+/// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
+pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
+    let items = items(watcher, redactor).filter_map(async |item| match item {
+        StreamItem::Event(event) => Some(sse_event(&event)),
+        StreamItem::End(StreamEnd::Failed(error)) => Some(failed(&error.into())),
+        StreamItem::End(_) => None,
+    });
+    respond(items)
+}
+
+/// The events of a run as a client gets them, and why there are no more.
+fn items(
     watcher: Watcher,
     redactor: EventRedactor,
-) -> impl Stream<Item = Result<Arc<Event>, RecordError>> + Send + 'static {
+) -> impl Stream<Item = StreamItem> + Send + 'static {
     stream::unfold(Some((watcher, redactor)), async |left| {
         let (mut watcher, mut redactor) = left?;
-        loop {
+        let end = loop {
             match watcher.next().await {
                 Ok(Some(event)) => {
                     if let Some(event) = redactor.over(event) {
-                        return Some((Ok(event), Some((watcher, redactor))));
+                        return Some((StreamItem::Event(event), Some((watcher, redactor))));
                     }
                 }
-                Ok(None) => return None,
-                Err(error) => return Some((Err(error), None)),
+                Ok(None) if watcher.is_over() => break StreamEnd::RunOver,
+                Ok(None) if watcher.is_closing() => break StreamEnd::Closing,
+                Ok(None) => break StreamEnd::Parked,
+                Err(error) => break StreamEnd::Failed(error),
             }
-        }
+        };
+        Some((StreamItem::End(end), None))
     })
 }
 
@@ -73,18 +95,45 @@ fn failed(error: &ApiError) -> sse::Event {
         .data(text(&error.body()))
 }
 
-/// Sends one event a message until the run is over or the client is gone.
+/// Sends one event a message until the run is over, the client's right has ended or the client is gone. A failure is a
+/// last message; the close code tells why the socket ends.
 pub fn socket(
     upgrade: WebSocketUpgrade,
     connection: Connection,
     watcher: Watcher,
     redactor: EventRedactor,
 ) -> Response {
-    let texts = told(watcher, redactor).map(|told| match told {
-        Ok(event) => text(event.as_ref()),
-        Err(error) => text(&ApiError::from(error).body()),
+    let messages = items(watcher, redactor).map(|item| match item {
+        StreamItem::Event(event) => SocketItem::Text(text(event.as_ref())),
+        StreamItem::End(StreamEnd::RunOver) => SocketItem::Close {
+            code: CloseCode::Normal,
+            reason: "the run is over".into(),
+            last: None,
+        },
+        StreamItem::End(StreamEnd::Closing) => SocketItem::Close {
+            code: CloseCode::Away,
+            reason: "the server stops; connect again when it is back".into(),
+            last: None,
+        },
+        StreamItem::End(StreamEnd::Parked) => SocketItem::Close {
+            code: CloseCode::Again,
+            reason: "no process drives the run; connect again when it goes on".into(),
+            last: None,
+        },
+        StreamItem::End(StreamEnd::Failed(error)) => {
+            let code = match &error {
+                WatchError::Right(_) => CloseCode::Policy,
+                WatchError::Record(_) => CloseCode::Error,
+            };
+            let error = ApiError::from(error);
+            SocketItem::Close {
+                code,
+                reason: error.message().to_owned(),
+                last: Some(text(&error.body())),
+            }
+        }
     });
-    websocket::send(upgrade, connection, texts)
+    websocket::send(upgrade, connection, messages)
 }
 
 fn text(said: &impl Serialize) -> String {

@@ -251,7 +251,7 @@ async fn watch(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let redactor = EventRedactor::from(&client, store, run, next).await?;
-    let watcher = app.dispatcher.watch(run, next, client.unsent);
+    let watcher = app.dispatcher.watch(run, next, client.viewer());
     Ok(events::stream(watcher, redactor))
 }
 
@@ -273,7 +273,7 @@ async fn socket(
     let upgrade = upgrade.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
     let next = from.after.map_or(0, |last| last.saturating_add(1));
     let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;
-    let watcher = app.dispatcher.watch(run, next, client.unsent);
+    let watcher = app.dispatcher.watch(run, next, client.viewer());
     Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 

@@ -148,7 +148,10 @@ impl Turn {
         let run = self.answer.id;
         let fault = match self.end() {
             TurnEnd::Failed => ApiError::upstream(self.failure()),
-            TurnEnd::Cancelled => ApiError::conflict(format!("run {run} was cancelled")),
+            TurnEnd::Cancelled => ApiError::conflict(match &self.answer.error {
+                Some(reason) => format!("run {run} was cancelled: {reason}"),
+                None => format!("run {run} was cancelled"),
+            }),
             TurnEnd::Open => ApiError::unavailable(format!(
                 "the server stops; run {run} goes on when it is back: GET /v1/runs/{run}"
             )),

@@ -105,6 +105,7 @@ impl Client {
     pub async fn room(&self, text_bytes: u64) -> Result<UnsentBytes, ApiError> {
         let bytes = 3 * text_bytes;
         let room = self.unsent.wait_at_most(ROOM_TIME, bytes).await;
+        self.right.check()?;
         room.map_err(|full| no_room(Some(full), None))
     }
 }
@@ -144,6 +145,7 @@ impl App {
         let mut bytes = FIRST_BYTES;
         loop {
             let unsent = client.unsent.wait_at_most(ROOM_TIME, bytes).await;
+            client.right.check()?;
             let over = (what == Gathering::Outcome).then_some(run);
             let unsent = unsent.map_err(|full| no_room(Some(full), over))?;
             let mut reader = RecordReader {

@@ -113,15 +113,15 @@ impl Uploads {
         client: &Client,
         upload: Upload,
     ) -> Result<(Arc<Module>, bool), ApiError> {
-        let (this, app, owner) = (self.clone(), app.clone(), client.name.clone());
-        let taken = tokio::spawn(async move { this.put(&app, &owner, upload).await });
+        let (this, app, client) = (self.clone(), app.clone(), client.clone());
+        let taken = tokio::spawn(async move { this.put(&app, &client, upload).await });
         taken.await.map_err(|error| ApiError::internal(&error))?
     }
 
     async fn put(
         &self,
         app: &App,
-        owner: &str,
+        client: &Client,
         upload: Upload,
     ) -> Result<(Arc<Module>, bool), ApiError> {
         let Upload {
@@ -143,7 +143,10 @@ impl Uploads {
             .map_err(KeptBodyError::Full)?;
         let examined = registry.examine(&self.folder, &slot, component.to_vec(), &log);
         let digest = examined.await.map_err(refused)?.digest;
-        let draft = Draft::module_uploaded(owner, &slot, &digest.to_string(), replaces.as_deref());
+        // The body, the wait for other uploads and the compilation may each have taken minutes.
+        client.right.look().await?;
+        let (owner, named) = (&client.name, digest.to_string());
+        let draft = Draft::module_uploaded(owner, &slot, &named, replaces.as_deref());
         // Logged first: the audit log has every stored component.
         app.dispatcher.store().audit(draft).await?;
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());

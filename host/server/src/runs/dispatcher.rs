@@ -1,10 +1,11 @@
 //! The runs of one server: admission, watching and cancellation.
 
+use crate::rights::{LOOK_INTERVAL, Rights};
 use crate::runs::live::LiveEvent;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::refused::RunRefusal;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
-use crate::runs::watcher::{LaterEvents, Watcher};
+use crate::runs::watcher::{LaterEvents, Viewer, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolhold_admission::{FairQueue, Lane, QueueRefusal};
 use toolhold_agent::Run;
-use toolhold_connections::UnsentShare;
+use toolhold_agent::run::RunCancel;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::startup::Startup;
@@ -24,8 +25,8 @@ use uuid::Uuid;
 /// Events that a watcher may lag behind before it reads them from the database instead.
 const WATCHER_BACKLOG: usize = 128;
 
-/// Poll interval for cancellations that other processes requested.
-pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Poll interval for cancellations that other processes requested, and for rights that have ended.
+pub(super) const CANCEL_POLL_INTERVAL: Duration = LOOK_INTERVAL;
 
 /// Grace period for runs to release their journals after the time to drain; bounds shutdown when the database
 /// hangs.
@@ -54,6 +55,7 @@ pub struct Dispatcher {
 #[derive(Debug)]
 pub(super) struct DispatcherInner {
     pub(super) store: Store,
+    pub(super) rights: Rights,
     pub(super) agents: Arc<Agents>,
     admission: Arc<FairQueue<String>>,
     parked: Arc<ParkedRuns>,
@@ -74,7 +76,7 @@ pub(super) struct DispatcherInner {
 /// A run that works in this process.
 #[derive(Debug, Clone)]
 struct ActiveRun {
-    cancel: CancellationToken,
+    cancel: RunCancel,
     /// Another process drives it now.
     taken: CancellationToken,
     live: broadcast::Sender<LiveEvent>,
@@ -105,6 +107,7 @@ impl Dispatcher {
         let parked = ParkedRuns::new(limits.waiting);
         let this = Self {
             inner: Arc::new(DispatcherInner {
+                rights: Rights::new(store.clone()),
                 store,
                 agents,
                 admission,
@@ -151,6 +154,11 @@ impl Dispatcher {
         &self.inner.store
     }
 
+    /// The rights that the clients and runs of this server hold.
+    pub fn rights(&self) -> &Rights {
+        &self.inner.rights
+    }
+
     pub fn agents(&self) -> &Agents {
         &self.inner.agents
     }
@@ -174,7 +182,7 @@ impl Dispatcher {
         turn: Option<(Uuid, u32)>,
         asked: Option<String>,
         request: RunRequest,
-        share: UnsentShare,
+        viewer: Viewer,
     ) -> Result<Watcher, RunRefusal> {
         self.inner.store.writable()?;
         let _turning = match turn {
@@ -186,6 +194,8 @@ impl Dispatcher {
             None => None,
         };
         let permit = self.permit(&behalf.owner).await?;
+        // The wait for the permit may have been long. The viewer began the run, with the same right or without a key.
+        viewer.right.look().await?;
         let observer = self.telemetry().observe(ObservedRun {
             run: request.id,
             agent: agent.name.clone(),
@@ -209,7 +219,7 @@ impl Dispatcher {
         let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
         let id = run.id;
         let live = LaterEvents::Live(self.go_on(run, permit, observer));
-        let mut watcher = Watcher::new(self.inner.clone(), id, 0, live, share);
+        let mut watcher = Watcher::new(self.inner.clone(), id, 0, live, viewer);
         if watcher.has_begun().await {
             return Ok(watcher);
         }
@@ -253,12 +263,11 @@ impl Dispatcher {
         }
     }
 
-    /// Watches a run of any process from event `from` on, until the run is over or parked. What is read for it counts in
-    /// `share`.
-    pub fn watch(&self, run: Uuid, from: u64, share: UnsentShare) -> Watcher {
+    /// Watches a run of any process from event `from` on, until the run is over or parked, or the viewer's right has ended.
+    pub fn watch(&self, run: Uuid, from: u64, viewer: Viewer) -> Watcher {
         let live = self.inner.live(run);
         let follow = live.map_or(LaterEvents::Others(None), LaterEvents::Live);
-        Watcher::new(self.inner.clone(), run, from, follow, share)
+        Watcher::new(self.inner.clone(), run, from, follow, viewer)
     }
 
     /// Cancels the run if it works in this process. Returns whether it does.
@@ -270,8 +279,8 @@ impl Dispatcher {
         active.is_some()
     }
 
-    /// Stops runs of this process that another process cancelled or took over, for as long as it is polled. A
-    /// cancelled run that turns out not to work here is ended.
+    /// Stops runs of this process that another process cancelled or took over, or whose key is valid no more, for as long
+    /// as it is polled. A cancelled run that turns out not to work here is ended.
     pub async fn poll_cancellations(&self) {
         let store = &self.inner.store;
         loop {
@@ -279,6 +288,8 @@ impl Dispatcher {
             if store.readable().is_err() {
                 continue;
             }
+            // First, so that a run whose key was revoked with `--cancel-runs` ends with that reason.
+            self.inner.rights.look().await;
             match store.requested_cancellations().await {
                 Ok(runs) => {
                     for run in runs {
@@ -329,8 +340,10 @@ impl Dispatcher {
         }
     }
 
+    /// Waits for a place for a run of `owner`, for as long as the owner has a right to run.
     pub(super) async fn permit(&self, owner: &str) -> Result<RunPermit, RunRefusal> {
         let inner = &self.inner;
+        let right = inner.rights.of_owner(owner);
         let lane = Lane::of(owner.to_owned());
         let deadline = Instant::now() + inner.limits.patience;
         let entered =
@@ -341,6 +354,7 @@ impl Dispatcher {
         let admitted = tokio::select! {
             biased;
             () = inner.closing.cancelled() => Err(RunRefusal::Closing),
+            end = right.ended() => Err(end.into()),
             place = entered => place.map_err(|refusal| match refusal {
                 QueueRefusal::Full => RunRefusal::Full,
                 QueueRefusal::Deadline | QueueRefusal::GroupLimit => RunRefusal::Late,
@@ -352,6 +366,7 @@ impl Dispatcher {
             lane,
             most: inner.limits.places_of_one,
             parked: inner.parked.clone(),
+            right,
         };
         Ok(RunPermit::new(admitted?, admission))
     }
@@ -373,6 +388,7 @@ impl Dispatcher {
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
         self.inner.tasks.spawn(async move {
+            let right = permit.right().clone();
             // Covers a run that ended at once.
             let _seat = permit;
             loop {
@@ -387,6 +403,10 @@ impl Dispatcher {
                         }
                         None => break,
                     },
+                    end = right.ended(), if !run.cancel.is_cancelled() => {
+                        tracing::warn!(run = %id, "cancelled: {end}");
+                        run.cancel.cancel_because(end.to_string());
+                    }
                     () = inner.parking.cancelled() => {
                         inner.forget(id, &live);
                         // Dropping a run stops it and releases its journal.

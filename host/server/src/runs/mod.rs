@@ -14,4 +14,4 @@ mod watcher;
 pub use dispatcher::{Dispatcher, Limits};
 pub use refused::RunRefusal;
 pub use resumption::cancel_orphan;
-pub use watcher::{Watcher, weight};
+pub use watcher::{Viewer, WatchError, Watcher, weight};

@@ -1,5 +1,6 @@
 //! Why the server does not take a run.
 
+use crate::rights::RightEnd;
 use thiserror::Error;
 use tokio::task::JoinError;
 use toolhold_agent::run::replay::ReplayError;
@@ -34,6 +35,8 @@ pub enum RunRefusal {
     Replay(#[from] ReplayError),
     #[error("what was done with the run broke off: {0}")]
     Broken(#[from] JoinError),
+    #[error(transparent)]
+    Right(#[from] RightEnd),
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error(transparent)]

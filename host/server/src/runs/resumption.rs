@@ -27,9 +27,12 @@ impl Dispatcher {
 
     async fn resumed(&self, row: &RunRow) -> Result<(), RunRefusal> {
         self.inner.store.writable()?;
+        // A run of a key that is valid no more does not go on.
+        self.inner.rights.of_owner(&row.owner).look().await?;
         let agent = self.agent(&row.agent)?;
         self.waits_for_modules(row.id).await?;
         let permit = self.permit(&row.owner).await?;
+        permit.right().look().await?;
         let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let store = &self.inner.store;
@@ -37,7 +40,7 @@ impl Dispatcher {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
-            // A key's permits never change, and apply to its runs even after it was revoked.
+            // A key's permits never change.
             grants: store.grants_of(&row.owner).await?,
             ..RunClient::default()
         };
@@ -169,6 +172,9 @@ impl Dispatcher {
                         RunRefusal::Record(RecordError::Held | RecordError::Over { .. })
                         | RunRefusal::Closing,
                     ) => {}
+                    Err(RunRefusal::Right(end)) => {
+                        this.end_left(row.id, Some(end.to_string()));
+                    }
                     Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
                 }
                 return;
@@ -188,7 +194,7 @@ impl Dispatcher {
     pub async fn end(&self, run: Uuid) -> Result<(), RunRefusal> {
         let store = self.inner.store.clone();
         to_its_end(&self.inner.tasks, async move {
-            cancel_orphan(&store, run).await
+            cancel_orphan(&store, run, None).await
         })
         .await
     }
@@ -203,9 +209,14 @@ impl Dispatcher {
                 return;
             }
         }
+        self.end_left(run, None);
+    }
+
+    /// Ends a run whose lease is free, as cancelled for this reason.
+    fn end_left(&self, run: Uuid, reason: Option<String>) {
         let store = self.inner.store.clone();
         self.inner.tasks.spawn(async move {
-            match cancel_orphan(&store, run).await {
+            match cancel_orphan(&store, run, reason).await {
                 Ok(()) => tracing::info!(%run, "was to be stopped, went on nowhere, and is ended"),
                 // Another process took it first.
                 Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
@@ -215,13 +226,23 @@ impl Dispatcher {
     }
 }
 
-/// Ends a run that no process drives, as cancelled.
-pub async fn cancel_orphan(store: &Store, run: Uuid) -> Result<(), RunRefusal> {
+/// Ends a run that no process drives, as cancelled, with a reason where there is one.
+///
+/// # Errors
+/// [`RunRefusal`]: another process took the run or ended it, or its record cannot be read or written.
+pub async fn cancel_orphan(
+    store: &Store,
+    run: Uuid,
+    reason: Option<String>,
+) -> Result<(), RunRefusal> {
     let (journal, events) = store.reopen(run).await?;
     let replayed = replay(&events)?;
     let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
     let mut run = driver.resume(replayed, Box::new(journal));
-    run.cancel.cancel();
+    match reason {
+        Some(reason) => run.cancel.cancel_because(reason),
+        None => run.cancel.cancel(),
+    }
     while run.events.recv().await.is_some() {}
     Ok(run.finished().await?)
 }

@@ -1,17 +1,19 @@
 //! A run's permit to work: held while the run asks a model or calls tools, released while it only waits for a
 //! person.
 
+use crate::rights::Right;
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::run::decider::Decider;
-use toolhold_agent::{Driver, ToolCall, ToolRunner, Toolbox};
+use toolhold_agent::{Activity, Driver, ToolCall, ToolRunner, Toolbox};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::tool::Annotations;
 use uuid::Uuid;
 
 /// The admission of one owner's runs.
@@ -22,6 +24,8 @@ pub struct AdmissionHandle {
     /// The most runs of that owner that work at the same time.
     pub most: usize,
     pub parked: Arc<ParkedRuns>,
+    /// The owner's right to run: without it no step begins.
+    pub right: Right,
 }
 
 /// The permit of one run. Clones share it.
@@ -81,7 +85,7 @@ impl RunPermit {
     }
 
     /// Makes a run of `driver` hold its permit while it works. Work outside of this process, such as that of
-    /// MCP servers, needs no permit.
+    /// MCP servers, needs no permit; but it needs the owner's right, as every step does.
     pub fn take(&self, driver: Driver) -> Driver {
         let permitted = |model| -> Arc<dyn Model> {
             Arc::new(PermittedModel {
@@ -97,6 +101,12 @@ impl RunPermit {
         Driver {
             model: permitted(driver.model),
             candidates,
+            activities: driver.activities.wrapped(|activity| {
+                Arc::new(RightfulActivity {
+                    permit: self.clone(),
+                    activity,
+                })
+            }),
             toolbox: Toolbox {
                 source: driver.toolbox.source,
                 runner: Arc::new(PermittedRunner {
@@ -109,6 +119,25 @@ impl RunPermit {
                 decider: driver.decider,
             }),
             ..driver
+        }
+    }
+
+    /// The right of the run's owner.
+    pub fn right(&self) -> &Right {
+        &self.inner.admission.right
+    }
+
+    /// Begins a step of the run: a request to a model, or a call. Where the owner's right has ended, the step waits until
+    /// the run is cancelled, which drops it.
+    async fn step(&self) -> WorkInProgress {
+        let working = self.work().await;
+        self.look().await;
+        working
+    }
+
+    async fn look(&self) {
+        if self.right().look().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -230,7 +259,7 @@ impl Model for PermittedModel {
         watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
-            let _working = self.permit.work().await;
+            let _working = self.permit.step().await;
             let owner = self.permit.inner.admission.lane.group.as_str();
             // With its owner, so that owners take turns at an endpoint.
             let request = ChatRequest {
@@ -263,22 +292,56 @@ struct PermittedRunner {
 impl ToolRunner for PermittedRunner {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            let _working = self.permit.work().await;
+            let _working = self.permit.step().await;
             self.runner.call(call).await
         })
+    }
+}
+
+struct RightfulActivity {
+    permit: RunPermit,
+    activity: Arc<dyn Activity>,
+}
+
+impl Activity for RightfulActivity {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            self.permit.look().await;
+            self.activity.call(call).await
+        })
+    }
+
+    fn annotations(&self) -> Option<Annotations> {
+        self.activity.annotations()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::Rights;
+    use serde_json::{Value, json};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
+    use tokio::time::timeout;
+    use toolhold_agent::{Activities, NoModules};
+    use toolhold_model::NoModel;
+    use toolhold_protocol::failure::ToolFailure;
+    use toolhold_storage::{Location, Permits, Store};
 
     fn lane() -> Lane<String> {
         Lane::of("ada".to_owned())
     }
 
     async fn permit(admission: &Arc<FairQueue<String>>, parked: usize) -> RunPermit {
+        permit_of(admission, parked, Right::of_operator()).await
+    }
+
+    async fn permit_of(
+        admission: &Arc<FairQueue<String>>,
+        parked: usize,
+        right: Right,
+    ) -> RunPermit {
         let soon = Instant::now() + Duration::from_secs(5);
         let place = admission.enter(lane(), 9, soon.into()).await.unwrap();
         let admission = AdmissionHandle {
@@ -286,8 +349,68 @@ mod tests {
             lane: lane(),
             most: 9,
             parked: ParkedRuns::new(parked),
+            right,
         };
         RunPermit::new(place, admission)
+    }
+
+    /// Counts its calls.
+    #[derive(Debug, Default)]
+    struct CountedRunner(AtomicUsize);
+
+    impl ToolRunner for CountedRunner {
+        fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            let failure = ToolFailure::correctable("counted", "counted");
+            Box::pin(std::future::ready(ToolResult::failed(failure)))
+        }
+    }
+
+    #[tokio::test]
+    async fn no_step_of_a_run_begins_after_its_key_was_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let store = Store::open(&location, Duration::from_secs(30))
+            .await
+            .unwrap();
+        let permits = Permits::default();
+        assert!(store.add_key("ada", "h", &permits, None).await.unwrap());
+        let rights = Rights::new(store.clone());
+        let permit = permit_of(&FairQueue::new(1, 9), 1, rights.of_owner("ada")).await;
+        let (runner, activity) = (
+            Arc::new(CountedRunner::default()),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let counted = activity.clone();
+        let driver = permit.take(Driver {
+            activities: Activities::default().with("counts", move |_: Value| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(Ok::<_, ToolFailure>(json!(1)))
+            }),
+            toolbox: Toolbox {
+                source: Arc::new(NoModules),
+                runner: runner.clone(),
+            },
+            ..Driver::new(Arc::new(NoModel), Arc::new(NoModules))
+        });
+        let call = ToolCall::new("c", "t", json!({}));
+        let own = driver.activities.named("counts").unwrap().clone();
+        driver.toolbox.runner.call(&call).await;
+        own.call(&call).await;
+        assert!(store.revoke_key("ada").await.unwrap());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let long = Duration::from_millis(200);
+        assert!(
+            timeout(long, driver.toolbox.runner.call(&call))
+                .await
+                .is_err()
+        );
+        assert!(timeout(long, own.call(&call)).await.is_err());
+        let calls = (
+            runner.0.load(Ordering::Relaxed),
+            activity.load(Ordering::Relaxed),
+        );
+        assert_eq!(calls, (1, 1));
     }
 
     #[tokio::test]

@@ -1,10 +1,12 @@
 //! Follows a run.
 
+use crate::rights::{Right, RightEnd};
 use crate::runs::dispatcher::DispatcherInner;
 use crate::runs::live::LiveEvent;
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 use tokio::sync::broadcast;
 use toolhold_connections::{UnsentBytes, UnsentShare};
 use toolhold_json::bounded;
@@ -26,12 +28,29 @@ pub struct Watcher {
     read: Vec<Arc<Event>>,
     /// The memory of the events that were read last.
     unsent: Option<UnsentBytes>,
-    /// The client's share of memory for unsent answers.
-    share: UnsentShare,
+    viewer: Viewer,
     /// Whether the database may have more.
     reads: bool,
     follow: LaterEvents,
     is_over: bool,
+}
+
+/// The client that watches a run.
+#[derive(Debug, Clone)]
+pub struct Viewer {
+    /// The right to see the run: nothing more is read or sent once it has ended.
+    pub right: Right,
+    /// The client's share of memory for unsent answers.
+    pub share: UnsentShare,
+}
+
+/// The reason why a watcher has no further event, although the run may have some.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    #[error(transparent)]
+    Right(#[from] RightEnd),
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 /// The source of events after the recorded ones.
@@ -69,7 +88,7 @@ impl Watcher {
         run: Uuid,
         from: u64,
         follow: LaterEvents,
-        share: UnsentShare,
+        viewer: Viewer,
     ) -> Self {
         Self {
             inner,
@@ -77,7 +96,7 @@ impl Watcher {
             next: from,
             read: Vec::new(),
             unsent: None,
-            share,
+            viewer,
             reads: true,
             follow,
             is_over: false,
@@ -103,7 +122,20 @@ impl Watcher {
     }
 
     /// The next event. `None` after the last: the run is over, or no process drives it.
-    pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
+    ///
+    /// # Errors
+    /// [`WatchError`]: the viewer's right has ended, or the record cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Arc<Event>>, WatchError> {
+        let right = self.viewer.right.clone();
+        tokio::select! {
+            // The end of the right counts before an event that has arrived.
+            biased;
+            end = right.ended() => Err(end.into()),
+            event = self.next_event() => Ok(event?),
+        }
+    }
+
+    async fn next_event(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
         loop {
             if self.is_over {
                 self.unsent = None;
@@ -169,11 +201,24 @@ impl Watcher {
 
     /// The client's share of memory for unsent answers.
     pub fn share(&self) -> &UnsentShare {
-        &self.share
+        &self.viewer.share
+    }
+
+    /// True after the run's last event.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// True if this server stops.
+    pub fn is_closing(&self) -> bool {
+        self.inner.closing.is_cancelled()
     }
 
     /// Waits until the run is over, or no process drives it. Returns whether it is over.
-    pub async fn ended(mut self) -> Result<bool, RecordError> {
+    ///
+    /// # Errors
+    /// Those of [`Self::next`].
+    pub async fn ended(mut self) -> Result<bool, WatchError> {
         while self.next().await?.is_some() {}
         Ok(self.is_over)
     }
@@ -185,7 +230,7 @@ impl Watcher {
         loop {
             // A client that takes nothing for long loses its connection, and this ends with it.
             let mut unsent = tokio::select! {
-                unsent = self.share.wait(memory) => unsent,
+                unsent = self.viewer.share.wait(memory) => unsent,
                 () = self.inner.closing.cancelled() => return Ok(None),
             };
             let bounds = PageBounds {

@@ -664,13 +664,43 @@ async fn a_key_keeps_what_it_may_use() {
             );
             assert_eq!(store.key(&hash).await.unwrap().unwrap().permits, permits);
             assert!(store.revoke_key(name).await.unwrap());
-            // Its runs go on with what it had.
+            // Records of its runs say under which part they were made.
             assert_eq!(store.grants_of(name).await.unwrap(), permits.grants);
         }
         assert_eq!(store.grants_of("").await.unwrap(), None);
         let listed = store.keys().await.unwrap();
         assert_eq!(listed.len(), 3);
         assert_eq!(listed[1].permits, permits(Some(&[])));
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_valid_until_it_is_revoked_or_expires() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        assert!(store.key_states().await.unwrap().is_empty());
+        for (name, expires_ms) in [
+            ("valid", None),
+            ("old", Some(1)),
+            ("revoked", Some(u64::MAX)),
+        ] {
+            let permits = Permits::default();
+            let added = store.add_key(name, name, &permits, expires_ms).await;
+            assert!(added.unwrap());
+        }
+        assert!(store.revoke_key("revoked").await.unwrap());
+        let states = store.key_states().await.unwrap();
+        for (name, state) in [
+            ("valid", Some(KeyState::Valid)),
+            ("old", Some(KeyState::Expired)),
+            ("revoked", Some(KeyState::Revoked)),
+            ("unknown", None),
+        ] {
+            assert_eq!(store.key_state(name).await.unwrap(), state, "{name}");
+            assert_eq!(states.get(name).copied(), state, "{name}");
+        }
     }
 }
 

@@ -65,6 +65,9 @@ async fn runs_are_listed_by_owner() {
             let found: Vec<_> = found.into_iter().map(|row| row.id).collect();
             assert_eq!(found, expected, "{owner:?} {before:?}");
         }
+        let open: Vec<_> = store.open_runs_of("ann").await.unwrap();
+        let open: Vec<_> = open.into_iter().map(|row| row.id).collect();
+        assert_eq!(open, [runs[2], runs[0]]);
         if is_file(&database) {
             let plan = plan(&store, runs::before_statement(true)).await;
             assert!(plan.contains("runs_by_owner"), "{plan}");

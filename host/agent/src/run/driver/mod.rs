@@ -18,6 +18,7 @@ use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
+use crate::run::cancel::RunCancel;
 use crate::run::decider::{Decider, NoDecider};
 use crate::run::machine::{Input, Machine};
 use crate::run::open_calls::OpenCalls;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio_util::sync::CancellationToken;
 use toolhold_model::Model;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{Context, Message};
@@ -85,7 +85,7 @@ pub struct Run {
     /// What happens, in order; ends after `done`.
     pub events: mpsc::Receiver<Event>,
     /// Stops the run: it still says `done`. Dropping the run stops it too.
-    pub cancel: CancellationToken,
+    pub cancel: RunCancel,
     task: JoinHandle<Result<SubAgentEnd, RunError>>,
 }
 
@@ -150,7 +150,7 @@ impl Driver {
         let mut fetches = Vec::new();
         let machine = self.machine(request, &mut fetches).await?;
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
-        let cancel = CancellationToken::new();
+        let cancel = RunCancel::default();
         let sink = Sink::Journal(Publisher {
             run: id,
             seq: 0,
@@ -180,7 +180,7 @@ impl Driver {
     /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
     pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
-        let cancel = CancellationToken::new();
+        let cancel = RunCancel::default();
         let spent = replayed.spent();
         let (seq, seal) = (replayed.next, replayed.seal.clone());
         let open = replayed.open.clone();
@@ -277,7 +277,7 @@ impl Driver {
         begin: StartingPoint,
         sink: Sink,
         budget: Arc<BudgetTracker>,
-        cancel: CancellationToken,
+        cancel: RunCancel,
     ) -> BoxFuture<'static, Result<SubAgentEnd, RunError>> {
         Box::pin(async move {
             let (events, call_events) = CallEventSender::channel(EVENT_QUEUE);

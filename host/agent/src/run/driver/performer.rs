@@ -13,6 +13,7 @@ use crate::calls::{
 use crate::retrieval::retrieve;
 use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
+use crate::run::cancel::RunCancel;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::outcomes::FallbackAttempts;
@@ -27,7 +28,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio_util::sync::CancellationToken;
 use toolhold_model::{Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -90,7 +90,7 @@ impl Performer {
         mut machine: Machine,
         begin: StartingPoint,
         mut call_events: mpsc::Receiver<CallEvent>,
-        cancel: CancellationToken,
+        cancel: RunCancel,
     ) -> Result<SubAgentEnd, RunError> {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
@@ -121,7 +121,7 @@ impl Performer {
             }
             let (mut told, input) = tokio::select! {
                 biased;
-                () = cancel.cancelled() => (None, Some(Input::Cancelled)),
+                reason = cancel.cancelled() => (None, Some(Input::Cancelled { reason })),
                 () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
                 Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.

@@ -49,7 +49,10 @@ pub enum Input {
     SideRequest(SideRequest),
     /// The process that ran this ended; nothing that was begun is under way any more.
     Resumed,
-    Cancelled,
+    /// The run was cancelled from outside, for this reason if one was given.
+    Cancelled {
+        reason: Option<String>,
+    },
     TimedOut,
     /// Other sub-agents of the run that this one is inside of took what was left.
     OutOf(Budget),

@@ -90,7 +90,7 @@ use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, FORMAT, StopReason};
+use toolhold_protocol::event::{EventKind, FORMAT, RunFailure, StopReason};
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
@@ -311,8 +311,9 @@ impl Machine {
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),
-            Input::Cancelled => {
-                self.finish(StopReason::Cancelled, Value::Null, None, &mut effects);
+            Input::Cancelled { reason } => {
+                let failure = reason.map(|reason| RunFailure::new(ErrorClass::Fatal, reason));
+                self.finish(StopReason::Cancelled, Value::Null, failure, &mut effects);
             }
             Input::OutOf(budget) => {
                 self.fail(

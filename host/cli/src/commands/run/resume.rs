@@ -17,12 +17,20 @@ use toolhold_protocol::tool::Execution;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
+use toolhold_server::rights::Rights;
 use toolhold_telemetry::ObservedRun;
 
 /// Resumes a run whose process ended.
 pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
+    if let Some(row) = store.run(id).await? {
+        // A key's run does not go on without the key's right, whoever asks for it.
+        let right = Rights::new(store.clone()).of_owner(&row.owner);
+        right.look().await.with_context(|| {
+            format!("run {id} does not go on; `toolhold runs cancel {id}` ends it")
+        })?;
+    }
     let (mut journal, events) = store.reopen(id).await?;
     let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     let request = replayed.machine.request();

@@ -138,7 +138,7 @@ impl Watcher {
                     .await
                     .is_ok()
                 {
-                    cancel_orphan(store, id).await?;
+                    cancel_orphan(store, id, None).await?;
                     let (before, command) =
                         (format!("the run {id}; "), format!("toolhold show {id}"));
                     let mark = bad("cancelled:");

@@ -280,6 +280,8 @@ impl App {
         if let Some(title) = title {
             document.title = title;
         }
+        // The body, the wait for a permit and the extraction may each have taken minutes.
+        client.right.look().await?;
         let knowledge = &served.configured.knowledge;
         let added = knowledge
             .add(&client.name, collection, &document, &|_, _| {})

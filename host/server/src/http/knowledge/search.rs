@@ -110,6 +110,7 @@ async fn search(
     let question = question(wanted)?;
     let permit = app.knowledge.may_search(&client.name).await;
     let permit = permit.map_err(refused)?;
+    client.right.look().await?;
     // Not ended by a client that leaves: a scan of vectors goes on, and so must its permit.
     let searching = tokio::spawn(async move {
         let _permit = permit;

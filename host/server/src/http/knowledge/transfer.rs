@@ -4,12 +4,14 @@ use crate::http::App;
 use crate::http::auth::Client;
 use crate::http::body::PathParam;
 use crate::http::error::{ApiError, ErrorBody};
+use crate::rights::RightEnd;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use toolhold_storage::{Access, Scope};
+use thiserror::Error;
+use toolhold_storage::{Access, Scope, StoreError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,9 +22,19 @@ pub fn routes() -> OpenApiRouter<App> {
 /// The most bytes of a page of lines: 200 passages, as values and as text.
 const PAGE_BYTES: u64 = 12 << 20;
 
+/// The reason why an export breaks off.
+#[derive(Debug, Error)]
+enum ExportError {
+    #[error(transparent)]
+    Right(#[from] RightEnd),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Returns all that a collection holds as lines of JSON: of each document what describes it, and its passages.
 ///
-/// `toolhold knowledge import` reads them into a collection. If the database fails, the connection breaks off.
+/// `toolhold knowledge import` reads them into a collection. If the database fails, or the key is revoked or expires
+/// meanwhile, the connection breaks off.
 #[utoipa::path(
     get, path = "/v1/knowledge/collections/{collection}/export", tag = "knowledge", security(("key" = [])),
     params(("collection" = String, Path)),
@@ -41,17 +53,21 @@ async fn export(
     let knowledge = &app.knowledge.configured.knowledge;
     let reader = knowledge.export(&client.name, &collection);
     // Read as the client takes it: one page is in memory, and counts until the next is asked for.
-    let state = (reader, client.unsent, None);
-    let lines = stream::try_unfold(state, async |(mut reader, share, sent)| {
+    let state = (reader, client.viewer(), None);
+    let lines = stream::try_unfold(state, async |(mut reader, viewer, sent)| {
         drop(sent);
-        let mut unsent = share.wait(PAGE_BYTES).await;
+        let mut unsent = tokio::select! {
+            biased;
+            end = viewer.right.ended() => return Err(ExportError::Right(end)),
+            unsent = viewer.share.wait(PAGE_BYTES) => unsent,
+        };
         let lines = reader.next().await?;
-        Ok::<_, toolhold_storage::StoreError>(lines.map(|lines| {
+        Ok(lines.map(|lines| {
             let bytes = lines.len() as u64;
             // More than was reserved has all its characters escaped: it counts as far as there is room.
             let _ = unsent.grow_to(bytes);
             unsent.shrink_to(bytes);
-            (lines, (reader, share, Some(unsent)))
+            (lines, (reader, viewer, Some(unsent)))
         }))
     });
     let kind = [(header::CONTENT_TYPE, "application/jsonl")];
