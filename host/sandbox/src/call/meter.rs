@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use toolhold_admission::{MemoryFull, MemoryReservation, MemoryShare};
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
-use wasmtime::{ResourceLimiter, Result};
 
 /// A limit that refuses something to a guest without ending it: the guest gets an error that its
 /// language knows (a failed allocation, a full disk) and may cope. If it does not, this is what the
@@ -222,76 +221,6 @@ impl KeptBytes {
 impl Drop for KeptBytes {
     fn drop(&mut self) {
         self.gauge.0.kept.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// Counts memory and table growth over the whole component, and says no at the limit.
-///
-/// A refused growth is reported to the guest as a failed `memory.grow`, which a runtime such as
-/// CPython turns into an ordinary exception.
-#[derive(Debug)]
-pub struct Meter {
-    memory_limit: u64,
-    table_limit: u64,
-    instances: usize,
-    tables: usize,
-    memories: usize,
-    pub memory: u64,
-    elements: u64,
-    gauge: Gauge,
-}
-
-impl Meter {
-    pub fn new(limits: &Limits, gauge: Gauge) -> Self {
-        let count = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
-        Self {
-            memory_limit: limits.memory_bytes,
-            table_limit: limits.table_elements,
-            instances: count(limits.instances),
-            tables: count(limits.tables),
-            memories: count(limits.memories),
-            memory: 0,
-            elements: 0,
-            gauge,
-        }
-    }
-}
-
-impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
-        let total = self
-            .memory
-            .saturating_add((desired - current.min(desired)) as u64);
-        if total > self.memory_limit {
-            self.gauge.refuse(RefusedResource::Memory);
-            return Ok(false);
-        }
-        self.memory = total;
-        Ok(true)
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> Result<bool> {
-        let total = self
-            .elements
-            .saturating_add((desired - current.min(desired)) as u64);
-        if total > self.table_limit {
-            self.gauge.refuse(RefusedResource::Table);
-            return Ok(false);
-        }
-        self.elements = total;
-        Ok(true)
-    }
-
-    fn instances(&self) -> usize {
-        self.instances
-    }
-
-    fn tables(&self) -> usize {
-        self.tables
-    }
-
-    fn memories(&self) -> usize {
-        self.memories
     }
 }
 

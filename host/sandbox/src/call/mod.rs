@@ -11,6 +11,7 @@ mod capture;
 mod clock;
 mod crash;
 mod current;
+mod growth;
 mod http_memory;
 mod json;
 mod knowledge;
@@ -304,7 +305,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let logs = std::mem::take(&mut state.logs.lines);
     let dropped_logs = state.logs.dropped;
     let (redactions, http) = (state.outbound.redactions(), state.outbound.fired());
-    let memory_bytes = state.meter.memory;
+    let memory_bytes = state.meter.memory_bytes();
     let gauge = state.gauge.clone();
     let profiler = state.profiler.take();
     // The instance's place is free from here on, and its scratch files are gone.

@@ -1,8 +1,9 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
 use super::capture::{CapturePipe, PrintStream};
+use super::growth::GrowthMeter;
 use super::http_memory::HttpMemory;
-use super::meter::{Gauge, KeptBytes, Meter};
+use super::meter::{Gauge, KeptBytes};
 use super::open_files::OpenFiles;
 use super::{
     CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, Profiler,
@@ -39,7 +40,7 @@ pub struct CallState {
     pub current: CurrentCall,
     /// What an extractor reads; empty for other calls.
     pub document: Bytes,
-    pub meter: Meter,
+    pub meter: GrowthMeter,
     pub gauge: Gauge,
     /// The host's memory of the last answer that the guest was given, until it surely has it: its own code finds the
     /// place for it, and may take as long for that as the call does. Its next host call, whichever, says that it has.
@@ -103,7 +104,7 @@ impl CallState {
             knowledge,
             current,
             document,
-            meter: Meter::new(limits, gauge.clone()),
+            meter: GrowthMeter::new(limits, gauge.clone()),
             gauge,
             answer: None,
             logs: LogBook {

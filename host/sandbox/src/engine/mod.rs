@@ -207,6 +207,9 @@ impl Engine {
 /// calls that hold all of theirs keep no module from being loaded, and the other way round.
 const LISTING_PLACES: u32 = 4;
 
+/// Maximum elements of one table, which is the size of its slot in the pool.
+pub(crate) const TABLE_SLOT_ELEMENTS: usize = 20_000;
+
 /// Calls of each depth that have a place although all places are held by calls that wait for them.
 fn nested_places(config: &EngineConfig) -> u32 {
     (config.concurrent_calls / NESTED_PART).max(1)
@@ -250,7 +253,7 @@ fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
         .max_memories_per_component(memories)
         .max_tables_per_component(tables)
         .max_memory_size(config.max_memory_bytes)
-        .table_elements(20_000)
+        .table_elements(TABLE_SLOT_ELEMENTS)
         // Pages kept resident and cleaned by PAGEMAP_SCAN: one system call and no page fault a call.
         .linear_memory_keep_resident(2 << 20)
         .table_keep_resident(64 << 10)
@@ -270,6 +273,8 @@ pub(crate) fn code_config(variant: Variant) -> Config {
         .memory_init_cow(true)
         .memory_guaranteed_dense_image_size(64 << 20)
         .wasm_memory64(false)
+        // The meter relies on it: wasmtime reports a failed growth of such a memory without asking for it first.
+        .wasm_custom_page_sizes(false)
         .wasm_relaxed_simd(false)
         // The adapters between components inside a component (JavaScript's are made so) copy from one
         // memory to another; without this wasmtime panics on them. The meter sums over all memories.
