@@ -3,6 +3,7 @@
 
 pub(crate) mod byte_lock;
 mod copy;
+pub(crate) mod folder_use;
 pub(crate) mod key_value;
 pub(crate) mod measure;
 pub(crate) mod quota;
@@ -25,8 +26,9 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Removes scratch files of calls and sessions that are over, for at most ten minutes. Nothing that it meets is
-    /// fatal: what stays behind is logged. Blocks on the file system; call it in the background when a host starts.
+    /// Removes scratch files of calls and sessions that are over, for at most ten minutes, and none that a call of any
+    /// process of this machine uses. Nothing that it meets is fatal: what stays behind is logged. Blocks on the file
+    /// system; call it in the background when a host starts.
     pub fn sweep(&self) {
         if let Some(root) = &self.scratch {
             scratch::sweep(root);

@@ -1,11 +1,12 @@
 //! Scratch directories: a place for a call's own files.
 
 use super::copy::copy_all;
+use super::folder_use::{FolderUse, UnusedFolder};
 use super::remove::remove_until;
 use super::{private_folder, removal_queue};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use toolhold_files::{temporary_folder, temporary_name};
 use toolhold_policy::{Caller, Keep};
 
@@ -14,7 +15,12 @@ use toolhold_policy::{Caller, Keep};
 pub(crate) struct Scratch {
     pub path: PathBuf,
     temporary: bool,
+    /// No sweep removes the directory before this is dropped.
+    _use: FolderUse,
 }
+
+/// Folders that are made for one use. A sweep may take a new one before it is marked as used.
+const ATTEMPTS: usize = 8;
 
 impl Scratch {
     /// Makes the directory below `root`. Names are hashes: no module's, tenant's or session's name
@@ -30,18 +36,38 @@ impl Scratch {
             return Self::temporary(root);
         }
         let path = root.join(session_folder(module, caller));
-        private_folder(&path)?;
-        touch(&path)?;
-        Ok(Self { path, temporary })
+        let used = begun(|| private_folder(&path).map(|()| path.clone()))?.1;
+        used.touch()?;
+        Ok(Self {
+            path,
+            temporary,
+            _use: used,
+        })
     }
 
     /// A new directory of one call, or of a copy in progress: never one that a killed call left.
     fn temporary(root: &Path) -> io::Result<Self> {
         private_folder(root)?;
-        let path = temporary_folder(root, OF_CALL)?;
-        let temporary = true;
-        Ok(Self { path, temporary })
+        let (path, used) = begun(|| temporary_folder(root, OF_CALL))?;
+        Ok(Self {
+            path,
+            temporary: true,
+            _use: used,
+        })
     }
+}
+
+/// Makes a folder and marks it as used.
+fn begun(make: impl Fn() -> io::Result<PathBuf>) -> io::Result<(PathBuf, FolderUse)> {
+    for _ in 0..ATTEMPTS {
+        let path = make()?;
+        if let Some(used) = FolderUse::begin(&path)? {
+            return Ok((path, used));
+        }
+    }
+    Err(io::Error::other(
+        "scratch directories are removed as soon as they are made; end other programs that remove them",
+    ))
 }
 
 /// The scratch files that are kept for a session, of all modules: also of those that are gone, or have no grant any
@@ -65,7 +91,10 @@ impl SessionFiles {
     pub fn copy(&self, other: &Self) -> io::Result<()> {
         for name in self.folders()? {
             let from = self.root.join(&name);
-            touch(&from)?;
+            let Some(used) = FolderUse::begin(&from)? else {
+                continue;
+            };
+            used.touch()?;
             let mut copy = Scratch::temporary(&self.root)?;
             copy_all(&from, &copy.path)?;
             let module = &name[self.prefix.len()..];
@@ -107,35 +136,33 @@ impl SessionFiles {
     }
 }
 
-/// Marks the folder as used now: [`sweep`] goes by this.
-fn touch(folder: &Path) -> io::Result<()> {
-    std::fs::File::open(folder)?.set_modified(SystemTime::now())
-}
-
 /// Time for one sweep.
 const SWEEPING_TIME: Duration = Duration::from_mins(10);
 
-/// Removes unused folders: those of sessions that are over, and of calls whose host was killed. Blocks on the file system.
+/// How long a session may rest, such as over a holiday. Where no lock shows what is used, folders of calls are kept as long.
+const RESTING_TIME: Duration = Duration::from_hours(14 * 24);
+
+/// Removes folders that no call of any process uses: those of sessions that are over, and of calls whose host was killed.
+/// Blocks on the file system.
 pub(super) fn sweep(root: &Path) {
-    // No call runs for an hour; a session may rest over a holiday.
-    let (call, session) = (Duration::from_hours(1), Duration::from_hours(14 * 24));
     let Ok(entries) = std::fs::read_dir(root) else {
         return;
     };
     let deadline = Instant::now() + SWEEPING_TIME;
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let age = if name.as_encoded_bytes().starts_with(OF_CALL.as_bytes()) {
-            call
-        } else if name.as_encoded_bytes().starts_with(b"session-") {
-            session
-        } else {
+        let is_of_call = name.as_encoded_bytes().starts_with(OF_CALL.as_bytes());
+        if !is_of_call && !name.as_encoded_bytes().starts_with(OF_SESSION.as_bytes()) {
             continue;
-        };
-        let used = entry.metadata().and_then(|metadata| metadata.modified());
-        let is_old = used.is_ok_and(|used| used.elapsed().is_ok_and(|rest| rest > age));
-        if is_old && let Err(error) = remove_until(&entry.path(), deadline) {
-            tracing::warn!(path = %entry.path().display(), %error, "old scratch files stay behind");
+        }
+        let path = entry.path();
+        match sweep_folder(root, &path, is_of_call, deadline) {
+            // A call's end, or the sweep of another process, was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "old scratch files stay behind");
+            }
+            Ok(()) => {}
         }
         if Instant::now() > deadline {
             tracing::warn!(path = %root.display(), "old scratch files stay behind until the next start");
@@ -144,8 +171,27 @@ pub(super) fn sweep(root: &Path) {
     }
 }
 
+fn sweep_folder(root: &Path, path: &Path, is_of_call: bool, deadline: Instant) -> io::Result<()> {
+    let Some(unused) = UnusedFolder::claim(path)? else {
+        return Ok(());
+    };
+    let is_over = is_of_call && unused.is_sure;
+    if !is_over && !unused.rests_for(RESTING_TIME) {
+        return Ok(());
+    }
+    if is_of_call {
+        return remove_until(path, deadline);
+    }
+    // Gone at once: a call of the session that begins now makes its folder anew.
+    let aside = root.join(temporary_name(OF_CALL, "")?);
+    std::fs::rename(path, &aside)?;
+    remove_until(&aside, deadline)
+}
+
 /// How the names of folders of one call begin.
 const OF_CALL: &str = "call-";
+/// How the names of folders of sessions begin.
+const OF_SESSION: &str = "session-";
 
 /// The folder of a session's scratch files of one module.
 fn session_folder(module: &str, caller: Caller<'_>) -> String {
@@ -154,7 +200,7 @@ fn session_folder(module: &str, caller: Caller<'_>) -> String {
 
 /// How the names of all folders of a session begin.
 fn session_prefix(caller: Caller<'_>) -> String {
-    format!("session-{}-", digest(&[caller.tenant, caller.session]))
+    format!("{OF_SESSION}{}-", digest(&[caller.tenant, caller.session]))
 }
 
 fn digest(parts: &[&str]) -> String {
@@ -185,6 +231,7 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
 
     #[test]
     fn callers_do_not_share() {
@@ -194,32 +241,72 @@ mod tests {
         assert_ne!(folder("m", "a", "s"), folder("m", "b", "s"));
     }
 
+    /// Gives the folder the time of use of a folder that a sweep removes.
+    fn made_old(path: &Path) {
+        let old = SystemTime::now() - RESTING_TIME - Duration::from_hours(1);
+        let folder = std::fs::File::open(path).unwrap();
+        folder.set_modified(old).unwrap();
+    }
+
+    fn names(root: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(root).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn unused_folders_are_swept() {
         let root = tempfile::tempdir().unwrap();
-        let old = SystemTime::now() - Duration::from_hours(15 * 24);
         for (name, is_old) in [
-            ("call-1-1", true),
+            ("call-1", true),
+            ("call-2", false),
             ("session-a", true),
             ("session-b", false),
             ("x", true),
         ] {
             let path = root.path().join(name);
             std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "x").unwrap();
             if is_old {
-                std::fs::File::open(path)
-                    .unwrap()
-                    .set_modified(old)
-                    .unwrap();
+                made_old(&path);
             }
         }
         sweep(root.path());
-        let mut left: Vec<_> = std::fs::read_dir(root.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        left.sort();
-        assert_eq!(left, ["session-b", "x"]);
+        assert_eq!(names(root.path()), ["session-b", "x"]);
+    }
+
+    /// A call whose clock stands still, while a person decides, is as old as it likes.
+    #[test]
+    fn a_running_calls_files_are_never_swept_however_old_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        let caller = Caller {
+            tenant: "",
+            session: "s",
+        };
+        let of = |keep| Scratch::make(root.path(), "m", caller, keep).unwrap();
+        let running = [of(Keep::Call), of(Keep::Session)];
+        for scratch in &running {
+            std::fs::write(scratch.path.join("file"), "x").unwrap();
+            made_old(&scratch.path);
+        }
+        sweep(root.path());
+        for scratch in &running {
+            assert!(scratch.path.join("file").exists(), "{scratch:?}");
+        }
+        let [call, session] = running;
+        let path = session.path.clone();
+        drop((call, session));
+        sweep(root.path());
+        assert!(!path.exists());
+        // Its next call finds a new one, marked as used.
+        let again = of(Keep::Session);
+        assert_eq!(std::fs::read_dir(&again.path).unwrap().count(), 0);
+        made_old(&again.path);
+        sweep(root.path());
+        assert!(again.path.exists());
     }
 
     #[test]

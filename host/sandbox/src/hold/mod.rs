@@ -11,6 +11,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::disk::folder_use::has_no_lock;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, TryLockError};
@@ -298,12 +299,10 @@ fn try_lock(directory: &File) -> io::Result<bool> {
     match directory.try_lock() {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => match error.raw_os_error() {
-            Some(libc::EBADF | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => {
-                tracing::debug!(%error, "a directory has no lock that other processes would see");
-                Ok(true)
-            }
-            _ => Err(error),
-        },
+        Err(TryLockError::Error(error)) if has_no_lock(&error) => {
+            tracing::debug!(%error, "a directory has no lock that other processes would see");
+            Ok(true)
+        }
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
