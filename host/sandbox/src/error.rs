@@ -81,3 +81,9 @@ impl From<ManifestError> for LoadError {
         }
     }
 }
+
+impl From<std::io::Error> for LoadError {
+    fn from(source: std::io::Error) -> Self {
+        Self::Read { source }
+    }
+}

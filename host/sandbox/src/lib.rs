@@ -35,13 +35,14 @@
 //! and `call` (one call: a fresh store, the guest, the verdict). They stand on: `policy` (the operator's decision
 //! and what it means for one module), [`compile`] (bytes to native code, and the cache with the only `unsafe`),
 //! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
-//! HTTP), `descriptors` (how many guests may have open), `revocation` (tells running calls that their grant is gone),
-//! `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was written
-//! about a component). [`base`] stands beside them: components that are made from
+//! HTTP), `descriptors` (how many guests may have open), `disk` (scratch files, keys and values, quotas), `blocking` (the
+//! threads for work of calls on the file system), `revocation` (tells running calls that their grant is gone), [`value`]
+//! (WIT types to JSON and back) and [`docs`] (what was written about a component). [`base`] stands beside them: components that are made from
 //! one that ran. A room uses only rooms after it in that list, `bindings` and [`error`].
 
 pub mod base;
 mod bindings;
+mod blocking;
 mod call;
 pub mod compile;
 mod denial_log;

@@ -33,12 +33,13 @@ pub(crate) use other_tools::OtherTools;
 pub(crate) use profiler::Profiler;
 pub use state::CallState;
 
+use crate::blocking::CallWork;
 use crate::compile::DebugInfo;
 use crate::denial_log::DenialLog;
 use crate::descriptors::DescriptorShare;
 use crate::egress::EndedExchange;
 use crate::engine::Engine;
-use crate::grant::PreparedGrant;
+use crate::grant::{OpenScratch, PreparedGrant};
 use crate::revocation::{Revocation, Revoked};
 use bytes::Bytes;
 use capture::PrintStream;
@@ -204,7 +205,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     } else {
         let lane = Lane {
             group: number,
-            member: tenant,
+            member: tenant.clone(),
             // Who waits for a nested call holds a permit.
             depth: context.depth,
         };
@@ -249,14 +250,29 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     if revocation.check().is_err() {
         return CallOutcome::without_store(revoked(), waited());
     }
-    // After the queue: how long others keep the machine busy is not the guest's to know.
-    let started = if queued.is_zero() {
+    let work = CallWork::new(engine.work(), number, tenant, revocation.clone());
+    let scratch = tokio::select! {
+        biased;
+        scratch = context.granted.open_scratch(context.caller, &work) => scratch,
+        cause = ended(&clock, &revocation, module, timeout) => {
+            return CallOutcome::without_store(cause, waited());
+        }
+    };
+    let scratch = match scratch {
+        Ok(scratch) => scratch,
+        Err(error) => {
+            let reason = error.to_string();
+            return CallOutcome::without_store(CallError::Grant { reason }, waited());
+        }
+    };
+    // After the queues: how long others keep the machine busy is not the guest's to know.
+    let started = if queued.is_zero() && scratch.is_none() {
         clock.started()
     } else {
         Instant::now()
     };
     let reserved = context.reserved;
-    let mut store = match fresh_store(context, clock.clone(), started) {
+    let mut store = match fresh_store(context, clock.clone(), started, scratch) {
         Ok(store) => store,
         Err(error) => return CallOutcome::without_store(error, waited()),
     };
@@ -271,8 +287,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         biased;
         outcome = call.perform(&mut store) => Ok(outcome),
         // A guest that spins yields every millisecond, and one that waits in the host waits here.
-        () = revocation.revoked() => Err(revoked()),
-        () = clock.over() => Err(CallError::Deadline { limit: timeout }),
+        cause = ended(&clock, &revocation, module, timeout) => Err(cause),
     };
 
     let stack = engine.which().stack_bytes;
@@ -341,23 +356,38 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
+/// Waits until the call may go on no longer, and says why.
+async fn ended(
+    clock: &Clock,
+    revocation: &Revocation,
+    module: &str,
+    timeout: Duration,
+) -> CallError {
+    tokio::select! {
+        biased;
+        () = revocation.revoked() => CallError::Revoked {
+            module: module.to_owned(),
+        },
+        () = clock.over() => CallError::Deadline { limit: timeout },
+    }
+}
+
 /// Bytes that are lifted from the guest: for a host call and for the result alike. Dynamic values count at their size
 /// in host memory, up to 40 times their JSON, hence the room.
 fn lifted_bytes(limits: &Limits) -> u64 {
     limits.output_bytes.saturating_mul(4).max(16 << 20)
 }
 
-/// A store for the call, whose guest's clock began at `started`.
+/// A store for the call, whose guest's clock began at `started`, with the call's open scratch directory.
 pub(crate) fn fresh_store(
     context: CallContext<'_>,
     clock: Arc<Clock>,
     started: Instant,
+    scratch: Option<OpenScratch>,
 ) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
-    let state = CallState::new(context, clock, started).map_err(|error| CallError::Grant {
-        reason: format!("{error:#}"),
-    })?;
+    let state = CallState::new(context, clock, started, scratch);
     let mut store = Store::new(engine.wasmtime(), state);
     store.limiter(|state| &mut state.meter);
     if limits.metered() {

@@ -8,17 +8,17 @@ use super::open_files::OpenFiles;
 use super::{
     CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, Profiler,
 };
+use crate::blocking::CallWork;
 use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
-use crate::grant::GrantedFiles;
+use crate::grant::{GrantedFiles, OpenScratch};
 use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_policy::{LogLevel, LogLine};
-use wasmtime::Result;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -35,6 +35,8 @@ pub struct CallState {
     /// Dropped with the store, and the scratch files with it.
     pub granted: GrantedFiles,
     pub key_value: Option<Namespace>,
+    /// Its work on the file system.
+    pub work: CallWork,
     pub other_tools: OtherTools,
     pub knowledge: GrantedKnowledge,
     pub current: CurrentCall,
@@ -60,7 +62,8 @@ impl CallState {
         context: CallContext<'_>,
         clock: Arc<Clock>,
         started: Instant,
-    ) -> Result<Self> {
+        scratch: Option<OpenScratch>,
+    ) -> Self {
         let CallContext {
             engine,
             limits,
@@ -86,10 +89,12 @@ impl CallState {
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);
-        let files = granted.apply(caller, started, &mut wasi)?;
+        let files = granted.apply(started, scratch, &mut wasi);
+        let tenant = clock.tenant();
+        let work = CallWork::new(engine.work(), number, tenant, revocation.clone());
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
-        Ok(Self {
+        Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
             outbound: granted
@@ -100,6 +105,7 @@ impl CallState {
             http_memory: HttpMemory::default(),
             granted: files,
             key_value: granted.namespace(caller.tenant),
+            work,
             other_tools,
             knowledge,
             current,
@@ -117,7 +123,7 @@ impl CallState {
             profiler,
             clock,
             revocation,
-        })
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! folder's lock from the look at what is there until its file is in place, or two of them would share the
 //! same free bytes.
 
+use crate::blocking::{Stop, Stopped};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
@@ -45,7 +46,13 @@ pub(crate) enum KeyValueError {
     Io(#[from] io::Error),
 }
 
-/// One tenant's part of a namespace. All methods block on the file system.
+impl From<Stopped> for KeyValueError {
+    fn from(stopped: Stopped) -> Self {
+        Self::Io(stopped.into())
+    }
+}
+
+/// One tenant's part of a namespace. All methods block on the file system, and end when they are to stop.
 #[derive(Debug, Clone)]
 pub(crate) struct Namespace {
     folder: PathBuf,
@@ -65,8 +72,10 @@ impl Namespace {
     pub fn get(
         &self,
         key: &str,
+        stop: &Stop,
         room: impl FnOnce(u64) -> bool,
     ) -> Result<Option<Vec<u8>>, KeyValueError> {
+        stop.check()?;
         let name = file_name(key)?;
         let file = match open_in(&self.open()?, name.as_ref()) {
             Ok(file) => file,
@@ -85,14 +94,16 @@ impl Namespace {
         Ok(Some(value))
     }
 
-    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
+    /// Keeps the value. Nothing is changed if it is to stop before the value is in its place.
+    pub fn set(&self, key: &str, value: &[u8], stop: &Stop) -> Result<(), KeyValueError> {
         let name = file_name(key)?;
         let folder = self.open()?;
-        let _lock = locked(&folder, LOCK_TIMEOUT)?;
+        let _lock = locked(&folder, LOCK_TIMEOUT, stop)?;
         let full = KeyValueError::Quota { limit: self.limit };
         let mut total = cost(key.len(), value.len() as u64);
         let mut keys = 1;
         for entry in entries(&folder)? {
+            stop.check()?;
             let (other, bytes) = entry?;
             if other != key {
                 total += cost(other.len(), bytes);
@@ -112,11 +123,13 @@ impl Namespace {
         file.write_all(value)?;
         // Otherwise the name may be on disk before the content is.
         file.sync_all()?;
+        stop.check()?;
         folder.rename(UNFINISHED, &folder, name)?;
         Ok(())
     }
 
-    pub fn delete(&self, key: &str) -> Result<bool, KeyValueError> {
+    pub fn delete(&self, key: &str, stop: &Stop) -> Result<bool, KeyValueError> {
+        stop.check()?;
         match self.open()?.remove_file(file_name(key)?) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -128,10 +141,12 @@ impl Namespace {
     pub fn keys(
         &self,
         prefix: &str,
+        stop: &Stop,
         mut room: impl FnMut(u64) -> bool,
     ) -> Result<Vec<String>, KeyValueError> {
         let mut keys = Vec::new();
         for entry in entries(&self.open()?)? {
+            stop.check()?;
             let (key, _) = entry?;
             if key.starts_with(prefix) {
                 if !room(LISTED_KEY_BYTES + key.len() as u64) {
@@ -152,12 +167,13 @@ impl Namespace {
 
 /// Waits until no other write to the folder is under way, in this process or in another. The lock is released when it is
 /// dropped. A process that was stopped while it held the lock does not hold up others for ever.
-fn locked(folder: &Dir, timeout: Duration) -> io::Result<OwnedFd> {
+fn locked(folder: &Dir, timeout: Duration, stop: &Stop) -> io::Result<OwnedFd> {
     // The handle of the folder is a path to the system, which locks nothing.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let lock = openat(folder, ".", flags, Mode::empty())?;
     let deadline = Instant::now() + timeout;
     loop {
+        stop.check()?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(lock),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
@@ -225,60 +241,91 @@ mod tests {
         true
     }
 
+    /// A flag that stops no work.
+    fn go() -> Stop {
+        Stop::default()
+    }
+
+    #[test]
+    fn a_write_whose_call_ends_while_it_waits_for_another_changes_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 300);
+        space.set("k", b"before", &go()).unwrap();
+        let held = locked(&space.open().unwrap(), LOCK_TIMEOUT, &go()).unwrap();
+        let stop = Stop::default();
+        let written = std::thread::scope(|scope| {
+            let write = scope.spawn(|| space.set("k", b"after", &stop));
+            std::thread::sleep(Duration::from_millis(20));
+            stop.leave();
+            let written = write.join().unwrap();
+            drop(held);
+            written
+        });
+        assert!(matches!(written, Err(KeyValueError::Io(_))), "{written:?}");
+        assert!(space.delete("k", &stop).is_err());
+        assert_eq!(space.get("k", &go(), all).unwrap().unwrap(), b"before");
+    }
+
     #[test]
     fn values_are_kept_listed_and_deleted() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "notes", 1_000);
-        assert_eq!(space.get("a/../b", all).unwrap(), None);
-        space.set("a/../b", b"one").unwrap();
-        space.set("a/../b", b"two").unwrap();
-        space.set("ä", b"").unwrap();
+        assert_eq!(space.get("a/../b", &go(), all).unwrap(), None);
+        space.set("a/../b", b"one", &go()).unwrap();
+        space.set("a/../b", b"two", &go()).unwrap();
+        space.set("ä", b"", &go()).unwrap();
         assert_eq!(
-            space.get("a/../b", all).unwrap().as_deref(),
+            space.get("a/../b", &go(), all).unwrap().as_deref(),
             Some(&b"two"[..])
         );
-        assert_eq!(space.keys("", all).unwrap(), ["a/../b", "ä"]);
-        assert_eq!(space.keys("a", all).unwrap(), ["a/../b"]);
-        assert!(space.delete("ä").unwrap() && !space.delete("ä").unwrap());
+        assert_eq!(space.keys("", &go(), all).unwrap(), ["a/../b", "ä"]);
+        assert_eq!(space.keys("a", &go(), all).unwrap(), ["a/../b"]);
+        assert!(space.delete("ä", &go()).unwrap() && !space.delete("ä", &go()).unwrap());
     }
 
     #[test]
     fn nothing_is_read_that_there_is_no_room_for() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "n", 2_000);
-        space.set("a", &[7; 300]).unwrap();
-        space.set("b", b"").unwrap();
+        space.set("a", &[7; 300], &go()).unwrap();
+        space.set("b", b"", &go()).unwrap();
         let mut asked = Vec::new();
-        let refused = space.get("a", |bytes| {
+        let refused = space.get("a", &go(), |bytes| {
             asked.push(bytes);
             false
         });
         assert!(matches!(refused, Err(KeyValueError::NoRoom)));
         assert_eq!(asked, [300]);
-        assert_eq!(space.get("b", |bytes| bytes == 0).unwrap().unwrap(), b"");
-        assert_eq!(space.get("none", |_| false).unwrap(), None);
+        assert_eq!(
+            space.get("b", &go(), |bytes| bytes == 0).unwrap().unwrap(),
+            b""
+        );
+        assert_eq!(space.get("none", &go(), |_| false).unwrap(), None);
         let mut left = 1;
-        let refused = space.keys("", |_| {
+        let refused = space.keys("", &go(), |_| {
             left -= 1;
             left >= 0
         });
         assert!(matches!(refused, Err(KeyValueError::NoRoom)));
-        assert_eq!(space.keys("b", all).unwrap(), ["b"]);
+        assert_eq!(space.keys("b", &go(), all).unwrap(), ["b"]);
     }
 
     #[test]
     fn tenants_see_their_own_and_quotas_hold() {
         let root = tempfile::tempdir().unwrap();
         let space = |tenant| Namespace::new(root.path(), tenant, "n", 300);
-        space("a").set("k", b"secret").unwrap();
-        assert_eq!(space("b").get("k", all).unwrap(), None);
-        let full = space("a").set("l", &[0; 200]).unwrap_err();
+        space("a").set("k", b"secret", &go()).unwrap();
+        assert_eq!(space("b").get("k", &go(), all).unwrap(), None);
+        let full = space("a").set("l", &[0; 200], &go()).unwrap_err();
         assert!(matches!(full, KeyValueError::Quota { limit: 300 }));
-        space("b").set("l", &[0; 200]).unwrap();
+        space("b").set("l", &[0; 200], &go()).unwrap();
         // Replacing a value frees the old one.
-        space("b").set("l", &[1; 200]).unwrap();
-        assert!(matches!(space("a").set("", b""), Err(KeyValueError::Key)));
-        assert!(space("a").get(&"k".repeat(101), all).is_err());
+        space("b").set("l", &[1; 200], &go()).unwrap();
+        assert!(matches!(
+            space("a").set("", b"", &go()),
+            Err(KeyValueError::Key)
+        ));
+        assert!(space("a").get(&"k".repeat(101), &go(), all).is_err());
     }
 
     #[test]
@@ -290,14 +337,14 @@ mod tests {
             let name = file_name(&format!("k{number}")).unwrap();
             folder.write(name, b"").unwrap();
         }
-        let full = space.set("more", b"").unwrap_err();
+        let full = space.set("more", b"", &go()).unwrap_err();
         assert!(matches!(full, KeyValueError::Quota { .. }), "{full}");
         // One that is there may be written, and one in the place of another.
-        space.set("k0", b"x").unwrap();
-        assert!(space.delete("k1").unwrap());
-        space.set(&"k".repeat(MAX_KEY_BYTES), b"").unwrap();
-        assert!(space.delete("k2").unwrap());
-        let long = space.set(&"k".repeat(MAX_KEY_BYTES + 1), b"");
+        space.set("k0", b"x", &go()).unwrap();
+        assert!(space.delete("k1", &go()).unwrap());
+        space.set(&"k".repeat(MAX_KEY_BYTES), b"", &go()).unwrap();
+        assert!(space.delete("k2", &go()).unwrap());
+        let long = space.set(&"k".repeat(MAX_KEY_BYTES + 1), b"", &go());
         assert!(matches!(long, Err(KeyValueError::Key)), "{long:?}");
     }
 
@@ -308,17 +355,17 @@ mod tests {
         for round in 0..20 {
             let kept = std::thread::scope(|scope| {
                 let writes = ["a", "b", "c", "d"]
-                    .map(|key| scope.spawn(|| space.set(key, &[0; 700]).is_ok()));
+                    .map(|key| scope.spawn(|| space.set(key, &[0; 700], &go()).is_ok()));
                 writes.map(|write| write.join().unwrap())
             });
             let kept = kept.into_iter().filter(|kept| *kept).count();
             assert_eq!(
-                (kept, space.keys("", all).unwrap().len()),
+                (kept, space.keys("", &go(), all).unwrap().len()),
                 (1, 1),
                 "{round}"
             );
-            for key in space.keys("", all).unwrap() {
-                assert!(space.delete(&key).unwrap());
+            for key in space.keys("", &go(), all).unwrap() {
+                assert!(space.delete(&key, &go()).unwrap());
             }
         }
     }
@@ -327,14 +374,14 @@ mod tests {
     fn what_a_killed_host_left_unfinished_is_no_key_and_does_not_stay() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "n", 300);
-        space.set("k", b"value").unwrap();
+        space.set("k", b"value", &go()).unwrap();
         let path = space.folder.join(UNFINISHED);
         let mode = rustix::fs::Mode::RUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert_eq!(space.keys("", all).unwrap(), ["k"]);
-        space.set("l", b"other").unwrap();
+        assert_eq!(space.keys("", &go(), all).unwrap(), ["k"]);
+        space.set("l", b"other", &go()).unwrap();
         assert!(!path.exists());
-        assert_eq!(space.keys("", all).unwrap(), ["k", "l"]);
+        assert_eq!(space.keys("", &go(), all).unwrap(), ["k", "l"]);
     }
 
     #[test]
@@ -343,22 +390,25 @@ mod tests {
         let space = Namespace::new(root.path(), "t", "n", 300);
         let folder = space.open().unwrap();
         let soon = Duration::from_millis(20);
-        let held = locked(&folder, soon).unwrap();
-        let error = locked(&space.open().unwrap(), soon).unwrap_err();
+        let held = locked(&folder, soon, &go()).unwrap();
+        let error = locked(&space.open().unwrap(), soon, &go()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(held);
-        locked(&folder, soon).unwrap();
+        locked(&folder, soon, &go()).unwrap();
     }
 
     #[test]
     fn a_fifo_in_the_place_of_a_value_is_an_error_at_once() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "n", 300);
-        space.set("k", b"value").unwrap();
+        space.set("k", b"value", &go()).unwrap();
         let path = space.folder.join(file_name("k").unwrap());
         std::fs::remove_file(&path).unwrap();
         let mode = rustix::fs::Mode::RUSR;
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(matches!(space.get("k", all), Err(KeyValueError::Io(_))));
+        assert!(matches!(
+            space.get("k", &go(), all),
+            Err(KeyValueError::Io(_))
+        ));
     }
 }

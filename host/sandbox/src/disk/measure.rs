@@ -5,6 +5,7 @@
 
 use super::quota::ENTRY_BYTES;
 use super::remove::{DIRECTORY, own_name};
+use crate::blocking::Stop;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, fstat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -35,23 +36,25 @@ pub struct TreeSize {
 /// Measures what lies below the open directory `root`; symbolic links are not followed. Blocks on the file system, for at most ten seconds.
 ///
 /// # Errors
-/// What the file system says, and if the tree has too many entries, changes all the time, or takes too long.
-pub fn measure(root: &File) -> io::Result<TreeSize> {
-    measure_opened(|| openat(root, ".", DIRECTORY, Mode::empty()))
+/// What the file system says, and if the tree has too many entries, changes all the time, or takes too long; and if it is
+/// to stop.
+pub fn measure(root: &File, stop: &Stop) -> io::Result<TreeSize> {
+    measure_opened(stop, || openat(root, ".", DIRECTORY, Mode::empty()))
 }
 
 /// As [`measure`], of the directory `name` in `folder`.
-pub fn measure_at(folder: BorrowedFd<'_>, name: &Path) -> io::Result<TreeSize> {
-    measure_opened(|| openat(folder, name, DIRECTORY, Mode::empty()))
+pub fn measure_at(folder: BorrowedFd<'_>, name: &Path, stop: &Stop) -> io::Result<TreeSize> {
+    measure_opened(stop, || openat(folder, name, DIRECTORY, Mode::empty()))
 }
 
-fn measure_opened(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<TreeSize> {
+fn measure_opened(stop: &Stop, open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<TreeSize> {
     let deadline = Instant::now() + MEASURING_TIME;
     for _ in 0..ATTEMPTS {
         let mut walk = Walk {
             size: TreeSize::default(),
             entries: 0,
             deadline,
+            stop,
         };
         if walk.all(open()?)? {
             return Ok(walk.size);
@@ -62,10 +65,11 @@ fn measure_opened(open: impl Fn() -> Result<OwnedFd, Errno>) -> io::Result<TreeS
     ))
 }
 
-struct Walk {
+struct Walk<'a> {
     size: TreeSize,
     entries: u64,
     deadline: Instant,
+    stop: &'a Stop,
 }
 
 /// A directory on the way from the root to the one that is read.
@@ -76,7 +80,7 @@ struct Level {
     pending: Vec<CString>,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Whether everything was counted; not so if a directory on the way was moved.
     fn all(&mut self, root: OwnedFd) -> io::Result<bool> {
         let mut here = root;
@@ -118,6 +122,7 @@ impl Walk {
             if self.entries > MAX_ENTRIES {
                 return Err(io::Error::other("too many entries"));
             }
+            self.stop.check()?;
             if Instant::now() > self.deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -173,7 +178,7 @@ mod tests {
             ..before
         };
         setrlimit(Resource::Nofile, few).unwrap();
-        let size = measure(&root);
+        let size = measure(&root, &Stop::default());
         setrlimit(Resource::Nofile, before).unwrap();
         let size = size.unwrap();
         assert_eq!(size.levels, 500);
@@ -189,7 +194,7 @@ mod tests {
         }
         let sparse = File::create(folder.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
-        let size = measure(&File::open(folder.path()).unwrap()).unwrap();
+        let size = measure(&File::open(folder.path()).unwrap(), &Stop::default()).unwrap();
         assert_eq!(size.bytes, 11 * ENTRY_BYTES + (1 << 40));
     }
 
@@ -199,6 +204,6 @@ mod tests {
         for n in 0..=MAX_ENTRIES {
             fs::write(folder.path().join(n.to_string()), "").unwrap();
         }
-        measure(&File::open(folder.path()).unwrap()).unwrap_err();
+        measure(&File::open(folder.path()).unwrap(), &Stop::default()).unwrap_err();
     }
 }

@@ -4,13 +4,18 @@
 //! as it is written, against what the directory held when it was last measured. Counting only ever
 //! adds (a file that is truncated and written again counts twice), so before saying no the directory
 //! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of
-//! all modules of this process that write to a directory share one count.
+//! all modules of this process that write to a directory share one count, and one walk at a time.
+//!
+//! A walk through a large directory takes seconds. So a directory that was found full is full without another walk, until
+//! a guest frees something in it, or until ten times the walk's time has passed: then a program beside this host may
+//! have freed something.
 //!
 //! What counts is the logical size, holes included, and [`ENTRY_BYTES`] for each entry. A write or a new size counts
 //! what the file grows by: at an offset behind its end, the hole too. So that this is exact, no file of the directory
 //! shrinks between the look at its size and the write.
 
 use super::measure::measure;
+use crate::blocking::Stop;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use std::collections::HashMap;
@@ -18,9 +23,9 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// What an entry costs besides its bytes: an empty file is not free, and a million of them fill a
@@ -43,6 +48,38 @@ struct Ledger {
     unwritten: Arc<AtomicU64>,
     /// Held shared while a file is written, and alone while one may shrink.
     sizes: RwLock<()>,
+    /// Held while the directory is measured.
+    walk: Mutex<LastWalk>,
+    /// True if a guest freed something since the last measurement began.
+    is_freed: AtomicBool,
+}
+
+/// The last measurement of a directory that did not make room for a write.
+#[derive(Debug, Default)]
+struct LastWalk {
+    /// The directory counts as full until then.
+    full_until: Option<Instant>,
+}
+
+/// A walk that takes no longer is repeated for each write that the directory has no room for.
+const CHEAP_WALK: Duration = Duration::from_millis(5);
+/// How many times a walk's time the directory then counts as full.
+const FULL_FACTOR: u32 = 10;
+/// The most of that time.
+const MAX_FULL_TIME: Duration = Duration::from_mins(1);
+
+impl LastWalk {
+    /// Remembers a walk that took so long and found no room.
+    fn found_full(&mut self, took: Duration) {
+        self.full_until = (took > CHEAP_WALK).then(|| {
+            let rest = took.saturating_mul(FULL_FACTOR).min(MAX_FULL_TIME);
+            Instant::now() + rest
+        });
+    }
+
+    fn is_full(&self) -> bool {
+        self.full_until.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// By canonical path; ledgers without users are removed when one is added.
@@ -163,24 +200,58 @@ impl Quota {
     /// system then.
     ///
     /// # Errors
-    /// If the directory would hold more than it may, or cannot be measured.
-    pub fn take(&self, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
+    /// `EDQUOT` if the directory would hold more than it may, or cannot be measured; it is to stop.
+    pub fn take(&self, bytes: u64, stop: &Stop) -> io::Result<QuotaReservation> {
         if let Ok(taken) = self.try_take(bytes) {
             return Ok(taken);
         }
+        let ledger = &self.ledger;
+        let mut walk = stop.until(|time| ledger.walk.try_lock_for(time))?;
+        // The walk of another write may have found room meanwhile.
+        if let Ok(taken) = self.try_take(bytes) {
+            return Ok(taken);
+        }
+        if walk.is_full() && !ledger.is_freed.load(Ordering::SeqCst) {
+            return Err(QuotaExceeded { limit: self.limit }.into());
+        }
+        let began = Instant::now();
+        ledger.is_freed.store(false, Ordering::SeqCst);
+        match (self.measured(bytes, stop), stop.check()) {
+            (Ok(taken), _) => {
+                walk.full_until = None;
+                Ok(taken)
+            }
+            (Err(full), Ok(())) => {
+                walk.found_full(began.elapsed());
+                Err(full)
+            }
+            (Err(_), Err(stopped)) => {
+                // A walk that was broken off says nothing about the directory.
+                ledger.is_freed.store(true, Ordering::SeqCst);
+                Err(stopped.into())
+            }
+        }
+    }
+
+    fn measured(&self, bytes: u64, stop: &Stop) -> io::Result<QuotaReservation> {
         // What is unwritten now, and what is admitted meanwhile, the measurement may miss.
         let (unwritten, admitted) = {
             let count = self.ledger.count.lock();
             (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
-        let measured = measure(&self.root).map_err(|error| {
+        let measured = measure(&self.root, stop).map_err(|error| {
             tracing::debug!(%error, "a directory cannot be measured");
             QuotaExceeded { limit: self.limit }
         })?;
         let mut count = self.ledger.count.lock();
         let missed = unwritten.saturating_add(count.admitted.wrapping_sub(admitted));
         count.used = Some(measured.bytes.saturating_add(missed));
-        self.admit(&mut count, bytes)
+        Ok(self.admit(&mut count, bytes)?)
+    }
+
+    /// Notes that a guest removed or cut something in the directory: the next write that finds no room measures it.
+    pub fn freed(&self) {
+        self.ledger.is_freed.store(true, Ordering::SeqCst);
     }
 
     /// As [`Self::take`], from what is known already.
@@ -191,9 +262,17 @@ impl Quota {
     /// Writes all of `bytes` into a file of the directory. Blocks on the file system.
     ///
     /// # Errors
-    /// What the file system says, and `EDQUOT` if the directory would hold more than it may.
-    pub fn write(&self, file: &File, bytes: &[u8], place: WritePlace) -> io::Result<()> {
-        let _no_shrinking = self.ledger.sizes.read();
+    /// What the file system says, and `EDQUOT` if the directory would hold more than it may; it is to stop before it has
+    /// begun to write.
+    pub fn write(
+        &self,
+        file: &File,
+        bytes: &[u8],
+        place: WritePlace,
+        stop: &Stop,
+    ) -> io::Result<()> {
+        let sizes = &self.ledger.sizes;
+        let _no_shrinking = stop.until(|time| sizes.try_read_for(time))?;
         let length = bytes.len() as u64;
         let growth = match place {
             WritePlace::At(offset) => offset
@@ -201,24 +280,34 @@ impl Quota {
                 .saturating_sub(file.metadata()?.len()),
             WritePlace::End => length,
         };
-        self.growing(growth, || write_all(file, bytes, place))
+        self.growing(growth, stop, || write_all(file, bytes, place))
     }
 
     /// Sets the size of a file of the directory. Blocks on the file system.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub fn set_size(&self, file: &File, size: u64) -> io::Result<()> {
-        let _alone = self.ledger.sizes.write();
-        let growth = size.saturating_sub(file.metadata()?.len());
-        self.growing(growth, || file.set_len(size))
+    pub fn set_size(&self, file: &File, size: u64, stop: &Stop) -> io::Result<()> {
+        let sizes = &self.ledger.sizes;
+        let _alone = stop.until(|time| sizes.try_write_for(time))?;
+        let before = file.metadata()?.len();
+        self.growing(size.saturating_sub(before), stop, || file.set_len(size))?;
+        if size < before {
+            self.freed();
+        }
+        Ok(())
     }
 
     /// Does what makes a file grow. What makes none grow is done in a directory that is too full, too.
-    fn growing(&self, bytes: u64, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn growing(
+        &self,
+        bytes: u64,
+        stop: &Stop,
+        work: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         let taken = match bytes {
             0 => None,
-            bytes => Some(self.take(bytes)?),
+            bytes => Some(self.take(bytes, stop)?),
         };
         let done = work();
         if let Some(taken) = taken {
@@ -257,31 +346,88 @@ mod tests {
         Quota::new(path, Arc::new(File::open(path).unwrap()), limit)
     }
 
+    /// A flag that stops no work.
+    fn go() -> Stop {
+        Stop::default()
+    }
+
+    /// Says that the walk took a second and found no room.
+    fn found_full_slowly(quota: &Quota) {
+        let mut walk = quota.ledger.walk.lock();
+        walk.found_full(Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_directory_that_a_slow_walk_found_full_is_full_until_a_guest_frees_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        fs::write(&path, vec![0; 20_000]).unwrap();
+        let quota = quota(folder.path(), 30_000);
+        quota.take(10_000, &go()).unwrap_err();
+        found_full_slowly(&quota);
+        // Another program frees something, which no walk looks for now.
+        fs::write(&path, vec![0; 10_000]).unwrap();
+        quota.take(10_000, &go()).unwrap_err();
+        let file = File::options().write(true).open(&path).unwrap();
+        quota.set_size(&file, 9_000, &go()).unwrap();
+        quota.take(10_000, &go()).unwrap().written();
+    }
+
+    #[test]
+    fn a_full_directory_is_walked_again_after_a_while_and_at_once_if_walks_are_cheap() {
+        let mut walk = LastWalk::default();
+        walk.found_full(CHEAP_WALK);
+        assert!(!walk.is_full());
+        walk.found_full(Duration::from_secs(10));
+        let until = walk.full_until.unwrap();
+        assert!(walk.is_full() && until <= Instant::now() + MAX_FULL_TIME);
+        walk.full_until = Some(Instant::now());
+        assert!(!walk.is_full());
+    }
+
+    #[test]
+    fn work_that_is_to_stop_waits_for_no_walk_and_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let quota = quota(folder.path(), 30_000);
+        let file = File::create(folder.path().join("file")).unwrap();
+        let stop = Stop::default();
+        let walk = quota.ledger.walk.lock();
+        std::thread::scope(|scope| {
+            let write = scope.spawn(|| quota.write(&file, b"x", WritePlace::End, &stop));
+            std::thread::sleep(Duration::from_millis(50));
+            stop.leave();
+            let error = write.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        });
+        drop(walk);
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        // The walk that was broken off says nothing: the next one looks.
+        quota.take(1_000, &go()).unwrap().written();
+    }
+
     #[test]
     fn existing_bytes_count_and_freed_ones_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
         let quota = quota(folder.path(), 30_000);
-        quota.take(10_000).unwrap().written();
+        quota.take(10_000, &go()).unwrap().written();
         // The count says 24 096 and the disk 14 096: the second look decides.
-        quota.take(10_000).unwrap().written();
-        assert_eq!(
-            quota.take(20_000).unwrap_err(),
-            QuotaExceeded { limit: 30_000 }
-        );
+        quota.take(10_000, &go()).unwrap().written();
+        let full = quota.take(20_000, &go()).unwrap_err();
+        assert_eq!(full.raw_os_error(), Some(libc::EDQUOT));
         fs::remove_file(folder.path().join("old")).unwrap();
-        quota.take(20_000).unwrap().written();
+        quota.take(20_000, &go()).unwrap().written();
     }
 
     #[test]
     fn unwritten_bytes_count_beside_measured_ones() {
         let folder = tempfile::tempdir().unwrap();
         let quota = quota(folder.path(), 30_000);
-        let first = quota.take(20_000).unwrap();
+        let first = quota.take(20_000, &go()).unwrap();
         // Nothing is on the disk, and still there is no room.
-        assert!(quota.take(20_000).is_err());
+        assert!(quota.take(20_000, &go()).is_err());
         first.written();
-        quota.take(20_000).unwrap().written();
+        quota.take(20_000, &go()).unwrap().written();
     }
 
     #[test]
@@ -289,11 +435,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let one = quota(folder.path(), 10_000);
         let other = quota(&folder.path().join("."), 10_000);
-        let held = one.take(8_000).unwrap();
-        assert!(other.take(8_000).is_err());
+        let held = one.take(8_000, &go()).unwrap();
+        assert!(other.take(8_000, &go()).is_err());
         held.written();
         // Nothing came of it after all, which the next measurement sees.
-        other.take(8_000).unwrap().written();
+        other.take(8_000, &go()).unwrap().written();
     }
 
     #[test]
@@ -305,21 +451,23 @@ mod tests {
             assert_eq!(done.unwrap_err().raw_os_error(), Some(libc::EDQUOT));
             assert!(file.metadata().unwrap().len() <= 1 << 20);
         };
-        full(quota.write(&file, b"x", WritePlace::At(1 << 40)));
-        full(quota.write(&file, b"x", WritePlace::At(u64::MAX)));
-        full(quota.set_size(&file, 1 << 40));
+        full(quota.write(&file, b"x", WritePlace::At(1 << 40), &go()));
+        full(quota.write(&file, b"x", WritePlace::At(u64::MAX), &go()));
+        full(quota.set_size(&file, 1 << 40, &go()));
         // A hole within the quota counts, and is filled without counting again.
-        quota.write(&file, b"x", WritePlace::At(900_000)).unwrap();
+        quota
+            .write(&file, b"x", WritePlace::At(900_000), &go())
+            .unwrap();
         for place in 0..900 {
             let bytes = [1; 1_000];
             quota
-                .write(&file, &bytes, WritePlace::At(place * 1_000))
+                .write(&file, &bytes, WritePlace::At(place * 1_000), &go())
                 .unwrap();
         }
-        full(quota.write(&file, &vec![1; 200_000], WritePlace::End));
-        quota.set_size(&file, 0).unwrap();
+        full(quota.write(&file, &vec![1; 200_000], WritePlace::End, &go()));
+        quota.set_size(&file, 0, &go()).unwrap();
         quota
-            .write(&file, &vec![1; 200_000], WritePlace::End)
+            .write(&file, &vec![1; 200_000], WritePlace::End, &go())
             .unwrap();
         assert_eq!(file.metadata().unwrap().len(), 200_000);
     }
@@ -333,10 +481,14 @@ mod tests {
             .write(true)
             .open(folder.path().join("large"));
         let file = file.unwrap();
-        quota.write(&file, b"over", WritePlace::At(0)).unwrap();
-        quota.write(&file, b"more", WritePlace::End).unwrap_err();
-        quota.set_size(&file, 10_000).unwrap();
-        quota.write(&file, b"more", WritePlace::End).unwrap();
+        quota
+            .write(&file, b"over", WritePlace::At(0), &go())
+            .unwrap();
+        quota
+            .write(&file, b"more", WritePlace::End, &go())
+            .unwrap_err();
+        quota.set_size(&file, 10_000, &go()).unwrap();
+        quota.write(&file, b"more", WritePlace::End, &go()).unwrap();
     }
 
     #[test]
@@ -351,12 +503,12 @@ mod tests {
                 scope.spawn(|| {
                     while std::time::Instant::now() < until {
                         let end = file.metadata().unwrap().len();
-                        let _ = quota.write(&file, &vec![1; 60_000], WritePlace::At(end));
+                        let _ = quota.write(&file, &vec![1; 60_000], WritePlace::At(end), &go());
                     }
                 });
                 scope.spawn(|| {
                     while std::time::Instant::now() < until {
-                        let _ = quota.set_size(&file, 0);
+                        let _ = quota.set_size(&file, 0, &go());
                     }
                 });
             }

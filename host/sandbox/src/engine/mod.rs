@@ -14,6 +14,7 @@ pub use load::{EngineLoad, PoolUse};
 pub(crate) use ticker::EPOCH_INTERVAL;
 pub use ticker::TickingCall;
 
+use crate::blocking::{WorkQueue, work_queue};
 use crate::descriptors::GuestDescriptors;
 use crate::error::LoadError;
 use crate::hold::Holds;
@@ -51,6 +52,8 @@ pub(crate) type Pauses = FairQueue<Arc<str>>;
 struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
+    /// Threads for the blocking work of calls.
+    work: Arc<WorkQueue>,
     /// Of calls, which tenants share.
     rate: FairRate<String>,
     /// What the host keeps for running calls.
@@ -90,6 +93,7 @@ impl Engine {
         );
         let family = Arc::new(Family {
             admission,
+            work: work_queue(config.concurrent_calls as usize),
             rate: FairRate::per_minute(config.calls_per_minute.into()),
             kept: MemoryCeiling::new(config.kept_bytes),
             listing: Semaphore::new(LISTING_PLACES as usize),
@@ -164,6 +168,11 @@ impl Engine {
 
     pub(crate) fn admission(&self) -> &Arc<CallQueue> {
         &self.inner.family.admission
+    }
+
+    /// Threads for the blocking work of calls.
+    pub(crate) fn work(&self) -> &Arc<WorkQueue> {
+        &self.inner.family.work
     }
 
     /// Permits for calls whose clock stands still.

@@ -7,6 +7,6 @@ mod prepared;
 mod reserved;
 
 pub(crate) use open_directories::{OpenDirectories, Place};
-pub(crate) use prepared::{GrantedFiles, PreparedGrant};
+pub(crate) use prepared::{GrantedFiles, OpenScratch, PreparedGrant};
 pub use reserved::ReservedPath;
 pub(crate) use reserved::{LocatedNames, Reservation, ReservedNames};

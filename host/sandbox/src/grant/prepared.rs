@@ -3,6 +3,7 @@
 use super::clocks;
 use super::open_directories::{OpenDirectories, OpenDirectory};
 use super::reserved::{ReservedNames, ReservedPath};
+use crate::blocking::CallWork;
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::disk::{Scratch, Storage, private_folder};
@@ -12,6 +13,7 @@ use crate::hold::ExclusivePlace;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,13 +39,16 @@ pub(crate) struct PreparedGrant {
     /// Where this module's scratch directories are made, and the folder that was there when the grant was prepared.
     scratch_root: Option<(PathBuf, Arc<OpenDirectory>)>,
     /// One budget for each session directory in use; a call's own directory has its own.
-    scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
+    scratch_quotas: Arc<ScratchQuotas>,
     key_value_root: Option<PathBuf>,
     /// The reserved paths that its directories were compared with.
     pub reserved: Arc<[ReservedPath]>,
     /// Absent: there is nothing to send.
     resolver: Option<Arc<dyn Resolve>>,
 }
+
+/// The budgets of scratch directories in use, by path.
+type ScratchQuotas = Mutex<HashMap<PathBuf, Arc<Quota>>>;
 
 /// A directory of the grant.
 #[derive(Debug, Clone)]
@@ -85,6 +90,15 @@ pub(crate) struct GrantedFiles {
     pub reserved: HashMap<String, Arc<ReservedNames>>,
     /// Its files go with it.
     pub scratch: Option<Scratch>,
+}
+
+/// A call's scratch directory, made and opened for it.
+pub(crate) struct OpenScratch {
+    directory: Dir,
+    guest: String,
+    quota: Arc<Quota>,
+    reserved: Arc<ReservedNames>,
+    files: Scratch,
 }
 
 impl PreparedGrant {
@@ -215,14 +229,50 @@ impl PreparedGrant {
         })
     }
 
+    /// Makes and opens the scratch directory of a call; absent if it is granted none.
+    ///
+    /// # Errors
+    /// What the file system says; those of [`CallWork::run`].
+    pub async fn open_scratch(
+        &self,
+        caller: Caller<'_>,
+        work: &CallWork,
+    ) -> io::Result<Option<OpenScratch>> {
+        let (Some(grant), Some((root, open))) = (&self.grant.scratch, &self.scratch_root) else {
+            return Ok(None);
+        };
+        let (grant, root, open) = (grant.clone(), root.clone(), open.clone());
+        let (tenant, session) = (caller.tenant.to_owned(), caller.session.to_owned());
+        let (module, quotas) = (self.module.clone(), self.scratch_quotas.clone());
+        let host_paths = self.reserved.clone();
+        let opened = work.run(move |_| {
+            let caller = Caller {
+                tenant: &tenant,
+                session: &session,
+            };
+            let files = Scratch::make(&root, &module, caller, grant.keep)?;
+            let directory = open.folder(&files.path)?;
+            let quota = scratch_quota(&quotas, &files.path, &directory.dir, grant.quota_bytes);
+            let reserved = Arc::new(ReservedNames::of_own(&directory.dir, &host_paths)?);
+            io::Result::Ok(OpenScratch {
+                directory,
+                guest: grant.guest,
+                quota,
+                reserved,
+                files,
+            })
+        });
+        opened.await.map(Some)
+    }
+
     /// Gives a call that began at `started` what was granted: the WASI context, and its files, which live as long as
     /// the call.
     pub fn apply(
         &self,
-        caller: Caller<'_>,
         started: Instant,
+        scratch: Option<OpenScratch>,
         wasi: &mut WasiCtxBuilder,
-    ) -> wasmtime::Result<GrantedFiles> {
+    ) -> GrantedFiles {
         clocks::apply(self.grant.clocks, self.grant.randomness, started, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);
@@ -241,18 +291,15 @@ impl PreparedGrant {
                 files.quotas.insert(grant.guest.clone(), quota.clone());
             }
         }
-        if let (Some(grant), Some((root, open))) = (&self.grant.scratch, &self.scratch_root) {
-            let scratch = Scratch::make(root, &self.module, caller, grant.keep)?;
-            let dir = open.folder(&scratch.path)?;
-            let quota = self.scratch_quota(&scratch.path, &dir.dir, grant.quota_bytes);
-            files.quotas.insert(grant.guest.clone(), quota);
-            let names = ReservedNames::of_own(&dir.dir, &self.reserved)?;
-            let names = Arc::new(names);
-            files.reserved.insert(grant.guest.clone(), names);
-            files.directories.push((dir, grant.guest.clone()));
-            files.scratch = Some(scratch);
+        if let Some(scratch) = scratch {
+            files.quotas.insert(scratch.guest.clone(), scratch.quota);
+            files
+                .reserved
+                .insert(scratch.guest.clone(), scratch.reserved);
+            files.directories.push((scratch.directory, scratch.guest));
+            files.scratch = Some(scratch.files);
         }
-        Ok(files)
+        files
     }
 
     /// The granted directories that a call is to have to itself, as the module wishes.
@@ -281,17 +328,23 @@ impl PreparedGrant {
         };
         Some(Namespace::new(root, tenant, name, grant.quota_bytes))
     }
+}
 
-    fn scratch_quota(&self, path: &Path, folder: &Arc<File>, limit: u64) -> Arc<Quota> {
-        let mut quotas = self.scratch_quotas.lock();
-        // Budgets that only this map still knows belong to calls that are over; measuring anew is
-        // cheap, remembering every session for ever is not.
-        quotas.retain(|_, quota| Arc::strong_count(quota) > 1);
-        quotas
-            .entry(path.to_owned())
-            .or_insert_with(|| Arc::new(Quota::new(path, folder.clone(), limit)))
-            .clone()
-    }
+/// The budget of a scratch directory: one for all calls that use it. Blocks on the file system.
+fn scratch_quota(
+    quotas: &ScratchQuotas,
+    path: &Path,
+    folder: &Arc<File>,
+    limit: u64,
+) -> Arc<Quota> {
+    let mut quotas = quotas.lock();
+    // Budgets that only this map still knows belong to calls that are over; measuring anew is
+    // cheap, remembering every session for ever is not.
+    quotas.retain(|_, quota| Arc::strong_count(quota) > 1);
+    quotas
+        .entry(path.to_owned())
+        .or_insert_with(|| Arc::new(Quota::new(path, folder.clone(), limit)))
+        .clone()
 }
 
 fn granted(directories: &[PreparedDirectory]) -> Vec<DirectoryGrant> {

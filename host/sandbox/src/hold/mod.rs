@@ -11,6 +11,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::blocking::blocking;
 use crate::disk::folder_use::has_no_lock;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -250,7 +251,7 @@ impl LineHead {
     /// The system's lock, or nothing if another process has it until the deadline.
     async fn lock(&self, place: &ExclusivePlace, deadline: Instant) -> io::Result<Option<File>> {
         let directory = place.directory.clone();
-        let mut tried = blocking(move || {
+        let mut tried = blocking::<_, io::Error>(move || {
             let own = own_handle(&directory)?;
             let is_locked = try_lock(&own)?;
             Ok((own, is_locked))
@@ -277,13 +278,6 @@ impl Drop for LineHead {
     fn drop(&mut self) {
         self.line.state.lock().holder = None;
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(io::Error::other)?
 }
 
 /// Opens the directory anew: clones of a handle share its lock.

@@ -91,7 +91,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         timeout,
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
-    let mut store = fresh_store(context, clock, Instant::now()).unwrap();
+    let mut store = fresh_store(context, clock, Instant::now(), None).unwrap();
     let linker = crate::host::linker(engine.wasmtime()).unwrap();
     let instance = linker
         .instantiate_async(&mut store, &component)

@@ -4,6 +4,7 @@
 //! programs of the operator (backups, `rm`, editors) walk trees by recursion. The host's own walks need no such limit
 //! (`disk/remove.rs`, `disk/measure.rs`).
 
+use crate::blocking::Stop;
 use crate::disk::measure::{id, measure_at};
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags, openat};
@@ -59,8 +60,8 @@ pub fn may_make(entry: &GuestPath<'_>) -> io::Result<bool> {
 /// file system.
 ///
 /// # Errors
-/// As [`may_make`].
-pub fn may_move(from: &GuestPath<'_>, to: &GuestPath<'_>) -> io::Result<bool> {
+/// As [`may_make`]; it is to stop.
+pub fn may_move(from: &GuestPath<'_>, to: &GuestPath<'_>, stop: &Stop) -> io::Result<bool> {
     let parent = from.parent()?;
     let Some(name) = Path::new(from.path).file_name().map(Path::new) else {
         // `.` and `..`, which no file system renames.
@@ -73,8 +74,9 @@ pub fn may_move(from: &GuestPath<'_>, to: &GuestPath<'_>) -> io::Result<bool> {
     if level <= from.level()? {
         return Ok(true);
     }
+    let inner = measure_at(parent.as_fd(), name, stop);
+    stop.check()?;
     // One that cannot be measured may be as deep as it likes.
-    let inner = measure_at(parent.as_fd(), name);
     Ok(inner.is_ok_and(|inner| level + inner.levels <= MAX_LEVELS))
 }
 
@@ -110,7 +112,8 @@ mod tests {
         may_make(&of(&root, "../new")).unwrap_err();
 
         let moves = |from: &str, to: &str| {
-            may_move(&entry(&root, &root, from), &entry(&root, &root, to)).unwrap()
+            let (from, to) = (entry(&root, &root, from), entry(&root, &root, to));
+            may_move(&from, &to, &Stop::default()).unwrap()
         };
         assert!(moves("a/b", "a/e") && moves("a/b/c", "c"));
         assert!(moves("a/b/c", &format!("{above}/c")));

@@ -5,13 +5,13 @@ use super::depth::{self, GuestPath};
 use super::files::{Fd, Store, answer};
 use super::held_entry::HeldEntry;
 use super::open::{self, OpenFault};
+use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::RefusedResource;
 use crate::denial_log::FileUse;
-use crate::disk::quota::{ENTRY_BYTES, QuotaReservation};
+use crate::disk::quota::{ENTRY_BYTES, Quota, QuotaReservation};
 use std::fs::File;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 use wasmtime::Result;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
@@ -149,12 +149,19 @@ impl WriteReservation {
     }
 }
 
+/// Tells the quota that an entry of its directory is gone.
+fn freed<T, E>(quota: Option<&Arc<Quota>>, removed: &std::result::Result<T, E>) {
+    if let (Some(quota), Ok(_)) = (quota, removed) {
+        quota.freed();
+    }
+}
+
 impl CallState {
     async fn create_directory(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
         if let Some((root, folder)) = self.place(&fd)? {
             let name = path.clone();
-            let allowed = move || {
+            let allowed = move |_: &Stop| {
                 depth::may_make(&GuestPath {
                     root: &root,
                     folder: &folder,
@@ -169,8 +176,9 @@ impl CallState {
                 }
             }
         }
-        let Some(room) = self.may_add(&fd, ENTRY_BYTES).await else {
-            return Ok(Err(ErrorCode::Quota));
+        let room = match self.may_add(&fd, ENTRY_BYTES).await {
+            Ok(room) => room,
+            Err(code) => return Ok(Err(code)),
         };
         let made = self.filesystem().create_directory_at(fd, path).await;
         room.filled();
@@ -179,8 +187,9 @@ impl CallState {
 
     async fn symlink(&mut self, fd: Fd, target: String, path: String) -> EntryAnswer<()> {
         let bytes = ENTRY_BYTES + target.len() as u64;
-        let Some(room) = self.may_add(&fd, bytes).await else {
-            return Ok(Err(ErrorCode::Quota));
+        let room = match self.may_add(&fd, bytes).await {
+            Ok(room) => room,
+            Err(code) => return Ok(Err(code)),
         };
         let (at, asked) = (fd.rep(), path.clone());
         let made = self.filesystem().symlink_at(fd, target, path).await;
@@ -190,13 +199,17 @@ impl CallState {
 
     async fn remove_directory(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
+        let quota = self.files.quota(&fd);
         let removed = self.filesystem().remove_directory_at(fd, path).await;
+        freed(quota.as_ref(), &removed);
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(removed)?))
     }
 
     async fn unlink(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
+        let quota = self.files.quota(&fd);
         let removed = self.filesystem().unlink_file_at(fd, path).await;
+        freed(quota.as_ref(), &removed);
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(removed)?))
     }
 
@@ -229,8 +242,9 @@ impl CallState {
         if self.differ(&from.fd(), &to.fd()) {
             return Ok(Err(ErrorCode::CrossDevice));
         }
-        let Some(room) = self.may_add(&to.fd(), ENTRY_BYTES).await else {
-            return Ok(Err(ErrorCode::Quota));
+        let room = match self.may_add(&to.fd(), ENTRY_BYTES).await {
+            Ok(room) => room,
+            Err(code) => return Ok(Err(code)),
         };
         let (at, asked) = self.refusing((&from.fd(), from.name()), (&to.fd(), to.name()));
         let (old, new) = (from.name().to_owned(), to.name().to_owned());
@@ -251,7 +265,7 @@ impl CallState {
             (self.place(&from.fd())?, self.place(&to.fd())?)
         {
             let (path, to_path) = (old.clone(), new.clone());
-            let allowed = move || {
+            let allowed = move |stop: &Stop| {
                 let from = GuestPath {
                     root: &root,
                     folder: &folder,
@@ -262,7 +276,7 @@ impl CallState {
                     folder: &to_folder,
                     path: &to_path,
                 };
-                depth::may_move(&from, &to)
+                depth::may_move(&from, &to, stop)
             };
             match self.done(allowed).await {
                 Ok(true) => {}
@@ -274,6 +288,9 @@ impl CallState {
         }
         let mut files = self.filesystem();
         let moved = files.rename_at(from.fd(), old, to.fd(), new).await;
+        // It may have taken the place of another entry, or have left the directory.
+        freed(self.files.quota(&from.fd()).as_ref(), &moved);
+        freed(self.files.quota(&to.fd()).as_ref(), &moved);
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(moved)?))
     }
 
@@ -294,8 +311,9 @@ impl CallState {
         } else {
             0
         };
-        let Some(room) = self.may_add(fd, made).await else {
-            return Ok(Err(ErrorCode::Quota));
+        let room = match self.may_add(fd, made).await {
+            Ok(room) => room,
+            Err(code) => return Ok(Err(code)),
         };
         let of = self.files.file(fd).cloned();
         let quota = of.as_ref().and_then(|of| of.quota.clone());
@@ -330,7 +348,7 @@ impl CallState {
             self.files.charge(&file, permit);
             self.files.set(fd, of);
             if let Some(quota) = cuts
-                && let Err(code) = self.done(move || quota.set_size(&file, 0)).await
+                && let Err(code) = self.done(move |stop| quota.set_size(&file, 0, stop)).await
             {
                 HostDescriptor::drop(&mut self.filesystem(), Resource::new_own(fd.rep()))?;
                 return Ok(Err(code));
@@ -339,23 +357,21 @@ impl CallState {
         Ok(opened)
     }
 
-    /// Room for `bytes` more in the directory that `fd` belongs to, or nothing if it is full.
-    async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<WriteReservation> {
+    /// Room for `bytes` more in the directory that `fd` belongs to; `Quota` if it is full.
+    async fn may_add(
+        &mut self,
+        fd: &Fd,
+        bytes: u64,
+    ) -> std::result::Result<WriteReservation, ErrorCode> {
         let Some(quota) = self.files.quota(fd).filter(|_| bytes > 0) else {
-            return Some(WriteReservation(None));
+            return Ok(WriteReservation(None));
         };
-        let taken = match quota.try_take(bytes) {
-            Ok(taken) => Some(taken),
-            // Measuring walks the directory, which must not hold an async thread.
-            Err(_) => spawn_blocking(move || quota.take(bytes))
-                .await
-                .ok()
-                .and_then(Result::ok),
-        };
-        if taken.is_none() {
-            self.gauge.refuse(RefusedResource::Quota);
+        if let Ok(taken) = quota.try_take(bytes) {
+            return Ok(WriteReservation(Some(taken)));
         }
-        taken.map(|taken| WriteReservation(Some(taken)))
+        // Measuring walks the directory, which must not hold an async thread.
+        let taken = self.done(move |stop| quota.take(bytes, stop)).await?;
+        Ok(WriteReservation(Some(taken)))
     }
 
     /// The file or directory behind a descriptor.

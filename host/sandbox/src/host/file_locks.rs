@@ -1,9 +1,9 @@
 //! Locks of a guest on files of its granted directories: the system's own, so that programs beside this host see them
 //! and it sees theirs. `docs/security.md`, "How they are kept".
 
-use super::blocking::Blocking;
 use super::open;
 use crate::bindings::file_locks::{self, LockError, LockKind};
+use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::RefusedResource;
 use crate::disk::byte_lock::{self, ByteLock, LockableFile, LockedFile};
@@ -47,8 +47,8 @@ impl file_locks::HostLockableFile for CallState {
             return Ok(Err(LockError::Failed));
         };
         let inside = inside.to_owned();
-        let opened = Blocking::start(move || opened(&folder, perms, inside.as_ref()));
-        let file = match { opened }.done().await {
+        let open = move |_: &Stop| opened(&folder, perms, inside.as_ref());
+        let file = match self.work.run(open).await {
             Ok(file) => self.files.lock(file, permit),
             Err(_) => return Ok(Err(LockError::Denied)),
         };
@@ -119,7 +119,7 @@ impl CallState {
     ) -> LockAnswer<T> {
         self.revocation.check()?;
         let file = self.table.get(file)?.0.clone();
-        let done = Blocking::start(move || work(&file)).done().await;
+        let done = self.work.run(move |_| work(&file)).await;
         Ok(done.map_err(|error| match error.raw_os_error() {
             Some(libc::EBADF) => LockError::Denied,
             Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => LockError::Unsupported,

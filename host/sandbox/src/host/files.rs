@@ -5,8 +5,8 @@
 //! when bytes go through them. wasmtime's own code keeps a path inside its preopen, and for opening cap-std's, which is
 //! the same. Preopens are the handles that were opened when the grant took effect.
 
-use super::blocking::Blocking;
 use super::output::FileOutput;
+use crate::blocking::Stop;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
 use crate::denial_log::FileUse;
@@ -37,9 +37,9 @@ pub(super) type Store<'a> = StoreContextMut<'a, CallState>;
 pub(super) type Fd = Resource<Descriptor>;
 
 fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
-    linker
-        .instance("wasi:filesystem/preopens@0.2.12")?
-        .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
+    linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
+        "get-directories",
+        |mut store: Store<'_>, (): ()| {
             let state = store.data_mut().entered();
             state.revocation.check()?;
             let count = state.granted.directories.len();
@@ -57,7 +57,8 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
                 directories.push((fd, guest.clone()));
             }
             Ok((directories,))
-        })
+        },
+    )
 }
 
 /// Functions that move bytes.
@@ -96,7 +97,8 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
                     Ok(file) => file,
                     Err(code) => return Ok((Err(code),)),
                 };
-                let write = move || quota.write(&file, &buffer, WritePlace::At(offset));
+                let place = WritePlace::At(offset);
+                let write = move |stop: &Stop| quota.write(&file, &buffer, place, stop);
                 Ok((state.done(write).await.map(|()| length),))
             })
         },
@@ -116,7 +118,8 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
                     Ok(file) => file,
                     Err(code) => return Ok((Err(code),)),
                 };
-                Ok((state.done(move || quota.set_size(&file, size)).await,))
+                let set = move |stop: &Stop| quota.set_size(&file, size, stop);
+                Ok((state.done(set).await,))
             })
         },
     )?;
@@ -169,9 +172,9 @@ impl CallState {
     /// Runs work on the file system that must not hold an async thread.
     pub(super) async fn done<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&Stop) -> io::Result<T> + Send + 'static,
     ) -> Result<T, ErrorCode> {
-        Blocking::start(work).done().await.map_err(|error| {
+        self.work.run(work).await.map_err(|error| {
             if error.raw_os_error() == Some(libc::EDQUOT) {
                 self.gauge.refuse(RefusedResource::Quota);
             }
@@ -201,7 +204,8 @@ impl CallState {
             Err(code) => return Ok(Err(code)),
         };
         let meters = (self.gauge.clone(), self.revocation.clone());
-        let stream = FileOutput::new(file, place, meters, self.files.quota(fd));
+        let quota = self.files.quota(fd);
+        let stream = FileOutput::new(file, place, meters, self.work.clone(), quota);
         let stream: DynOutputStream = Box::new(stream);
         Ok(Ok(self.table.push(stream)?))
     }

@@ -5,6 +5,7 @@
 //! entry's own name, which no file system follows. Where nothing is reserved, the guest's own path is used.
 
 use super::files::Fd;
+use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::grant::{LocatedNames, Reservation, ReservedNames};
 use cap_std::fs::Dir;
@@ -74,7 +75,7 @@ impl CallState {
         };
         let (folder, perms) = (directory.dir.clone(), directory.perms);
         let asked = path.clone();
-        let look = move || find(&folder, &asked, &reserved, follow);
+        let look = move |_: &Stop| find(&folder, &asked, &reserved, follow);
         let found = match self.done(look).await {
             // `.` and `..`, which no file system changes; any entry where nothing is reserved.
             Ok(None) => return Ok(Ok(as_written(path))),

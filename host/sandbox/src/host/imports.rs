@@ -4,6 +4,7 @@
 //! `current_call`; documents and facts are in `knowledge`.
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
+use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::KeptBytes;
 use crate::disk::key_value::{KeyValueError, Namespace};
@@ -49,7 +50,9 @@ impl progress::Host for CallState {
 impl key_value::Host for CallState {
     async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>, Denial> {
         let value = self
-            .with_namespace(move |space, kept| space.get(&key, |bytes| kept.grow(bytes).is_ok()))
+            .with_namespace(move |space, stop, kept| {
+                space.get(&key, stop, |bytes| kept.grow(bytes).is_ok())
+            })
             .await?;
         self.count(value.as_ref().map_or(0, Vec::len))?;
         Ok(value)
@@ -58,23 +61,23 @@ impl key_value::Host for CallState {
     async fn set(&mut self, key: String, value: Vec<u8>) -> Result<(), Denial> {
         let bytes = key.len() + value.len();
         self.count(bytes)?;
-        self.with_namespace(move |space, kept| {
+        self.with_namespace(move |space, stop, kept| {
             // While other writes are waited for.
             kept.grow(bytes as u64).map_err(|_| KeyValueError::NoRoom)?;
-            space.set(&key, &value)
+            space.set(&key, &value, stop)
         })
         .await
     }
 
     async fn delete(&mut self, key: String) -> Result<bool, Denial> {
-        self.with_namespace(move |space, _| space.delete(&key))
+        self.with_namespace(move |space, stop, _| space.delete(&key, stop))
             .await
     }
 
     async fn keys(&mut self, prefix: String) -> Result<Vec<String>, Denial> {
         let keys = self
-            .with_namespace(move |space, kept| {
-                space.keys(&prefix, |bytes| kept.grow(bytes).is_ok())
+            .with_namespace(move |space, stop, kept| {
+                space.keys(&prefix, stop, |bytes| kept.grow(bytes).is_ok())
             })
             .await?;
         self.count(keys.iter().map(String::len).sum())?;
@@ -83,11 +86,13 @@ impl key_value::Host for CallState {
 }
 
 impl CallState {
-    /// Runs `work` on the module's namespace, off the async threads. What it counts as kept stays counted until the
-    /// guest has taken it.
+    /// Runs `work` on the module's namespace, off the async threads. It changes nothing after the call, or after what the
+    /// call may use was taken back. What it counts as kept stays counted until the guest has taken it.
     async fn with_namespace<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&Namespace, &mut KeptBytes) -> Result<T, KeyValueError> + Send + 'static,
+        work: impl FnOnce(&Namespace, &Stop, &mut KeptBytes) -> Result<T, KeyValueError>
+        + Send
+        + 'static,
     ) -> Result<T, Denial> {
         self.revocation.check().map_err(|_| Denial::Denied)?;
         let Some(space) = self.key_value.clone() else {
@@ -96,21 +101,20 @@ impl CallState {
         };
         let kept = self.gauge.keep(0);
         let mut kept = kept.map_err(|full| Denial::Other(full.to_string()))?;
-        let work = move || work(&space, &mut kept).map(|done| (done, kept));
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| Denial::Other(error.to_string()))?
-            .map(|(done, kept)| {
-                self.answers(kept);
-                done
-            })
-            .map_err(|error| match error {
-                KeyValueError::Key => Denial::InvalidKey,
-                KeyValueError::Quota { .. } => Denial::Quota,
-                full @ KeyValueError::NoRoom => Denial::Other(full.to_string()),
-                // The host's own paths are none of the guest's business.
-                KeyValueError::Io(error) => Denial::Other(error.kind().to_string()),
-            })
+        let work = move |stop: &Stop| work(&space, stop, &mut kept).map(|done| (done, kept));
+        let done = self.work.run(work).await;
+        done.map(|(done, kept)| {
+            self.answers(kept);
+            done
+        })
+        .map_err(|error| match error {
+            KeyValueError::Key => Denial::InvalidKey,
+            KeyValueError::Quota { .. } => Denial::Quota,
+            full @ KeyValueError::NoRoom => Denial::Other(full.to_string()),
+            KeyValueError::Io(_) if self.revocation.check().is_err() => Denial::Denied,
+            // The host's own paths are none of the guest's business.
+            KeyValueError::Io(error) => Denial::Other(error.kind().to_string()),
+        })
     }
 
     fn count(&self, bytes: usize) -> Result<(), Denial> {

@@ -166,7 +166,7 @@ fn call(
         timeout,
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
-    fresh_store(context, clock, Instant::now()).unwrap()
+    fresh_store(context, clock, Instant::now(), None).unwrap()
 }
 
 fn query(texts: &[String], collections: &[&str]) -> SearchQuery {

@@ -1,6 +1,7 @@
 //! Listings of directories: read at once as wasmtime does it, but no further than what the host may keep.
 
 use super::files::Store;
+use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::{KeptBytes, KeptTooMuch};
 use cap_std::fs::{Dir, FileType, FileTypeExt as _};
@@ -69,7 +70,8 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
                     Descriptor::File(_) => return Ok((Err(ErrorCode::NotDirectory),)),
                 };
                 let kept = state.gauge.keep(LISTING_BYTES)?;
-                let listed = tokio::task::spawn_blocking(move || list(&folder, kept)).await?;
+                let work = move |stop: &Stop| list(&folder, kept, stop);
+                let listed = state.work.run(work).await;
                 Ok((match listed {
                     Ok(listing) => Ok(state.table.push(listing)?),
                     Err(ListError::TooLarge) => Err(ErrorCode::InsufficientMemory),
@@ -91,9 +93,10 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     Ok(())
 }
 
-fn list(folder: &File, mut kept: KeptBytes) -> Result<Listing, ListError> {
+fn list(folder: &File, mut kept: KeptBytes, stop: &Stop) -> Result<Listing, ListError> {
     let mut entries = Vec::new();
     for entry in Dir::from_std_file(folder.try_clone()?).entries()? {
+        stop.check().map_err(io::Error::from)?;
         let entry = entry?;
         let name = entry.file_name();
         kept.grow(ENTRY_BYTES + name.len() as u64)?;
@@ -159,9 +162,10 @@ mod tests {
         let opened = File::open(folder.path()).unwrap();
         let ceiling = MemoryCeiling::new(1 << 20);
 
+        let go = Stop::default();
         let roomy = gauge(1 << 20, &ceiling);
         for _ in 0..2 {
-            let listing = list(&opened, roomy.keep(LISTING_BYTES).unwrap()).unwrap();
+            let listing = list(&opened, roomy.keep(LISTING_BYTES).unwrap(), &go).unwrap();
             assert!(ceiling.taken() >= 1_003 * ENTRY_BYTES);
             let mut found: Vec<_> = listing.entries.map(|entry| entry.unwrap()).collect();
             found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -190,12 +194,16 @@ mod tests {
         assert_eq!(ceiling.taken(), 0);
 
         let narrow = gauge(10_000, &ceiling);
-        let listed = list(&opened, narrow.keep(LISTING_BYTES).unwrap());
+        let listed = list(&opened, narrow.keep(LISTING_BYTES).unwrap(), &go);
         assert!(matches!(listed, Err(ListError::TooLarge)));
         assert_eq!(
             narrow.refused(),
             Some(RefusedResource::KeptBytes { limit: 10_000 })
         );
         assert_eq!(ceiling.taken(), 0);
+        let stop = Stop::default();
+        stop.leave();
+        let listed = list(&opened, roomy.keep(LISTING_BYTES).unwrap(), &stop);
+        assert!(matches!(listed, Err(ListError::Io(_))));
     }
 }

@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod answer_tests;
-mod blocking;
 mod current_call;
 mod depth;
 mod document;

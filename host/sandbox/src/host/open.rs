@@ -22,7 +22,6 @@ use wasmtime_wasi::filesystem::{self, Descriptor};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, OpenFlags, PathFlags,
 };
-use wasmtime_wasi::runtime::spawn_blocking;
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 /// Why nothing was opened.
@@ -67,7 +66,7 @@ pub async fn at(
     let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
     let is_written = mode.contains(OpenMode::WRITE);
     // Not begun any more when the call is over.
-    let opened = spawn_blocking(move || {
+    let opened = state.work.run(move |_| {
         let folder = Dir::from_std_file(folder.try_clone()?);
         match reserved {
             Some(names) if !names.is_free() => {

@@ -1,7 +1,7 @@
 //! A stream into a file, with meters. Unlike wasmtime's own, a write looks at the directory's quota on the thread that
 //! writes, so that neither measuring nor the look at the file's size blocks an async worker.
 
-use super::blocking::Blocking;
+use crate::blocking::{Blocking, CallWork};
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::disk::quota::{Quota, WritePlace, write_all};
 use crate::revocation::Revocation;
@@ -22,6 +22,7 @@ pub struct FileOutput {
     place: WritePlace,
     gauge: Gauge,
     revocation: Arc<Revocation>,
+    work: CallWork,
     quota: Option<Arc<Quota>>,
     state: OutputState,
 }
@@ -39,6 +40,7 @@ impl FileOutput {
         file: Arc<File>,
         place: WritePlace,
         (gauge, revocation): (Gauge, Arc<Revocation>),
+        work: CallWork,
         quota: Option<Arc<Quota>>,
     ) -> Self {
         Self {
@@ -46,6 +48,7 @@ impl FileOutput {
             place,
             gauge,
             revocation,
+            work,
             quota,
             state: OutputState::Ready,
         }
@@ -109,10 +112,10 @@ impl OutputStream for FileOutput {
         let kept = kept.map_err(|error| StreamError::Trap(error.into()))?;
         let (file, quota, place) = (self.file.clone(), self.quota.clone(), self.place);
         let length = bytes.len();
-        let task = Blocking::start(move || {
+        let task = self.work.start(move |stop| {
             let _kept = kept;
             match quota {
-                Some(quota) => quota.write(&file, &bytes, place),
+                Some(quota) => quota.write(&file, &bytes, place, stop),
                 None => write_all(&file, &bytes, place),
             }
         });
@@ -173,7 +176,13 @@ mod tests {
         for (bytes, fits) in [(60, true), (100, true), (101, false), (100, true)] {
             let before = file.metadata().unwrap().len();
             let meters = (gauge.clone(), Arc::default());
-            let mut stream = FileOutput::new(file.clone(), WritePlace::End, meters, None);
+            let mut stream = FileOutput::new(
+                file.clone(),
+                WritePlace::End,
+                meters,
+                CallWork::alone(),
+                None,
+            );
             let text = Bytes::from(vec![b'x'; bytes]);
             let written = stream.blocking_write_and_flush(text).await;
             assert_eq!(written.is_ok(), fits, "{bytes}: {written:?}");

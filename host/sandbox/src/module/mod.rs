@@ -421,10 +421,7 @@ async fn fitting_examples(
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
 ) -> Result<T, LoadError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| LoadError::Read {
-        source: std::io::Error::other(error),
-    })?
+    crate::blocking::blocking(work).await
 }
 
 impl DescribeTools for Module {

@@ -1,6 +1,7 @@
 //! Scratch files of sessions, all modules' together.
 
 use super::Registry;
+use crate::blocking::blocking;
 use crate::disk::SessionFiles;
 use std::io;
 use toolhold_policy::Caller;
@@ -43,9 +44,4 @@ impl Registry {
         let root = policy.storage.scratch.as_ref()?;
         Some(SessionFiles::of(root, Caller { tenant, session }))
     }
-}
-
-async fn blocking(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(io::Error::other)?
 }

@@ -1,0 +1,344 @@
+//! Work that blocks a thread (files, keys and values, walks through directories), for one call.
+//!
+//! - **Share.** Threads are handed out by a fair queue, in which modules and keys have their lanes. So one call with a
+//!   slow directory takes no thread that another one needs. The thread keeps its permit until the work is over, also if
+//!   the call is not.
+//! - **End.** Work stops with its waiter. It does not begin when the call is over, or what the call may use was taken back,
+//!   and long work looks at its [`Stop`] on the way.
+
+use crate::revocation::Revocation;
+use futures_util::future::BoxFuture;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+use toolhold_admission::{FairQueue, Lane, QueueRefusal};
+
+/// Permits of work that blocks: a lane for each module (by its number) and each tenant that calls it.
+pub(crate) type WorkQueue = FairQueue<u64, Arc<str>>;
+
+/// Threads for the work of calls, at least: from 16 on, a queue leaves some to modules and keys that have none.
+const MIN_THREADS: usize = 16;
+/// Threads for the work of calls, at most. The runtime has 512, and the host's own work needs some.
+const MAX_THREADS: usize = 256;
+/// Maximum pieces of work that wait for a thread. A waiting write counts in what the host keeps for its call.
+const MAX_WAITING: usize = 4_096;
+/// Maximum time that a piece of work waits for a thread. A call that is over waits no longer.
+const QUEUE_TIME: Duration = Duration::from_mins(1);
+/// Time between two looks at a [`Stop`], of work that waits for a lock.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Makes the queue of a host that runs up to `concurrent_calls` at a time.
+pub(crate) fn work_queue(concurrent_calls: usize) -> Arc<WorkQueue> {
+    WorkQueue::of_members(
+        concurrent_calls.clamp(MIN_THREADS, MAX_THREADS),
+        MAX_WAITING,
+    )
+}
+
+/// Starts the blocking work of one call.
+#[derive(Debug, Clone)]
+pub(crate) struct CallWork {
+    queue: Arc<WorkQueue>,
+    lane: Lane<u64, Arc<str>>,
+    revocation: Arc<Revocation>,
+}
+
+/// Tells work that it is of no use any more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop {
+    is_left: Arc<AtomicBool>,
+    revocation: Arc<Revocation>,
+}
+
+/// Work ends with this when nothing waits for it any more, or when what the call may use was taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the call is over, or what it may use was taken back")]
+pub(crate) struct Stopped;
+
+/// Work under way. If it is dropped before the work has begun, the work never begins: nothing of a call starts after it.
+pub(crate) struct Blocking<T, E = io::Error> {
+    stop: Stop,
+    state: WorkState<T, E>,
+}
+
+type BegunWork<T, E> = JoinHandle<Result<T, E>>;
+
+enum WorkState<T, E> {
+    /// All threads of its share were taken. It waits while [`Blocking::done`] is awaited.
+    Queued(BoxFuture<'static, Result<BegunWork<T, E>, QueueRefusal>>),
+    Begun(BegunWork<T, E>),
+    Over,
+}
+
+impl From<Stopped> for io::Error {
+    fn from(stopped: Stopped) -> Self {
+        Self::new(io::ErrorKind::Interrupted, stopped)
+    }
+}
+
+impl Stop {
+    /// # Errors
+    /// The work is to end.
+    pub fn check(&self) -> Result<(), Stopped> {
+        if self.is_left.load(Ordering::Acquire) || self.revocation.check().is_err() {
+            return Err(Stopped);
+        }
+        Ok(())
+    }
+
+    /// Waits for what `get` waits for. `get` takes the time that it may wait.
+    ///
+    /// # Errors
+    /// The work is to end.
+    pub fn until<T>(&self, mut get: impl FnMut(Duration) -> Option<T>) -> Result<T, Stopped> {
+        loop {
+            self.check()?;
+            if let Some(got) = get(LOOK_INTERVAL) {
+                return Ok(got);
+            }
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+}
+
+impl CallWork {
+    /// For a call of the module with this number, for this tenant.
+    pub fn new(
+        queue: &Arc<WorkQueue>,
+        module: u64,
+        tenant: Arc<str>,
+        revocation: Arc<Revocation>,
+    ) -> Self {
+        // Work waits for no other work, whatever its call is nested in.
+        let lane = Lane {
+            group: module,
+            member: tenant,
+            depth: 0,
+        };
+        Self {
+            queue: queue.clone(),
+            lane,
+            revocation,
+        }
+    }
+
+    /// Begins the work if a thread is free for the call, and lets it wait for one otherwise.
+    pub fn start<T, E>(
+        &self,
+        work: impl FnOnce(&Stop) -> Result<T, E> + Send + 'static,
+    ) -> Blocking<T, E>
+    where
+        T: Send + 'static,
+        E: From<io::Error> + Send + 'static,
+    {
+        let stop = Stop {
+            is_left: Arc::default(),
+            revocation: self.revocation.clone(),
+        };
+        let seen = stop.clone();
+        let begin = move |permit| {
+            spawn_blocking(move || {
+                // Until the thread is free, and not only until the waiter is gone.
+                let _permit = permit;
+                seen.check().map_err(io::Error::from)?;
+                work(&seen)
+            })
+        };
+        let state = match self.queue.try_enter(self.lane.clone(), usize::MAX) {
+            Some(permit) => WorkState::Begun(begin(permit)),
+            None => {
+                let (queue, lane) = (self.queue.clone(), self.lane.clone());
+                WorkState::Queued(Box::pin(async move {
+                    let deadline = Instant::now() + QUEUE_TIME;
+                    let permit = queue.enter(lane, usize::MAX, deadline).await?;
+                    Ok(begin(permit))
+                }))
+            }
+        };
+        Blocking { stop, state }
+    }
+
+    /// Does the work, and waits for its end.
+    ///
+    /// # Errors
+    /// Those of the work. [`io::ErrorKind::ResourceBusy`] if no thread was free in time, and
+    /// [`io::ErrorKind::Interrupted`] if what the call may use was taken back before the work began.
+    pub async fn run<T, E>(
+        &self,
+        work: impl FnOnce(&Stop) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<io::Error> + Send + 'static,
+    {
+        self.start(work).done().await
+    }
+}
+
+impl<T: Send + 'static, E: From<io::Error> + Send + 'static> Blocking<T, E> {
+    /// Waits for the end of the work.
+    ///
+    /// # Errors
+    /// As [`CallWork::run`].
+    pub async fn done(&mut self) -> Result<T, E> {
+        if let WorkState::Queued(queued) = &mut self.state {
+            self.state = match queued.await {
+                Ok(begun) => WorkState::Begun(begun),
+                Err(_) => {
+                    self.state = WorkState::Over;
+                    return Err(io::Error::from(io::ErrorKind::ResourceBusy).into());
+                }
+            };
+        }
+        let WorkState::Begun(task) = &mut self.state else {
+            return Err(io::Error::from(Stopped).into());
+        };
+        let done = task.await;
+        self.state = WorkState::Over;
+        done.map_err(io::Error::other)?
+    }
+
+    /// Work that has not begun does not begin; waits for work that has.
+    pub async fn stop(&mut self) {
+        self.stop.leave();
+        if let WorkState::Begun(task) = &mut self.state {
+            task.abort();
+            // Its result is of no use any more.
+            let _ = task.await;
+        }
+        self.state = WorkState::Over;
+    }
+}
+
+impl<T, E> Drop for Blocking<T, E> {
+    fn drop(&mut self) {
+        self.stop.leave();
+        if let WorkState::Begun(task) = &self.state {
+            task.abort();
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for Blocking<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocking")
+            .field("stop", &self.stop)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Work of the host itself, which no call waits for: without a permit, and to its end.
+///
+/// # Errors
+/// Those of the work; its thread ended without a result.
+pub(crate) async fn blocking<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<io::Error> + Send + 'static,
+{
+    spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+impl CallWork {
+    /// Work of a call that nothing else competes with.
+    pub fn alone() -> Self {
+        Self::new(&work_queue(1), 1, "".into(), Arc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use toolhold_admission::Permit;
+
+    fn of(queue: &Arc<WorkQueue>, module: u64, tenant: &str) -> CallWork {
+        CallWork::new(queue, module, tenant.into(), Arc::default())
+    }
+
+    /// Permits until the call gets no more.
+    fn all_of(work: &CallWork) -> Vec<Permit<u64, Arc<str>>> {
+        std::iter::from_fn(|| work.queue.try_enter(work.lane.clone(), usize::MAX)).collect()
+    }
+
+    #[tokio::test]
+    async fn one_module_leaves_a_thread_to_another() {
+        let queue = work_queue(16);
+        let held = all_of(&of(&queue, 1, "a"));
+        assert!(held.len() < 16);
+        let other = of(&queue, 2, "b");
+        let other = other.run(|_| io::Result::Ok(5));
+        let other = tokio::time::timeout(Duration::from_secs(5), other).await;
+        assert_eq!(other.unwrap().unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn work_stops_with_its_waiter_and_keeps_its_permit_until_it_has() {
+        let queue = work_queue(16);
+        let work = of(&queue, 1, "a");
+        let (tell, told) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let walk = work.start(move |stop| {
+            tell.send(stop.check()).unwrap();
+            let _ = wait.recv();
+            tell.send(stop.check()).unwrap();
+            io::Result::Ok(())
+        });
+        assert_eq!(told.recv().unwrap(), Ok(()));
+        drop(walk);
+        assert_eq!(queue.held(), 1);
+        drop(go_on);
+        assert_eq!(told.recv().unwrap(), Err(Stopped));
+        while queue.held() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn queued_work_of_a_waiter_that_left_never_begins() {
+        let queue = work_queue(16);
+        let work = of(&queue, 1, "a");
+        let held = all_of(&work);
+        let (tell, told) = mpsc::channel();
+        let mut late = work.start(move |_| {
+            tell.send(()).unwrap();
+            io::Result::Ok(())
+        });
+        let waited = tokio::time::timeout(Duration::from_millis(20), late.done()).await;
+        assert!(waited.is_err() && queue.waiting() == 1);
+        drop(late);
+        assert_eq!(queue.waiting(), 0);
+        drop(held);
+        assert!(told.recv().is_err(), "its work was dropped unbegun");
+    }
+
+    #[tokio::test]
+    async fn work_does_not_begin_after_the_revocation() {
+        let revocation = Arc::new(Revocation::default());
+        let work = CallWork::new(&work_queue(1), 1, "".into(), revocation.clone());
+        revocation.revoke();
+        let refused = work.run(|_| io::Result::Ok(())).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Interrupted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_waits_for_a_thread_for_a_bounded_time() {
+        let queue = work_queue(16);
+        let work = of(&queue, 1, "a");
+        let held = all_of(&work);
+        let late = work.run(|_| io::Result::Ok(())).await.unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::ResourceBusy);
+        drop(held);
+    }
+}
