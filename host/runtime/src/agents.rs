@@ -5,12 +5,13 @@ use crate::dialect::ProbedDialects;
 use crate::host;
 use crate::knowledge::ConfiguredKnowledge;
 use crate::models::{Models, SharedProtection};
+use crate::narrowing::{LiveBounds, Narrowing};
 use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
 use crate::retrieval::StoredRetriever;
 use crate::shields::shields;
 use crate::stored_decider::StoredDecider;
-use crate::tools::{LiveBounds, Narrowing, SandboxTools};
+use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,10 +198,7 @@ impl Agent {
             .with_remote_requests(self.remote.clone())
             .on_behalf_of(&behalf.owner, &behalf.session)
             .of_agent(&self.name)
-            .narrowed(Narrowing {
-                live: self.live.clone(),
-                permits: behalf.grants.clone(),
-            });
+            .narrowed(Narrowing::new(self.live.clone(), behalf.grants.clone()));
         if let Some(allowed) = intersect_names(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }

@@ -55,6 +55,7 @@ pub mod knowledge;
 pub mod models;
 pub mod module_knowledge;
 pub mod module_report;
+mod narrowing;
 pub mod probed;
 pub mod recorded;
 pub mod registry_modules;

@@ -1,6 +1,7 @@
 //! The bridge: implements the loop's [`ToolSource`] and [`ToolRunner`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
+use crate::narrowing::{LiveBounds, Narrowing};
 use crate::remote_requests::{FetchedRequests, RemoteRequests, UntoldFetches};
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
@@ -13,7 +14,7 @@ use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource, module_to
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
-    Permit, ProfileSlot, Restriction, ToolSpec,
+    ProfileSlot, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -111,10 +112,7 @@ impl SandboxTools {
     pub fn within(self, bounds: GrantRestrictions) -> Self {
         let live = LiveBounds::default();
         live.set(bounds);
-        self.narrowed(Narrowing {
-            live,
-            permits: None,
-        })
+        self.narrowed(Narrowing::new(live, None))
     }
 
     /// The same, with bounds that may change while calls run.
@@ -400,47 +398,6 @@ impl ToolRunner for SandboxTools {
                 Err(failure) => ToolResult::failed(failure),
             }
         })
-    }
-}
-
-/// Restrictions that may be replaced while calls run: the next call uses the new ones.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LiveBounds(Arc<RwLock<Arc<GrantRestrictions>>>);
-
-impl LiveBounds {
-    pub fn set(&self, bounds: GrantRestrictions) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
-    }
-
-    fn now(&self) -> Arc<GrantRestrictions> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
-/// The restrictions of a call: an agent's, which may change, and a key's, which do not.
-#[derive(Debug, Default)]
-pub(crate) struct Narrowing {
-    pub live: LiveBounds,
-    pub permits: Option<Vec<Permit>>,
-}
-
-impl Narrowing {
-    /// The restrictions of a call that begins now. Absent: none.
-    fn now(&self) -> Option<Arc<GrantRestrictions>> {
-        let own = self.live.now();
-        match &self.permits {
-            None if own.is_empty() => None,
-            None => Some(own),
-            Some(permits) => {
-                let permits = Restriction::Permits(permits.clone());
-                Some(Arc::new(
-                    GrantRestrictions::clone(&own).with("this key", permits),
-                ))
-            }
-        }
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toolhold_policy::{Grant, KeyValueGrant};
+use toolhold_policy::{Grant, KeyValueGrant, Restriction};
 use toolhold_sandbox::{Engine, EngineConfig, ModulePolicy, Policy, Storage};
 
 /// The repository's modules.
@@ -161,10 +161,7 @@ async fn what_a_result_depends_on_tells_grants_tenants_and_sessions_apart() {
     let bounds = GrantRestrictions::default().with("a test", Restriction::Permits(Vec::new()));
     let narrowed = tools().on_behalf_of("ann", "s").within(bounds.clone());
     assert_ne!(of(narrowed).unwrap(), usual);
-    let permits = Narrowing {
-        permits: Some(Vec::new()),
-        ..Narrowing::default()
-    };
+    let permits = Narrowing::new(LiveBounds::default(), Some(Vec::new()));
     let permitted = tools().on_behalf_of("ann", "s").narrowed(permits);
     assert_ne!(of(permitted).unwrap(), usual);
     let own = ToolCall {

@@ -4,11 +4,11 @@
 //! of that is taken back (`revocation`); a holder of the module, such as a shield's binding, gets the new one
 //! with its next call.
 
+use super::recent::Recent;
 use crate::disk::same_directory;
 use crate::grant::PreparedGrant;
 use crate::revocation::Revocation;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toolhold_admission::FairRate;
@@ -27,7 +27,7 @@ pub(crate) struct EffectivePolicy {
     /// Of the module's calls, which tenants share.
     pub rate: Arc<FairRate<String>>,
     /// Narrowed grants, by [`GrantRestrictions::key`].
-    narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
+    narrowed: Mutex<Recent<Arc<NarrowedPolicy>>>,
     /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
     fault: Option<String>,
     judgement: Mutex<Judgement>,
@@ -82,7 +82,8 @@ impl<'a> CallPolicy<'a> {
     }
 }
 
-/// Maximum narrowed grants (agents times keys) that are kept ready for one module. Beyond it all are made again.
+/// Maximum narrowed grants (agents times keys) that are kept ready for one module. Beyond it, the one that was used
+/// longest ago is made again with its next call.
 const MAX_CACHED_NARROWED: usize = 256;
 
 impl NarrowedPolicy {
@@ -137,7 +138,7 @@ impl EffectivePolicy {
             rate: Arc::new(FairRate::per_minute(limits.calls_per_minute)),
             limits,
             granted,
-            narrowed: Mutex::default(),
+            narrowed: Mutex::new(Recent::new(MAX_CACHED_NARROWED)),
             fault: None,
             // Until the pins were read.
             judgement: Mutex::new(Judgement::of(
@@ -186,7 +187,7 @@ impl EffectivePolicy {
             return Ok(None);
         }
         if let Some(known) = self.narrowed.lock().get(restrictions.key()) {
-            return Ok(Some(known.clone()));
+            return Ok(Some(known));
         }
         let (this, restrictions, module) = (self.clone(), restrictions.clone(), module.to_owned());
         // Compares and opens directories, which blocks.
@@ -201,10 +202,7 @@ impl EffectivePolicy {
                 })?;
             let narrow = Arc::new(NarrowedPolicy { granted, withheld });
             let mut known = this.narrowed.lock();
-            if known.len() >= MAX_CACHED_NARROWED {
-                known.clear();
-            }
-            known.insert(restrictions.key().to_owned(), narrow.clone());
+            known.put(restrictions.key(), narrow.clone());
             Ok(narrow)
         });
         let made = made.await.map_err(|error| CallError::Host {

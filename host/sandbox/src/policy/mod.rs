@@ -3,6 +3,7 @@
 
 mod effective;
 mod pins;
+mod recent;
 
 pub(crate) use effective::{CallPolicy, EffectivePolicy, Judgement};
 pub use pins::PinFolder;
