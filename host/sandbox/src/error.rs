@@ -50,6 +50,11 @@ pub enum LoadError {
         /// How the compiler's process ended.
         ended: String,
     },
+    /// The compiler was stopped at the bound of its answer.
+    #[error(
+        "its compiled code has more than the {limit} bytes that are kept for a component of its size; split functions and data that the compiler makes so large"
+    )]
+    CompiledSize { limit: u64 },
     #[error("it needs something this host does not offer: {reason}")]
     Link { reason: String },
     #[error("it needs more than its limits allow at start: {reason}")]

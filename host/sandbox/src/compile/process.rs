@@ -55,14 +55,25 @@ struct Reply {
 
 /// Maximum bytes that are read of the process's stderr.
 const MAX_STDERR_BYTES: u64 = 16 << 10;
-/// Maximum bytes of compiled code: about twenty times its Wasm is normal.
-pub const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
+/// Maximum bytes of compiled code for each byte of its component: about twenty is normal.
+const ARTEFACT_FACTOR: u64 = 32;
+/// Maximum bytes of compiled code of the smallest component. The image of a memory has up to 64 MiB, however few bytes
+/// the component puts into it.
+const SMALL_ARTEFACT_BYTES: u64 = 128 << 20;
+/// Maximum bytes of the first line of the answer.
+const MAX_REPLY_BYTES: u64 = 1 << 10;
+
+/// Maximum bytes of the compiled code of a component of this size.
+fn max_artefact_bytes(component_bytes: usize) -> u64 {
+    let of_size = (component_bytes as u64).saturating_mul(ARTEFACT_FACTOR);
+    of_size.saturating_add(SMALL_ARTEFACT_BYTES)
+}
 
 /// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
 ///
 /// # Errors
-/// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileTime`] or
-/// [`LoadError::CompileMemory`] if it was stopped.
+/// [`LoadError::Compile`] with the compiler's reason, [`LoadError::CompileTime`],
+/// [`LoadError::CompileMemory`] or [`LoadError::CompiledSize`] if it was stopped.
 pub(crate) async fn compile(
     engine: &Engine,
     limits: &Limits,
@@ -71,11 +82,16 @@ pub(crate) async fn compile(
     match &engine.config().compiler {
         Compiler::InProcess => {
             let engine = engine.clone();
-            tokio::task::spawn_blocking(move || engine.wasmtime().precompile_component(&bytes))
-                .await
-                .map_err(|error| compile_error(&error.to_string()))?
-                .map(Artefact)
-                .map_err(|error| compile_error(&format!("{error:#}")))
+            let limit = max_artefact_bytes(bytes.len());
+            let artefact =
+                tokio::task::spawn_blocking(move || engine.wasmtime().precompile_component(&bytes))
+                    .await
+                    .map_err(|error| compile_error(&error.to_string()))?
+                    .map_err(|error| compile_error(&format!("{error:#}")))?;
+            if artefact.len() as u64 > limit {
+                return Err(LoadError::CompiledSize { limit });
+            }
+            Ok(Artefact(artefact))
         }
         Compiler::Process(process) => in_process(process, engine.which(), limits, &bytes).await,
     }
@@ -111,12 +127,18 @@ async fn in_process(
         ))
     })?;
     let input = [bytes];
-    let conversed = converse(&mut child, &job, &input, MAX_ARTEFACT_BYTES);
+    let limit = max_artefact_bytes(bytes.len());
+    let max_answer = limit.saturating_add(MAX_REPLY_BYTES);
+    let conversed = converse(&mut child, &job, &input, max_answer);
     match timeout(limits.compile_time(), conversed).await {
         Err(_) => Err(LoadError::CompileTime {
             limit: limits.compile_ms,
         }),
         Ok(Err(error)) => Err(compile_error(&format!("the compiler broke off: {error}"))),
+        // Before its status: the process fails when nothing reads the rest.
+        Ok(Ok((_, answer, _))) if announced(&answer) > limit => {
+            Err(LoadError::CompiledSize { limit })
+        }
         Ok(Ok((status, _, complaint))) if !status.success() => {
             let complaint = complaint.trim();
             // Killed by a signal, by its own allocator, or unable to start a thread, whose stack is memory too: that
@@ -136,6 +158,11 @@ async fn in_process(
             read_reply(reply).ok_or_else(|| compile_error("the compiler's answer is incomplete"))
         }
     }
+}
+
+/// Bytes of the artefact that the answer says it has.
+fn announced(answer: &[u8]) -> u64 {
+    first_line::<Reply>(answer).map_or(0, |(reply, _)| reply.artefact_bytes as u64)
 }
 
 fn read_reply(mut bytes: Vec<u8>) -> Option<Artefact> {
@@ -318,5 +345,31 @@ mod tests {
         assert_eq!(whole.bytes(), b"artefact");
         answer.push(b'x');
         assert!(read_reply(answer).is_none());
+    }
+
+    #[test]
+    fn compiled_code_is_bounded_by_the_size_of_its_component() {
+        assert_eq!(max_artefact_bytes(0), 128 << 20);
+        assert_eq!(max_artefact_bytes(10 << 20), 448 << 20);
+        let reply = Reply {
+            artefact_bytes: 1 << 40,
+        };
+        let mut answer = serde_json::to_vec(&reply).unwrap();
+        answer.extend(b"\nthe beginning of an artefact");
+        assert_eq!(announced(&answer), 1 << 40);
+        assert_eq!(announced(b"not an answer"), 0);
+    }
+
+    /// Two bytes, at both ends of 64 MiB: the image has all that lies between.
+    #[tokio::test]
+    async fn a_small_component_with_a_large_memory_image_still_compiles() {
+        let bytes = wat::parse_str(
+            r#"(component (core module (memory 1024)
+                 (data (i32.const 0) "a") (data (i32.const 0x3ffffff) "b")))"#,
+        );
+        let engine = Engine::new(crate::EngineConfig::default()).unwrap();
+        let artefact = compile(&engine, &Limits::default(), Arc::new(bytes.unwrap())).await;
+        let size = artefact.unwrap().bytes().len() as u64;
+        assert!(size < SMALL_ARTEFACT_BYTES, "{size}");
     }
 }
