@@ -262,7 +262,7 @@ async fn recursion_in_two_stacks(lab: &Lab) -> Result<String, AttackFailure> {
     ensure(deep.usage.fuel > 8 * shallow.usage.fuel, || {
         "the deeper stack does not hold more frames".into()
     })?;
-    // 3 MiB are rounded up to a power of two.
+    // 3 MiB are rounded up to the next size.
     for (report, limit) in [(&shallow, "262144 bytes"), (&deep, "4194304 bytes")] {
         let error = report.result.as_ref().err().map(ToString::to_string);
         ensure(error.as_ref().is_some_and(|e| e.contains(limit)), || {

@@ -105,8 +105,8 @@ limits! {
     tables: 16, MAX_TABLES, "tables";
     /// Linear memories of all core instances.
     memories: 4, MAX_MEMORIES, "linear memories";
-    /// Bytes of Wasm stack. Rounded up to a power of two, because each size needs an engine of its
-    /// own.
+    /// Bytes of Wasm stack. Rounded up to 256 KiB, 512 KiB, 4 MiB or 8 MiB, because each size needs an engine
+    /// of its own.
     stack_bytes: 512 << 10, 4 << 20, "bytes of Wasm stack";
     /// Live handles (streams, descriptors, pollables…) in the call's resource table.
     handles: 1_000, 10_000, "open handles";

@@ -29,7 +29,7 @@ pub struct EngineConfig {
 /// What differs between sibling engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Variant {
-    /// Bytes of Wasm stack: a power of two within [`STACK_BYTES_RANGE`].
+    /// Bytes of Wasm stack: one of [`STACK_SIZES`].
     pub stack_bytes: usize,
     /// Whether instructions are counted.
     pub metered: bool,
@@ -38,12 +38,10 @@ pub(crate) struct Variant {
 impl Variant {
     /// The variant that serves a module with these limits.
     pub fn of(limits: &Limits) -> Self {
-        let bytes = limits
-            .stack_bytes
-            .clamp(STACK_BYTES_RANGE.0, STACK_BYTES_RANGE.1)
-            .next_power_of_two();
+        let [sizes @ .., largest] = STACK_SIZES;
+        let fits = |bytes: &usize| *bytes as u64 >= limits.stack_bytes;
         Self {
-            stack_bytes: usize::try_from(bytes).unwrap_or(1 << 20),
+            stack_bytes: sizes.into_iter().find(fits).unwrap_or(largest),
             metered: limits.metered(),
         }
     }
@@ -85,5 +83,34 @@ pub struct CompilerProcess {
     pub serves_author: bool,
 }
 
-/// The smallest and the largest stack a call may have.
-const STACK_BYTES_RANGE: (u64, u64) = (64 << 10, 8 << 20);
+/// Sizes of a call's stack in bytes. A wish is rounded up to the next one: each size has an engine of its own, with
+/// addresses for the instances of all calls. Modules may ask for the first three, and an operator may set the last.
+const STACK_SIZES: [usize; 4] = [256 << 10, 512 << 10, 4 << 20, 8 << 20];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn wishes_for_stacks_share_a_few_engines() {
+        let of = |stack_bytes| {
+            let limits = Limits {
+                stack_bytes,
+                ..Limits::default()
+            };
+            Variant::of(&limits)
+        };
+        let bytes = |wish| of(wish).stack_bytes as u64;
+        assert_eq!(bytes(256 << 10), 256 << 10);
+        assert_eq!(bytes((256 << 10) + 1), 512 << 10);
+        assert_eq!(bytes(3 << 20), 4 << 20);
+        assert_eq!((bytes(0), bytes(u64::MAX)), (256 << 10, 8 << 20));
+        // Whatever modules ask for, within what they may.
+        let wishes = (0..=4 << 20).step_by(10_000);
+        let engines: HashSet<_> = wishes.map(of).collect();
+        assert_eq!(engines.len(), 3);
+        let default = Limits::default();
+        assert_eq!(bytes(default.stack_bytes), default.stack_bytes);
+    }
+}

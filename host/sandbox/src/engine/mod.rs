@@ -65,7 +65,7 @@ struct Family {
     descriptors: GuestDescriptors,
     /// Directories that calls have to themselves.
     holds: Holds,
-    /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
+    /// There are few, because there are few stack sizes. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
     siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
 }
