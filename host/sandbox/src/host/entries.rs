@@ -5,6 +5,7 @@ use super::depth::{self, GuestPath};
 use super::files::{Fd, Store, answer};
 use super::held_entry::HeldEntry;
 use super::open::{self, OpenFault};
+use super::replaced::ReplacedInterface;
 use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::RefusedResource;
@@ -21,14 +22,6 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 /// Answer of a function to the guest; the outer error ends the call.
 type EntryAnswer<T> = Result<std::result::Result<T, ErrorCode>>;
-
-/// Puts the guarded functions over wasmtime's.
-pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    entries(linker)?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
 
 /// Defines a function that changes one entry, through the handle of the entry's directory.
 macro_rules! changes {
@@ -53,8 +46,9 @@ macro_rules! changes {
     };
 }
 
-fn entries(linker: &mut Linker<CallState>) -> Result<()> {
-    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+/// Puts the guarded functions over wasmtime's.
+pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    let mut types = ReplacedInterface::new(linker, "filesystem/types");
     changes!(types, "create-directory-at", (fd, path: String) at path, create_directory)?;
     changes!(types, "symlink-at", (fd, target: String, path: String) at path, symlink)?;
     changes!(types, "remove-directory-at", (fd, path: String) at path, remove_directory)?;

@@ -6,6 +6,7 @@
 //! the same. Preopens are the handles that were opened when the grant took effect.
 
 use super::output::FileOutput;
+use super::replaced::ReplacedInterface;
 use crate::blocking::Stop;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
@@ -26,18 +27,15 @@ use wasmtime_wasi::p2::{
 
 /// Puts the metered functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
     preopens(linker)?;
-    bytes(linker)?;
-    linker.allow_shadowing(false);
-    Ok(())
+    bytes(linker)
 }
 
 pub(super) type Store<'a> = StoreContextMut<'a, CallState>;
 pub(super) type Fd = Resource<Descriptor>;
 
 fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
+    ReplacedInterface::new(linker, "filesystem/preopens").func_wrap(
         "get-directories",
         |mut store: Store<'_>, (): ()| {
             let state = store.data_mut().entered();
@@ -63,7 +61,7 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
 
 /// Functions that move bytes.
 fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
-    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    let mut types = ReplacedInterface::new(linker, "filesystem/types");
     types.func_wrap_async(
         "[method]descriptor.read",
         |mut store: Store<'_>, (fd, length, offset): (Fd, u64, u64)| {

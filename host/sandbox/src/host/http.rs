@@ -6,10 +6,11 @@
 //! connection that broke, and tries again.
 
 use super::files::Store;
+use super::replaced::ReplacedInterface;
 use crate::call::CallState;
 use crate::egress::BODY_MEMORY_BYTES;
 use wasmtime::Result;
-use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
+use wasmtime::component::{Linker, Resource, ResourceType};
 use wasmtime_wasi::p2::bindings::io::error::Error as StreamFailure;
 use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::bindings::http::types::{
@@ -27,17 +28,15 @@ const FIELD_BYTES: u64 = 256;
 const MAX_FIELDS_BYTES: u64 = 640 << 10;
 
 type Fields = Resource<FieldMap>;
-type Http<'a> = LinkerInstance<'a, CallState>;
+type Http<'a> = ReplacedInterface<'a>;
 
 /// Puts the counted functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    let mut types = linker.instance("wasi:http/types@0.2.12")?;
+    let mut types = ReplacedInterface::new(linker, "http/types");
     fields(&mut types)?;
     filled(&mut types)?;
     requests(&mut types)?;
     failures(&mut types)?;
-    linker.allow_shadowing(false);
     Ok(())
 }
 

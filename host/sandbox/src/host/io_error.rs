@@ -3,6 +3,7 @@
 //! wasmtime answers with the error's debug form. With `RUST_BACKTRACE` set that is a backtrace of the
 //! host, and 100 MiB of the host's debug information are read to make it.
 
+use super::replaced::ReplacedInterface;
 use crate::call::CallState;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -10,14 +11,12 @@ use wasmtime_wasi::p2::bindings::io::error::Error;
 
 /// Puts an answer that names the causes, and nothing of the host, over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance("wasi:io/error@0.2.12")?.func_wrap(
+    ReplacedInterface::new(linker, "io/error").func_wrap(
         "[method]error.to-debug-string",
         |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<Error>,)| {
             let error = store.data_mut().entered().table.get(&error)?;
             Ok((format!("{error:#}"),))
         },
     )?;
-    linker.allow_shadowing(false);
     Ok(())
 }

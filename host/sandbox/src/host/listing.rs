@@ -1,6 +1,7 @@
 //! Listings of directories: read at once as wasmtime does it, but no further than what the host may keep.
 
 use super::files::Store;
+use super::replaced::ReplacedInterface;
 use crate::blocking::Stop;
 use crate::call::CallState;
 use crate::call::meter::{KeptBytes, KeptTooMuch};
@@ -48,8 +49,7 @@ impl From<KeptTooMuch> for ListError {
 
 /// Puts the counted functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    let mut types = ReplacedInterface::new(linker, "filesystem/types");
     types.resource(
         "directory-entry-stream",
         ResourceType::host::<Listing>(),
@@ -89,7 +89,6 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Ok((next.transpose(),))
         },
     )?;
-    linker.allow_shadowing(false);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! was taken back.
 
 use super::files::{Fd, Store, answer};
+use super::replaced::ReplacedInterface;
 use crate::call::CallState;
 use crate::denial_log::FileUse;
 use wasmtime::Result;
@@ -41,8 +42,7 @@ macro_rules! checked {
 
 /// Puts the functions that look first over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    let mut types = ReplacedInterface::new(linker, "filesystem/types");
     checked! {
         types,
         "advise" => advise(offset: u64, length: u64, advice: Advice);
@@ -68,6 +68,5 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             })
         },
     )?;
-    linker.allow_shadowing(false);
     Ok(())
 }

@@ -22,6 +22,7 @@ mod output;
 mod random;
 mod refused_file;
 mod refusing;
+mod replaced;
 #[cfg(test)]
 mod revocation_tests;
 

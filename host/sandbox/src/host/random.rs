@@ -1,6 +1,7 @@
 //! Random bytes for a guest: as wasmtime gives them, counted, and with an error of their own where it has none.
 
 use super::files::Store;
+use super::replaced::ReplacedInterface;
 use crate::call::CallState;
 use crate::call::meter::{MAX_RANDOM_BYTES, TooMuchRandomness};
 use wasmtime::Result;
@@ -11,8 +12,7 @@ use wasmtime_wasi::p2::bindings::random::random::Host as _;
 
 /// Puts the counted functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance("wasi:random/random@0.2.12")?.func_wrap(
+    ReplacedInterface::new(linker, "random/random").func_wrap(
         "get-random-bytes",
         |mut store: Store<'_>, (length,): (u64,)| {
             let state = store.data_mut().entered();
@@ -20,7 +20,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Ok((state.ctx().ctx.random().get_random_bytes(length)?,))
         },
     )?;
-    linker.instance("wasi:random/insecure@0.2.12")?.func_wrap(
+    ReplacedInterface::new(linker, "random/insecure").func_wrap(
         "get-insecure-random-bytes",
         |mut store: Store<'_>, (length,): (u64,)| {
             let state = store.data_mut().entered();
@@ -28,7 +28,6 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Ok((state.ctx().ctx.random().get_insecure_random_bytes(length)?,))
         },
     )?;
-    linker.allow_shadowing(false);
     Ok(())
 }
 

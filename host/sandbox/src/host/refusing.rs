@@ -2,6 +2,7 @@
 //! that they were asked for is noted, for the author.
 
 use super::files::Store;
+use super::replaced::ReplacedInterface;
 use crate::call::CallState;
 use wasmtime::Result;
 use wasmtime::component::{Linker, Resource};
@@ -16,8 +17,7 @@ use wasmtime_wasi::sockets::WasiSocketsView as _;
 
 /// Puts the noting functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.allow_shadowing(true);
-    linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
+    ReplacedInterface::new(linker, "cli/environment").func_wrap(
         "get-environment",
         |mut store: Store<'_>, (): ()| {
             let state = store.data_mut().entered();
@@ -26,49 +26,42 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Ok((variables,))
         },
     )?;
-    linker
-        .instance("wasi:sockets/tcp-create-socket@0.2.12")?
-        .func_wrap(
-            "create-tcp-socket",
-            |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
+    ReplacedInterface::new(linker, "sockets/tcp-create-socket").func_wrap(
+        "create-tcp-socket",
+        |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
+            let state = store.data_mut().entered();
+            let made = told(state.sockets().create_tcp_socket(family))?;
+            if let Err(ErrorCode::AccessDenied) = made {
+                state.denials.socket("a TCP socket");
+            }
+            Ok((made,))
+        },
+    )?;
+    ReplacedInterface::new(linker, "sockets/udp-create-socket").func_wrap_async(
+        "create-udp-socket",
+        |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
+            Box::new(async move {
                 let state = store.data_mut().entered();
-                let made = told(state.sockets().create_tcp_socket(family))?;
+                let made = told(state.sockets().create_udp_socket(family).await)?;
                 if let Err(ErrorCode::AccessDenied) = made {
-                    state.denials.socket("a TCP socket");
+                    state.denials.socket("a UDP socket");
                 }
                 Ok((made,))
-            },
-        )?;
-    linker
-        .instance("wasi:sockets/udp-create-socket@0.2.12")?
-        .func_wrap_async(
-            "create-udp-socket",
-            |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
-                Box::new(async move {
-                    let state = store.data_mut().entered();
-                    let made = told(state.sockets().create_udp_socket(family).await)?;
-                    if let Err(ErrorCode::AccessDenied) = made {
-                        state.denials.socket("a UDP socket");
-                    }
-                    Ok((made,))
-                })
-            },
-        )?;
-    linker
-        .instance("wasi:sockets/ip-name-lookup@0.2.12")?
-        .func_wrap(
-            "resolve-addresses",
-            |mut store: Store<'_>, (network, name): (Resource<Network>, String)| {
-                let state = store.data_mut().entered();
-                let asked = name.clone();
-                let resolved = told(state.sockets().resolve_addresses(network, name))?;
-                if let Err(ErrorCode::PermanentResolverFailure) = resolved {
-                    state.denials.lookup(&asked);
-                }
-                Ok((resolved,))
-            },
-        )?;
-    linker.allow_shadowing(false);
+            })
+        },
+    )?;
+    ReplacedInterface::new(linker, "sockets/ip-name-lookup").func_wrap(
+        "resolve-addresses",
+        |mut store: Store<'_>, (network, name): (Resource<Network>, String)| {
+            let state = store.data_mut().entered();
+            let asked = name.clone();
+            let resolved = told(state.sockets().resolve_addresses(network, name))?;
+            if let Err(ErrorCode::PermanentResolverFailure) = resolved {
+                state.denials.lookup(&asked);
+            }
+            Ok((resolved,))
+        },
+    )?;
     Ok(())
 }
 
