@@ -7,8 +7,9 @@
 //! Read it in this order: [`grant`] (what a module is given) and [`egress`] and [`secret`] in it; [`limits`]
 //! (what a call may use); [`restrictions`] (what narrows grants for one call); [`manifest`] (what a module asks
 //! for); [`tool`] (what a tool says of itself), [`digest`] and [`pin`] (what is pinned); [`call`] (an
-//! invocation, its report, and the seams of a running call) with [`error`]; [`redact`] and [`text`] (untrusted
-//! text before it is shown or kept); [`pii`] and [`redaction`] (personal data and secrets in texts).
+//! invocation, its report, and the seams of a running call) with [`error`]; [`redact`], [`text`] and [`prompt`]
+//! (untrusted text before it is shown or kept, or becomes a part of a prompt); [`pii`] and [`redaction`] (personal
+//! data and secrets in texts).
 //!
 //! ```
 //! use toolhold_policy::{Grant, GrantRestrictions, Restriction};
@@ -35,6 +36,7 @@ pub mod manifest;
 pub mod names;
 pub mod pii;
 pub mod pin;
+pub mod prompt;
 pub mod redact;
 pub mod redaction;
 pub mod restrictions;

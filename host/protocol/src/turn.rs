@@ -3,11 +3,12 @@
 use crate::image::Image;
 use crate::solution::Call;
 use serde::{Deserialize, Serialize};
+use toolhold_policy::prompt::PromptText;
 
 /// One turn of the conversation, in no contract's form yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
-    /// Shown to the model as it is.
+    /// Shown to the model as it is, so texts of others are in a form of [`PromptText`].
     Text { role: Role, text: String },
     /// Of the user.
     Image(Image),
@@ -15,12 +16,13 @@ pub enum Turn {
     Exchange(Exchange),
     /// What took the place of dropped history.
     Summary(String),
-    /// A reply that could not be used, and why: the model sees both and tries again.
+    /// A reply that could not be used, and why: the model sees both and tries again. The reason is shown on one line.
     Rejected { reply: String, reason: String },
 }
 
 impl Turn {
-    pub fn user(text: impl Into<String>) -> Self {
+    pub fn user(text: impl Into<PromptText>) -> Self {
+        let text: PromptText = text.into();
         Self::Text {
             role: Role::User,
             text: text.into(),
@@ -35,18 +37,19 @@ impl Turn {
     }
 
     /// Adds a text. What the same role says in a row is one turn: several chat templates refuse two.
-    pub fn add(turns: &mut Vec<Self>, role: Role, text: &str) {
+    pub fn add(turns: &mut Vec<Self>, role: Role, text: impl Into<PromptText>) {
+        let text: PromptText = text.into();
         match turns.last_mut() {
             Some(Self::Text {
                 role: last,
                 text: said,
             }) if *last == role => {
                 said.push_str("\n\n");
-                said.push_str(text);
+                said.push_str(text.as_str());
             }
             _ => turns.push(Self::Text {
                 role,
-                text: text.to_owned(),
+                text: text.into(),
             }),
         }
     }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use toolhold_json::fragment;
+use toolhold_policy::text::line;
 
 /// Maximum characters of a text that is kept as it is; longer ones are treated as prose or as one
 /// word.
@@ -31,7 +32,7 @@ pub(super) struct SelectedFacts {
     pub(super) left: usize,
 }
 
-/// One line, and how many values it tells.
+/// One line, without line breaks in it, and the number of values in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fact {
     pub(super) line: String,
@@ -41,9 +42,9 @@ pub(super) struct Fact {
 impl Fact {
     fn new(at: &str, what: &str, values: usize) -> Self {
         let line = if at.is_empty() {
-            what.to_owned()
+            line(what)
         } else {
-            format!("{at}: {what}")
+            format!("{}: {}", line(at), line(what))
         };
         Self { line, values }
     }

@@ -1,6 +1,7 @@
 //! Worked examples as turns of the conversation: with two of them a 1.5 B model solves twenty of
 //! twenty easy tasks, without any seven (docs/toolchains.md, "A model on the CPU").
 
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Example, Tool};
 use toolhold_protocol::turn::Answered;
@@ -12,24 +13,46 @@ pub const MAX_EXAMPLES: usize = 2;
 /// Turns made from the tools' own examples: a task with one call, then a task of two parts with both
 /// calls in one reply. Of the arrangements tried on a 0.5 B model this one led most often to the
 /// right calls and an end: with the parts in two replies it never stopped, without the first task it
-/// called too much. At most `count` tasks, from different modules where there are two.
+/// called too much. At most `count` tasks, from different modules where there are two. A module's words stand here as
+/// those of the user and of the model, so they are one line each that begins with a word; other examples are left out.
 pub fn turns(tools: &[Tool], count: usize) -> Vec<Turn> {
     let picked = pick(tools);
     let mut turns = Vec::new();
-    if let (Some((tool, example)), 1..) = (picked.first(), count) {
-        turns.push(Turn::user(example.task.clone()));
-        turns.push(exchange(&[(0, tool, example)]));
-        turns.push(Turn::assistant(example.answer.clone()));
+    if let (Some(first), 1..) = (picked.first(), count) {
+        turns.push(Turn::user(first.task.clone()));
+        turns.push(exchange(&[(0, first)]));
+        turns.push(Turn::assistant(first.answer.clone()));
     }
-    if let ([(first, a), (second, b), ..], 2..) = (picked.as_slice(), count) {
-        turns.push(Turn::user(format!("{} {}", b.task, a.task)));
-        turns.push(exchange(&[(1, second, b), (2, first, a)]));
-        turns.push(Turn::assistant(format!("{} {}", b.answer, a.answer)));
+    if let ([a, b, ..], 2..) = (picked.as_slice(), count) {
+        let both = |one: &PromptText, other: &PromptText| {
+            PromptText::joined(&[one.clone(), other.clone()], " ")
+        };
+        turns.push(Turn::user(both(&b.task, &a.task)));
+        turns.push(exchange(&[(1, b), (2, a)]));
+        turns.push(Turn::assistant(both(&b.answer, &a.answer)));
     }
     turns
 }
 
-type ChosenExample<'a> = (&'a Tool, &'a Example);
+struct ChosenExample<'a> {
+    tool: &'a Tool,
+    example: &'a Example,
+    task: PromptText,
+    answer: PromptText,
+}
+
+impl<'a> ChosenExample<'a> {
+    /// The first example of a tool. `None` if there is none, or if its texts cannot be shown.
+    fn of(tool: &'a Tool) -> Option<Self> {
+        let example = tool.examples.first()?;
+        Some(Self {
+            tool,
+            example,
+            task: PromptText::example(&example.task)?,
+            answer: PromptText::example(&example.answer)?,
+        })
+    }
+}
 
 /// The tools that have examples, one of each module before the second of any.
 fn pick(tools: &[Tool]) -> Vec<ChosenExample<'_>> {
@@ -37,33 +60,33 @@ fn pick(tools: &[Tool]) -> Vec<ChosenExample<'_>> {
     let mut seen = Vec::new();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for tool in tools {
-        let Some(example) = tool.examples.first() else {
+        let Some(chosen) = ChosenExample::of(tool) else {
             continue;
         };
         if seen.contains(&module(tool)) {
-            rest.push((tool, example));
+            rest.push(chosen);
         } else {
             seen.push(module(tool));
-            first.push((tool, example));
+            first.push(chosen);
         }
     }
     first.append(&mut rest);
     first
 }
 
-fn exchange(calls: &[(usize, &Tool, &Example)]) -> Turn {
+fn exchange(calls: &[(usize, &ChosenExample<'_>)]) -> Turn {
     let calls = calls
         .iter()
-        .map(|(index, tool, example)| Answered {
+        .map(|(index, chosen)| Answered {
             call: Call {
                 id: format!("example_{index}"),
-                tool: tool.name.clone(),
-                arguments: example.arguments.clone(),
-                reason: Some(format!("The user asks: {}", example.task)),
+                tool: chosen.tool.name.clone(),
+                arguments: chosen.example.arguments.clone(),
+                reason: Some(format!("The user asks: {}", chosen.task.as_str())),
                 ..Call::default()
             },
             fence: format!("example{index}"),
-            text: example.output.to_string(),
+            text: chosen.example.output.to_string(),
             failed: false,
         })
         .collect();

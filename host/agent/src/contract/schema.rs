@@ -8,6 +8,7 @@ use std::mem;
 use toolhold_json::grammar_subset::MAX_REPETITIONS;
 use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::compose::Shape;
@@ -107,26 +108,23 @@ fn repair(said: &ParsedReply<'_>) -> Option<Solution> {
 
 /// Instructions, tools and the form of a reply. The same bytes at every step of a run, so that
 /// prefix caches hit.
-fn system(view: &RequestView<'_>) -> String {
-    let mut system = view.instructions.to_owned();
+fn system(view: &RequestView<'_>) -> PromptText {
+    let mut system = PromptText::instruction(view.instructions);
     if view.tools.is_empty() {
-        system.push_str(
-            "\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.",
-        );
+        system.words("\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.");
     } else {
-        system.push_str(&text::tools(view));
-        system.push_str(
+        system.part(&text::tools(view));
+        system.words(
             "\n# Form of a reply\nReply with one JSON object and nothing else.\n\
              To call tools: {\"calls\": [{\"_tool\": \"<name>\", <parameters>}], \"output\": null}\n\
              When you know the answer: {\"calls\": [], \"output\": <answer>}\n",
         );
         if view.composition.shape == Shape::Both {
-            system.push_str("Calls whose results the answer does not need may stand beside it.\n");
+            system.words("Calls whose results the answer does not need may stand beside it.\n");
         }
-        system.push_str(text::call_it(view.tools));
+        system.words(text::call_it(view.tools));
     }
-    system.push_str(&text::output(view));
-    system
+    system.part(&text::output(view)).take()
 }
 
 struct Solutions {
@@ -151,8 +149,8 @@ impl TranscriptFormat for Solutions {
     }
 
     fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>) {
-        let form = "one JSON object of the form described above";
-        text::rejected(reply, reason, form, out);
+        let form = PromptText::from("one JSON object of the form described above");
+        text::rejected(reply, reason, &form, out);
     }
 }
 

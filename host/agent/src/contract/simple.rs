@@ -4,10 +4,10 @@ use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{ObjectFinder, SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 use std::slice;
 use toolhold_json::repair::RepairKind;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
@@ -129,22 +129,22 @@ pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<SolutionPart>,
 
 /// Instructions, tools and the form of a reply, which here nothing but this text asks for. The same
 /// bytes at every step of a run, so that prefix caches hit.
-fn system(view: &RequestView<'_>) -> String {
-    let mut system = view.instructions.to_owned();
+fn system(view: &RequestView<'_>) -> PromptText {
+    let mut system = PromptText::instruction(view.instructions);
     if view.tools.is_empty() {
-        system.push_str("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
+        system.words("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
     } else {
-        system.push_str(&text::tools(view));
-        system.push_str("\n# Form of a reply\nReply with one JSON object and nothing else.\n");
-        let _ = writeln!(
-            system,
-            "To call a tool, one in a reply: {}\nWhen you know the answer: {ANSWER}",
-            call_form(view.settings.reasons)
-        );
-        system.push_str(text::call_it(view.tools));
+        system.part(&text::tools(view));
+        system
+            .words("\n# Form of a reply\nReply with one JSON object and nothing else.\n")
+            .words("To call a tool, one in a reply: ")
+            .words(call_form(view.settings.reasons))
+            .words("\nWhen you know the answer: ")
+            .words(ANSWER)
+            .words("\n")
+            .words(text::call_it(view.tools));
     }
-    system.push_str(&text::output(view));
-    system
+    system.part(&text::output(view)).take()
 }
 
 const ANSWER: &str = r#"{"final_answer": <answer>}"#;
@@ -178,10 +178,10 @@ impl TranscriptFormat for Objects {
     }
 
     fn rejected(&self, reply: &str, reason: &str, out: &mut Vec<ChatMessage>) {
-        let form = format!(
-            "one JSON object and nothing else: {} or {ANSWER}",
-            call_form(self.reasons)
-        );
+        let mut form = PromptText::from("one JSON object and nothing else: ");
+        form.words(call_form(self.reasons))
+            .words(" or ")
+            .words(ANSWER);
         text::rejected(reply, reason, &form, out);
     }
 }

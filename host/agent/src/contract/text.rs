@@ -2,8 +2,8 @@
 
 use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
-use std::fmt::Write as _;
 use toolhold_model::chat::ChatMessage;
+use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::solution::Call;
@@ -15,24 +15,26 @@ use toolhold_text::cut;
 const MAX_REJECTED_CHARS: usize = 1_000;
 
 /// The tools, under a heading.
-pub(super) fn tools(view: &RequestView<'_>) -> String {
-    let mut text = String::from("\n\n# Tools\n");
+pub(super) fn tools(view: &RequestView<'_>) -> PromptText {
+    let mut text = PromptText::from("\n\n# Tools\n");
     for tool in view.tools {
         let mut parameters = tool.parameters.clone();
         if let Some(schema) = parameters.as_object_mut() {
             schema.remove("$schema");
             schema.remove("title");
         }
-        let _ = write!(
-            text,
-            "\n## {}\n{}\nParameters: {parameters}\n",
-            tool.name, tool.description
-        );
+        text.words("\n## ").line(&tool.name).words("\n");
+        text.quoted(&tool.description)
+            .words("\nParameters: ")
+            .json(&parameters)
+            .words("\n");
         for line in reserved(tool, view.composition) {
-            let _ = writeln!(text, "{line}");
+            text.part(&line).words("\n");
         }
         if let (true, Some(output)) = (tool.is_latent(), &tool.output) {
-            let _ = writeln!(text, "\"_output\" must satisfy {output}");
+            text.words("\"_output\" must satisfy ")
+                .json(output)
+                .words("\n");
         }
     }
     text
@@ -52,28 +54,32 @@ pub(super) fn call_it(tools: &[Tool]) -> &'static str {
 }
 
 /// Describes the reserved properties of a tool's calls, one line each.
-pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
+pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<PromptText> {
     let mut lines = Vec::new();
     if let Scopes::Requested(offered) = &tool.scopes {
         let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
-        lines.push(format!(
-            "\"_scopes\": the list of what it may see, of {}",
-            offered.join(", ")
-        ));
+        let mut line = PromptText::from("\"_scopes\": the list of what it may see, of ");
+        lines.push(line.line(&offered.join(", ")).take());
     }
     match &tool.output_path {
         None => {}
-        Some(OutputPath::Fixed(target)) => lines.push(format!(
-            "\"_outputPath\" is always {target}: there you find the result"
-        )),
+        Some(OutputPath::Fixed(target)) => {
+            let mut line = PromptText::from("\"_outputPath\" is always ");
+            line.line(&target.to_string())
+                .words(": there you find the result");
+            lines.push(line);
+        }
         Some(OutputPath::OneOf(offered)) => {
             let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
-            lines.push(format!(
-                "\"_outputPath\" is one of {}: choose the one that the result is for",
-                offered.join(", ")
-            ));
+            let mut line = PromptText::from("\"_outputPath\" is one of ");
+            line.line(&offered.join(", "))
+                .words(": choose the one that the result is for");
+            lines.push(line);
         }
-        Some(path) => lines.push(format!("\"_outputPath\" must satisfy {}", path.schema())),
+        Some(path) => {
+            let mut line = PromptText::from("\"_outputPath\" must satisfy ");
+            lines.push(line.json(&path.schema()).take());
+        }
     }
     if tool.is_latent() && how.lazy {
         lines.push(
@@ -90,10 +96,13 @@ pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
 }
 
 /// The schema of the answer: a grammar enforces its form and does not tell its meaning.
-pub(super) fn output(view: &RequestView<'_>) -> String {
-    view.output_schema.map_or_else(String::new, |schema| {
-        format!("\nThe answer must satisfy this JSON Schema: {schema}")
-    })
+pub(super) fn output(view: &RequestView<'_>) -> PromptText {
+    let mut text = PromptText::default();
+    if let Some(schema) = view.output_schema {
+        text.words("\nThe answer must satisfy this JSON Schema: ")
+            .json(schema);
+    }
+    text
 }
 
 /// A call's reserved properties and its parameters, without its tool.
@@ -105,51 +114,49 @@ pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
 
 /// Describes the members before the calls that the next reply needs, for advisors or a version. They differ
 /// from step to step, so this text comes last.
-pub(super) fn first(view: &RequestView<'_>) -> String {
-    let mut text = String::new();
+pub(super) fn first(view: &RequestView<'_>) -> PromptText {
+    let mut text = PromptText::default();
     if let Some(schema) = view.composition.meta {
-        let _ = write!(
-            text,
-            "Every reply has \"meta\" first, which satisfies {schema}"
-        );
+        text.words("Every reply has \"meta\" first, which satisfies ")
+            .json(schema);
     }
     if let Some(schema) = view.composition.advisors {
-        let _ = write!(
-            text,
-            "{}Before its calls this reply has \"advisors\", which satisfies {schema}\n{}",
-            if text.is_empty() { "" } else { "\n" },
-            advisor::VOTING
-        );
+        text.words(if text.is_empty() { "" } else { "\n" });
+        text.words("Before its calls this reply has \"advisors\", which satisfies ")
+            .json(schema)
+            .words("\n")
+            .words(advisor::VOTING);
     }
     text
 }
 
 /// Results inside their fences.
-pub(super) fn results(calls: &[Answered]) -> String {
-    let mut text = String::new();
-    for answered in calls {
-        let (tool, fence) = (&answered.call.tool, &answered.fence);
-        let kind = if answered.failed { "error" } else { "result" };
-        let instance = answered.call.instance.as_ref();
-        let of = instance.map_or(String::new(), |name| format!(" instance={name:?}"));
-        let _ = writeln!(
-            text,
-            "<{kind} {fence} tool=\"{tool}\"{of}>\n{}\n</{kind} {fence}>",
-            answered.text
-        );
-    }
-    text.truncate(text.trim_end().len());
-    text
+pub(super) fn results(calls: &[Answered]) -> PromptText {
+    let results: Vec<PromptText> = calls.iter().map(result).collect();
+    PromptText::joined(&results, "\n")
+}
+
+/// A result inside its fence.
+pub(super) fn result(answered: &Answered) -> PromptText {
+    let mut attributes = vec![("tool", answered.call.tool.as_str())];
+    let instance = answered.call.instance.as_deref();
+    attributes.extend(instance.map(|name| ("instance", name)));
+    let fence = Fence {
+        kind: if answered.failed { "error" } else { "result" },
+        mark: &answered.fence,
+        attributes: &attributes,
+    };
+    PromptText::default().fenced(&fence, &answered.text).take()
 }
 
 /// A reply that could not be used, and how to write the next: `form`.
-pub(super) fn rejected(reply: &str, reason: &str, form: &str, out: &mut Vec<ChatMessage>) {
+pub(super) fn rejected(reply: &str, reason: &str, form: &PromptText, out: &mut Vec<ChatMessage>) {
     let shown = match thought::split(reply).answer.trim() {
         "" => reply,
         answer => answer,
     };
     out.push(ChatMessage::assistant(cut(shown, MAX_REJECTED_CHARS)));
-    out.push(ChatMessage::user(format!(
-        "That reply could not be used: {reason}. Reply again, with {form}."
-    )));
+    let mut text = PromptText::from("That reply could not be used: ");
+    text.line(reason).words(". Reply again, with ");
+    out.push(ChatMessage::user(text.part(form).words(".").take()));
 }

@@ -11,13 +11,14 @@ use toolhold_json::repair::Repaired;
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest, ChatTool, ToolChoice};
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor;
 use toolhold_protocol::completion::ChatToolCall;
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::{Composition, Forcing, Properties};
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::tool::Tool;
-use toolhold_protocol::turn::Exchange;
+use toolhold_protocol::turn::{Answered, Exchange};
 
 /// The functions that stand for members of the solution, and what they are for. Tools are not called
 /// like this (`protocol::tool`).
@@ -45,7 +46,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         .iter()
         .map(|tool| ChatTool {
             name: function(&tool.name),
-            description: description(tool, view.composition),
+            description: description(tool, view.composition).into(),
             parameters: parameters(tool, view.composition),
         })
         .collect();
@@ -64,15 +65,16 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         });
     }
     let last = match composition.advisors {
-        Some(_) => advisor::VOTING.to_owned(),
-        None => String::new(),
+        Some(_) => advisor::VOTING.into(),
+        None => PromptText::default(),
     };
+    let system = PromptText::instruction(view.instructions);
     let voice = Functions {
         reasons: view.settings.reasons,
     };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, view.instructions.to_owned(), &voice, last),
+        messages: conversation::messages(view, system, &voice, last),
         tool_choice: tool_choice(view, &tools),
         tools,
         max_tokens: Some(view.settings.max_tokens),
@@ -109,15 +111,10 @@ fn tool_choice(view: &RequestView<'_>, tools: &[ChatTool]) -> Option<ToolChoice>
 }
 
 /// Describes the tool and its reserved parameters.
-fn description(tool: &Tool, how: Composition<'_>) -> String {
-    let mut description = tool.description.clone();
-    for line in text::reserved(tool, how) {
-        if !description.is_empty() {
-            description.push('\n');
-        }
-        description.push_str(&line);
-    }
-    description
+fn description(tool: &Tool, how: Composition<'_>) -> PromptText {
+    let mut lines = vec![PromptText::default().quoted(&tool.description).take()];
+    lines.extend(text::reserved(tool, how));
+    PromptText::joined(&lines, "\n")
 }
 
 /// The parameters of a call of `tool`, reserved ones included.
@@ -133,12 +130,38 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
         required,
         additional,
     } = compose::properties(tool, how, &mut subset);
-    subset.finish(json!({
+    let mut schema = subset.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
         "additionalProperties": additional,
-    }))
+    }));
+    quote_descriptions(&mut schema);
+    schema
+}
+
+/// Chat templates write descriptions of parameters as lines of their own.
+fn quote_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match (name.as_str(), member) {
+                    ("description", Value::String(text)) => {
+                        *text = PromptText::default().quoted(text).take().into();
+                    }
+                    // The names of these members are the author's.
+                    ("properties" | "patternProperties" | "$defs", Value::Object(named)) => {
+                        named.values_mut().for_each(quote_descriptions);
+                    }
+                    // Values, in which a member of this name is no description.
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    (_, member) => quote_descriptions(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(quote_descriptions),
+        _ => {}
+    }
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -295,12 +318,10 @@ impl TranscriptFormat for Functions {
             .collect();
         out.push(ChatMessage::assistant_calls(None, calls));
         for answered in &exchange.calls {
-            let text = if answered.failed {
-                format!("error: {}", answered.text)
-            } else {
-                answered.text.clone()
-            };
-            out.push(ChatMessage::tool(answered.call.id.clone(), text));
+            out.push(ChatMessage::tool(
+                answered.call.id.clone(),
+                result(answered),
+            ));
         }
     }
 
@@ -309,9 +330,18 @@ impl TranscriptFormat for Functions {
         if !answer.is_empty() {
             out.push(ChatMessage::assistant(answer.to_owned()));
         }
-        out.push(ChatMessage::user(format!(
-            "That reply could not be used: {reason}."
-        )));
+        let mut text = PromptText::from("That reply could not be used: ");
+        out.push(ChatMessage::user(text.line(reason).words(".").take()));
+    }
+}
+
+/// A result in a message of its own, which is the fence of one line. Several lines stand in a fence that the tool does
+/// not know: chat templates put them into one text with everything else.
+fn result(answered: &Answered) -> PromptText {
+    match PromptText::single_line(&answered.text) {
+        Some(line) if answered.failed => PromptText::from("error: ").part(&line).take(),
+        Some(line) => line,
+        None => text::result(answered),
     }
 }
 

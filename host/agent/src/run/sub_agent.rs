@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message, data_at};
 use toolhold_protocol::error::RunError;
@@ -215,10 +216,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
             .with_any_input(arguments)
             .map_err(|error| ToolFailure::correctable("arguments", error.to_string()))?,
         _ => vec![
-            Message::user(format!(
-                "Do what the tool {} is for: {}",
-                call.tool, tool.description
-            )),
+            Message::user(purpose(&call.tool, &tool.description)),
             Message::Input(Input {
                 input: arguments,
                 schema: Value::Bool(true),
@@ -260,6 +258,17 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         language: None,
         tells_language: false,
     })
+}
+
+/// Says what a clean room is for. A description of several lines stands behind bars.
+fn purpose(tool: &str, description: &str) -> PromptText {
+    let mut text = PromptText::from("Do what the tool ");
+    text.line(tool).words(" is for:");
+    match PromptText::single_line(description) {
+        Some(line) => text.words(" ").part(&line),
+        None => text.words("\n").quoted(description),
+    };
+    text
 }
 
 /// Adds the part of the parent's context that the call's scopes name. What the caller lets in holds

@@ -23,6 +23,7 @@ mod messages;
 mod meta;
 mod nested;
 mod plans;
+mod prompt_texts;
 mod quoted;
 mod record;
 mod retrieval;

@@ -5,6 +5,8 @@ use crate::advisor::{Advisor, DueOpinion, latest, seats};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use toolhold_json::grammar_subset::GrammarSubset;
+use toolhold_policy::prompt::PromptText;
+use toolhold_policy::text::line;
 use toolhold_text::cut;
 
 /// The meta-tool for advisors that speak on demand.
@@ -52,23 +54,24 @@ pub fn schema(advisors: &[&Advisor], instances: &[String]) -> Value {
 }
 
 /// The text about an advisor for the model: its role, the data it should look at, its fields.
-pub fn render(advisor: &Advisor) -> String {
-    let mut text = format!("## Advisor: {}\n{}\n", advisor.id, advisor.role.trim());
+pub fn render(advisor: &Advisor) -> PromptText {
+    let mut text = PromptText::from("## Advisor: ");
+    text.line(&advisor.id).words("\n").quoted(&advisor.role);
     if !advisor.scopes.is_empty() {
-        let _ = writeln!(text, "Looks at: {}", advisor.scopes.join(", "));
+        text.words("\nLooks at: ").line(&advisor.scopes.join(", "));
     }
     match &advisor.schema {
         // Descriptions of fields do not survive in a grammar.
         Some(schema) => {
-            let _ = writeln!(
-                text,
-                "Writes fields of this schema, then its votes: {schema}"
-            );
+            text.words("\nWrites fields of this schema, then its votes: ")
+                .json(schema);
         }
-        None => text.push_str("Writes its opinion in words, then its votes.\n"),
+        None => {
+            text.words("\nWrites its opinion in words, then its votes.");
+        }
     }
     if advisor.is_instanced {
-        text.push_str("Speaks once for each instance.\n");
+        text.words("\nSpeaks once for each instance.");
     }
     text
 }
@@ -85,8 +88,8 @@ pub fn consult_tool<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Opti
         let _ = write!(
             description,
             "\n- {}: {}",
-            advisor.id,
-            cut(advisor.role.trim(), MAX_ROLE_CHARS)
+            line(&advisor.id),
+            line(&cut(advisor.role.trim(), MAX_ROLE_CHARS))
         );
     }
     let ids: Vec<&str> = present.iter().map(|advisor| advisor.id.as_str()).collect();

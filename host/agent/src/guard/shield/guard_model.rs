@@ -15,6 +15,7 @@ use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::side::SideObserver;
 use toolhold_model::{CompletionObserver, Model};
+use toolhold_policy::text::line;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 
@@ -83,12 +84,14 @@ impl Shield for GuardModel {
 }
 
 impl GuardModel {
-    /// The value and its context as text, without the data that is hidden from this model.
+    /// The value and its context as text, without the data that is hidden from this model. Each part of the context is
+    /// one line, so that none can pass for another.
     fn shown(&self, screening: &Screening) -> String {
         let mut vault = Vault::new(self.privacy.clone());
         let mut shown = text_of(&vault.hide_value(&screening.value));
         for (path, value) in &screening.context {
-            let _ = write!(shown, "\n{path}: {}", text_of(&vault.hide_value(value)));
+            let value = text_of(&vault.hide_value(value));
+            let _ = write!(shown, "\n{path}: {}", line(&value));
         }
         shown
     }

@@ -139,7 +139,7 @@ impl Machine {
         turns.extend(self.history.shown(&self.privacy));
         let now = self.context_view().now(&self.progress);
         if !now.is_empty() {
-            Turn::add(&mut turns, Role::User, &now);
+            Turn::add(&mut turns, Role::User, now);
         }
         turns.extend(self.fallbacks.aside());
         turns.extend(self.call_for_votes());

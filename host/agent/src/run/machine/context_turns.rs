@@ -12,6 +12,7 @@ use super::retrieval;
 use crate::contract::TextSource;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor;
 use toolhold_protocol::context::{Context, Message, ToolResultMessage, TypeMessage};
 use toolhold_protocol::solution::Call;
@@ -49,15 +50,16 @@ impl ContextView<'_> {
             Turn::add(&mut turns, Role::User, WIRING);
         }
         if !self.context.instances.is_empty() {
-            let mut text = format!(
-                "# Instances\nEvery call names the instance that it works on as \"_instance\": {}. It sees and \
-                 writes the data of this instance, and sees what belongs to none.",
-                some_of(&self.context.instances)
+            let mut text = PromptText::from(
+                "# Instances\nEvery call names the instance that it works on as \"_instance\": ",
+            );
+            text.line(&some_of(&self.context.instances)).words(
+                ". It sees and writes the data of this instance, and sees what belongs to none.",
             );
             if is_lazy {
-                text.push_str(" In a plan, a call without one is made for each of them.");
+                text.words(" In a plan, a call without one is made for each of them.");
             }
-            Turn::add(&mut turns, Role::User, &text);
+            Turn::add(&mut turns, Role::User, text);
         }
         let mut shown = BTreeSet::new();
         let mut types: BTreeMap<&str, &TypeMessage> = BTreeMap::new();
@@ -67,10 +69,13 @@ impl ContextView<'_> {
                 // Once, and not beside the data of each instance. What holds already registers nothing.
                 Message::Type(message) => {
                     if types.insert(&message.name, message) != Some(message) {
-                        Turn::add(&mut turns, Role::User, &self.type_block(message));
+                        Turn::add(&mut turns, Role::User, self.type_block(message));
                     }
                 }
-                Message::Text(text) => Turn::add(&mut turns, text.role, &text.text),
+                Message::Text(text) => {
+                    let own = PromptText::instruction(text.text.as_str());
+                    Turn::add(&mut turns, text.role, own);
+                }
                 Message::Image(image) => turns.push(Turn::Image(image.clone())),
                 Message::Data(data) => {
                     self.show_once(&data.kind, data.instance.as_ref(), &mut shown, &mut turns);
@@ -80,7 +85,7 @@ impl ContextView<'_> {
                 }
                 Message::Knowledge(message) => {
                     let block = retrieval::block(&message.passages, self.fence, self.max);
-                    Turn::add(&mut turns, Role::User, &block);
+                    Turn::add(&mut turns, Role::User, block);
                 }
                 Message::ToolResult(result) => {
                     results += 1;
@@ -91,11 +96,11 @@ impl ContextView<'_> {
                     );
                 }
                 Message::Error(error) => {
-                    let text = format!(
-                        "An earlier call failed: {} with {}",
-                        error.data.call, error.data.error
-                    );
-                    Turn::add(&mut turns, Role::User, &text);
+                    let mut text = PromptText::from("An earlier call failed: ");
+                    text.json(&error.data.call)
+                        .words(" with ")
+                        .json(&error.data.error);
+                    Turn::add(&mut turns, Role::User, text);
                 }
                 Message::Advisor(_)
                 | Message::Meta(_)
@@ -107,7 +112,7 @@ impl ContextView<'_> {
         // Who speaks on demand is in the tool that asks.
         let present = self.context.advisors.iter();
         for advisor in present.filter(|advisor| advisor.on.is_some()) {
-            Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
+            Turn::add(&mut turns, Role::User, advisor::render(advisor));
         }
         turns
     }
@@ -136,7 +141,7 @@ impl ContextView<'_> {
         let mut texts = Vec::new();
         for message in &self.context.messages {
             texts.push(match message {
-                Message::Type(message) => (TextSource::Host, self.type_block(message)),
+                Message::Type(message) => (TextSource::Host, self.type_block(message).into()),
                 Message::Text(text) if text.role == Role::System => {
                     (TextSource::Host, text.text.clone())
                 }
@@ -144,19 +149,19 @@ impl ContextView<'_> {
                 Message::Image(image) => (TextSource::Other, image.name.clone()),
                 Message::Data(data) => {
                     let block = self.block(&data.kind, data.instance.as_deref(), "");
-                    (TextSource::Other, block)
+                    (TextSource::Other, block.into())
                 }
                 Message::Input(input) => {
                     let block = self.block(INPUT, input.instance.as_deref(), "");
-                    (TextSource::Other, block)
+                    (TextSource::Other, block.into())
                 }
                 Message::Knowledge(message) => {
                     let block = retrieval::block(&message.passages, self.fence, self.max);
-                    (TextSource::Other, block)
+                    (TextSource::Other, block.into())
                 }
                 Message::ToolResult(result) => (TextSource::Other, text_of(&result.result)),
                 Message::Error(error) => (TextSource::Other, error.data.error.to_string()),
-                Message::Advisor(advisor) => (TextSource::Host, advisor::render(advisor)),
+                Message::Advisor(advisor) => (TextSource::Host, advisor::render(advisor).into()),
                 Message::Meta(_) | Message::State(_) | Message::Tool(_) | Message::Plan(_) => {
                     continue;
                 }
@@ -170,14 +175,14 @@ impl ContextView<'_> {
         let keys = self.current().into_iter();
         keys.map(|(kind, instance)| {
             let block = self.block(&kind, instance.as_deref(), "");
-            (TextSource::Other, block)
+            (TextSource::Other, block.into())
         })
         .collect()
     }
 
     /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
-    pub fn now(self, progress: &PlanProgress) -> String {
-        let mut blocks: Vec<String> = self
+    pub fn now(self, progress: &PlanProgress) -> PromptText {
+        let mut blocks: Vec<PromptText> = self
             .current()
             .iter()
             .map(|(kind, instance)| {
@@ -194,12 +199,13 @@ impl ContextView<'_> {
             blocks.extend(progress.block(plan.mode, self.max));
         }
         if let Some(meta) = &self.context.meta {
-            blocks.push(format!(
-                "## Meta\n{}\nEvery reply moves the version forward.",
-                json!(meta)
-            ));
+            let mut block = PromptText::from("## Meta\n");
+            block
+                .json(&json!(meta))
+                .words("\nEvery reply moves the version forward.");
+            blocks.push(block);
         }
-        blocks.join("\n\n")
+        PromptText::joined(&blocks, "\n\n")
     }
 
     /// Which data is shown last: the scratchpad, and whatever calls wrote.
@@ -240,46 +246,56 @@ impl ContextView<'_> {
     ) {
         if shown.insert((kind.to_owned(), instance.cloned())) {
             let block = self.block(kind, instance.map(String::as_str), "");
-            Turn::add(turns, Role::User, &block);
+            Turn::add(turns, Role::User, block);
         }
     }
 
     /// `## Type: ¶parcel`, its description and its schema.
-    fn type_block(self, message: &TypeMessage) -> String {
-        let mut text = format!("## Type: ¶{}", message.name);
+    fn type_block(self, message: &TypeMessage) -> PromptText {
+        let mut text = PromptText::from("## Type: ¶");
+        text.line(&message.name);
         if let Some(description) = &message.description {
-            text.push('\n');
-            text.push_str(description);
+            // The first line is the title, where there is one.
+            let description = description.as_str();
+            let (title, rest) = description.split_once('\n').unwrap_or((description, ""));
+            text.words("\n").quoted(title);
+            if !rest.is_empty() {
+                text.words("\n").quoted(rest);
+            }
         }
-        text.push_str("\nSchema: ");
-        text.push_str(&cut(&message.schema.to_string(), self.max));
-        text
+        text.words("\nSchema: ")
+            .json_text(&cut(&message.schema.to_string(), self.max))
+            .take()
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.
-    fn block(self, kind: &str, instance: Option<&str>, again: &str) -> String {
-        let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
-        let mut text = format!("## Data: ¶{kind}{of}{again}");
+    fn block(self, kind: &str, instance: Option<&str>, again: &'static str) -> PromptText {
+        let mut text = PromptText::from("## Data: ¶");
+        text.line(kind);
+        if let Some(instance) = instance {
+            text.words(" (instance ").line(instance).words(")");
+        }
+        text.words(again);
         if kind == INPUT {
-            text.push('\n');
-            text.push_str(STRUCTURED_PROMPT);
+            text.words("\n").words(STRUCTURED_PROMPT);
         }
         let (schema, description) = self.context.note_of(kind, instance);
         if let Some(description) = description {
-            text.push('\n');
-            text.push_str(description);
+            text.words("\n").quoted(description);
         }
-        text.push('\n');
+        text.words("\n");
         match self.context.data.own(kind, instance) {
             Some(value) => {
                 let value = value.to_string();
-                text.push_str(&part(&value, self.privacy.clear(&value, self.max)));
+                part(&value, self.privacy.clear(&value, self.max), &mut text);
             }
-            None => text.push_str("(nothing yet)"),
+            None => {
+                text.words("(nothing yet)");
+            }
         }
         if let Some(schema) = schema {
-            text.push_str("\nSchema: ");
-            text.push_str(&cut(&schema.to_string(), self.max));
+            text.words("\nSchema: ")
+                .json_text(&cut(&schema.to_string(), self.max));
         }
         text
     }
@@ -291,14 +307,20 @@ const INPUT: &str = "input";
 const STRUCTURED_PROMPT: &str =
     "This is a prompt in the form of data: its fields say what is asked, and with what.";
 
-/// At most `max` characters of a value that is there as a whole.
-fn part(value: &str, max: usize) -> String {
+/// Adds at most `max` characters of a value that is there as a whole: JSON, which is one line.
+fn part(value: &str, max: usize, text: &mut PromptText) {
     let length = value.chars().count();
     if length <= max {
-        return value.to_owned();
+        text.json_text(value);
+        return;
     }
     let shown: String = value.chars().take(max).collect();
-    format!("{shown}\n[{max} of {length} characters shown; references reach all of it]")
+    text.json_text(&shown)
+        .words("\n[")
+        .count(max)
+        .words(" of ")
+        .count(length)
+        .words(" characters shown; references reach all of it]");
 }
 
 /// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind
@@ -385,7 +407,7 @@ mod tests {
         assert_eq!(view(&context, &privacy).opening(true, false).len(), 1);
         let expected = "## Data: ¶state\n{\"n\":0}\n\n## Data: ¶user, as it is now\n{\"name\":\"Grace Hoppe\n\
                         [20 of 32 characters shown; references reach all of it]\n\n## Data: ¶found\n7";
-        assert_eq!(now, expected);
+        assert_eq!(now.as_str(), expected);
     }
 
     #[test]

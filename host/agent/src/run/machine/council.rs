@@ -5,7 +5,7 @@ use super::fallbacks::CallTarget;
 use super::{Effects, Machine};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::{self, CONSULT_ADVISOR, Council, Dissent};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
@@ -233,8 +233,9 @@ impl Machine {
             self.choose_with_votes(effects);
         }
         if waiting > 0 {
-            let note = format!(
-                "{waiting} more calls of that reply waited for the advisors' votes and were not made."
+            let mut note = PromptText::default();
+            note.count(waiting).words(
+                " more calls of that reply waited for the advisors' votes and were not made.",
             );
             self.step.notes.push(note);
         }
@@ -251,7 +252,10 @@ impl Machine {
             self.notice(dissent.sentence.clone(), effects);
         }
         for fault in &council.faults {
-            self.step.notes.push(format!("Of the advisors: {fault}."));
+            let mut note = PromptText::from("Of the advisors: ");
+            self.step
+                .notes
+                .push(note.line(&fault.to_string()).words(".").take());
         }
         effects.events.push(EventKind::Council {
             step: self.steps,
@@ -282,7 +286,7 @@ impl Machine {
         if !self.step.is_vote {
             return None;
         }
-        let mut text = String::from(
+        let mut text = PromptText::from(
             "Before the next calls, the advisors vote. Make no call and give no answer yet: your output is the list of \
              their opinions, one for each advisor, in its role. \"calls\" of an opinion is a string that holds a JSON \
              object: the name of a tool and its weight from 0 (against) to 100 (for), such as \"{\\\"<tool>\\\": \
@@ -290,7 +294,10 @@ impl Machine {
         );
         for tool in self.tools.shown() {
             let description = cut(&tool.description, MAX_DESCRIPTION_CHARS);
-            let _ = write!(text, "\n- {}: {description}", tool.name);
+            text.words("\n- ")
+                .line(&tool.name)
+                .words(": ")
+                .line(&description);
         }
         Some(Turn::user(text))
     }
@@ -307,20 +314,24 @@ impl Machine {
             let note = "The calls in that reply were not made, because the advisors vote first.";
             self.step.notes.push(note.into());
         }
-        let mut text = String::from("The advisors have voted.");
+        let mut text = PromptText::from("The advisors have voted.");
         for opinion in &council.opinions {
             let fields = Value::from(opinion.fields.clone()).to_string();
             let max = self.privacy.clear(&fields, MAX_OPINION_CHARS);
-            let of = opinion.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let _ = write!(text, "\n{}{of}: {}", opinion.advisor, cut(&fields, max));
+            text.words("\n- ").line(&opinion.advisor);
+            if let Some(instance) = &opinion.instance {
+                text.words(" (").line(instance).words(")");
+            }
+            text.words(": ").json_text(&cut(&fields, max));
         }
         for tally in council.tallies() {
-            let of = tally.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" for {instance}"));
-            let _ = write!(text, "\nThe sums of all votes{of}: {}", tally.sums());
+            text.words("\nThe sums of all votes");
+            if let Some(instance) = &tally.instance {
+                text.words(" for ").line(instance);
+            }
+            text.words(": ").line(&tally.sums());
         }
-        text.push_str("\nNow choose in the light of this: make the calls that are due, or answer.");
+        text.words("\nNow choose in the light of this: make the calls that are due, or answer.");
         self.tell_council(council.clone(), None, false, effects);
         self.council.counted = Some(council);
         self.reply_used(effects);

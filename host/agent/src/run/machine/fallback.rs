@@ -7,6 +7,7 @@ use super::results::WRITE;
 use super::{Effects, Machine};
 use serde_json::Value;
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Price;
@@ -346,10 +347,14 @@ impl Machine {
         };
         // A reply that could not be used is in the history with its reason.
         if let Cause::Call((tool, _)) = &cause {
-            self.history.push(Turn::user(format!(
-                "{tool} failed too often and is not worth another attempt of the same kind. The first error was: \
-                 {first}\nDo without it, or end and say what is missing."
-            )));
+            let mut text = PromptText::default();
+            text.line(tool)
+                .words(
+                    " failed too often and is not worth another attempt of the same kind. The first error was: ",
+                )
+                .line(&first)
+                .words("\nDo without it, or end and say what is missing.");
+            self.history.push(Turn::user(text));
         }
         self.tell(&cause, Stage::Exhausted { first_error: first }, effects);
     }

@@ -5,6 +5,7 @@ use super::council::HELD;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::fallback::{Candidate, Fallback};
 use toolhold_protocol::settings::Settings;
@@ -217,21 +218,26 @@ impl Fallbacks {
         let mut turns = episode.turns.clone();
         turns.push(Turn::user(match &episode.cause {
             Cause::Call((tool, instance)) => {
-                let of = instance.as_ref().map_or(String::new(), |instance| {
-                    format!(" for the instance {instance}")
-                });
-                format!(
-                    "The call of {tool}{of} failed several times, first with: {}\nMake exactly this call now, with \
-                     arguments that its parameters allow and that do what the task needs. Make no other call and give \
-                     no answer.",
-                    episode.first
-                )
+                let mut text = PromptText::from("The call of ");
+                text.line(tool);
+                if let Some(instance) = instance {
+                    text.words(" for the instance ").line(instance);
+                }
+                text.words(" failed several times, first with: ")
+                    .line(&episode.first)
+                    .words(
+                        "\nMake exactly this call now, with arguments that its parameters allow and that do what the \
+                         task needs. Make no other call and give no answer.",
+                    )
+                    .take()
             }
-            Cause::Reply => format!(
-                "Several replies could not be used, the first because: {}\nReply now in the form that is asked for: \
-                 call tools by the names that they have, or give the answer.",
-                episode.first
-            ),
+            Cause::Reply => PromptText::from("Several replies could not be used, the first because: ")
+                .line(&episode.first)
+                .words(
+                    "\nReply now in the form that is asked for: call tools by the names that they have, or give the \
+                     answer.",
+                )
+                .take(),
         }));
         turns
     }

@@ -6,6 +6,7 @@ use crate::context::summary::CUT;
 use crate::context::{Stored, Summary};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::turn::{Answered, Turn};
 use toolhold_text::cut;
 
@@ -23,7 +24,7 @@ pub(super) struct History {
     summary: Summary,
     /// The summary as it is shown until more is dropped. Made anew, it may differ in a byte, and all behind
     /// it would be read again.
-    summed_up: String,
+    summed_up: PromptText,
     stored: Stored,
 }
 
@@ -54,7 +55,7 @@ impl History {
     pub fn shown(&self, privacy: &RunPrivacy) -> Vec<Turn> {
         let mut turns = Vec::new();
         if !self.summary.is_empty() {
-            turns.push(Turn::Summary(self.summed_up.clone()));
+            turns.push(Turn::Summary(self.summed_up.clone().into()));
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for turn in self.turns.iter().skip(self.dropped) {
@@ -136,12 +137,12 @@ impl History {
             .collect()
     }
 
-    /// From now on the summary is shown as it is now, in about `max` bytes.
-    pub fn sum_up(&mut self, max: usize) {
+    /// From now on the summary is shown as it is now, in about `max` bytes; `mark` is derived for it.
+    pub fn sum_up(&mut self, max: usize, mark: &str) {
         let stored = &self.stored;
-        let mut text = self.summary.text(max, |call| stored.contains(call));
+        let mut text = self.summary.text(max, mark, |call| stored.contains(call));
         if !stored.is_empty() {
-            text.push_str(
+            text.words(
                 "\nread_result reads the whole of what a call returned: its key is what stands in brackets.",
             );
         }
@@ -229,7 +230,7 @@ mod tests {
             history.drop_oldest(&turn, str::to_owned);
             dropped += 1;
         }
-        history.sum_up(10_000);
+        history.sum_up(10_000, "abcd1234");
         dropped
     }
 
@@ -271,12 +272,12 @@ mod tests {
         let mut history = history((0..3).map(|n| exchange(&format!("call_{n}"), "{}")));
         let first = history.oldest().cloned().unwrap();
         history.drop_oldest(&first, str::to_owned);
-        history.sum_up(10_000);
+        history.sum_up(10_000, "abcd1234");
         let before = history.shown(&open()).remove(0);
         let second = history.oldest().cloned().unwrap();
         history.drop_oldest(&second, str::to_owned);
         assert_eq!(history.shown(&open()).remove(0), before);
-        history.sum_up(10_000);
+        history.sum_up(10_000, "abcd1234");
         assert_ne!(history.shown(&open()).remove(0), before);
     }
 
@@ -302,7 +303,7 @@ mod tests {
         history.store("call_1", json!(["A-1", "A-2"]).to_string());
         let turn = history.oldest().cloned().unwrap();
         history.drop_oldest(&turn, |text| text.replace("A-2", "hidden"));
-        history.sum_up(10_000);
+        history.sum_up(10_000, "abcd1234");
         let Turn::Summary(text) = history.shown(&open()).remove(0) else {
             panic!("no summary");
         };

@@ -85,6 +85,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use step_calls::StepCalls;
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, ContextError, Message};
@@ -165,7 +166,7 @@ struct StepState {
     is_over: bool,
     output: Option<Value>,
     /// Notes for the model besides the calls' results.
-    notes: Vec<String>,
+    notes: Vec<PromptText>,
     /// The schema of what the advisors say, if some take part.
     advisors: Option<Value>,
     /// Whether the reply is what they say and nothing else.

@@ -14,6 +14,7 @@
 
 use serde_json::Value;
 use std::fmt::Write as _;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::reference::Target;
 use toolhold_protocol::solution::Call;
@@ -148,30 +149,32 @@ impl PlanProgress {
 
     /// The `## Plan` that the model is shown, of about `max` characters: what was made is left out
     /// first. Nothing, if there is nothing to say.
-    pub fn block(&self, mode: Mode, max: usize) -> Option<String> {
+    pub fn block(&self, mode: Mode, max: usize) -> Option<PromptText> {
         if self.steps.is_empty() && mode == Mode::Eager {
             return None;
         }
-        let mut text = String::from("## Plan");
+        let mut text = PromptText::from("## Plan");
         let (hidden, shown) = self.shown(max);
         for line in &shown {
-            let _ = write!(text, "\n{line}");
+            text.words("\n").line(line);
         }
         if hidden > 0 {
-            let _ = write!(text, "\n({hidden} more steps)");
+            text.words("\n(").count(hidden).words(" more steps)");
         }
         if let Some(fault) = &self.fault {
-            let _ = write!(text, "\nIt cannot be run as it is: {fault}.");
+            text.words("\nIt cannot be run as it is: ")
+                .line(fault)
+                .words(".");
         }
         match mode {
-            Mode::Eager => text.push_str("\nFollow it, extend it or replace it."),
+            Mode::Eager => text.words("\nFollow it, extend it or replace it."),
             Mode::Lazy => {
                 if !self.steps.is_empty() {
-                    text.push_str("\nWhat is not made is dropped unless you plan it again.");
+                    text.words("\nWhat is not made is dropped unless you plan it again.");
                 }
-                text.push_str(LAZY);
+                text.words(LAZY)
             }
-        }
+        };
         Some(text)
     }
 
@@ -300,7 +303,8 @@ mod tests {
     }
 
     fn block(carried: &PlanProgress) -> String {
-        carried.block(Mode::Eager, 2_000).unwrap_or_default()
+        let block = carried.block(Mode::Eager, 2_000);
+        block.unwrap_or_default().into()
     }
 
     /// Lines of a plan of two steps of one tool after calls ended.

@@ -6,6 +6,7 @@ use crate::contract::{self, ReplyPart, RequestView};
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Attendance;
 use toolhold_protocol::completion::{Completion, Delta};
@@ -125,9 +126,9 @@ impl Machine {
                 effects.events.push(notice);
                 self.hear_part(effects);
                 self.count_partly_used(&completion.content, &reason, effects);
-                self.step.notes.push(format!(
-                    "Of that reply only the calls above were made, because {reason}."
-                ));
+                let mut note =
+                    PromptText::from("Of that reply only the calls above were made, because ");
+                self.step.notes.push(note.line(&reason).words(".").take());
                 self.note_ignored(effects);
                 self.step.is_over = true;
                 self.proceed(effects);
@@ -193,10 +194,10 @@ impl Machine {
         let called: Vec<&str> = calls.map(|call| call.tool.as_str()).collect();
         let called = format!("calls of {}", called.join(", "));
         self.count_partly_used(&called, &failure.message, effects);
-        self.step.notes.push(format!(
-            "Your reply broke off after these calls ({}). Go on from here.",
-            cut(&failure.message, 200)
-        ));
+        let mut note = PromptText::from("Your reply broke off after these calls (");
+        note.line(&cut(&failure.message, 200))
+            .words("). Go on from here.");
+        self.step.notes.push(note);
         self.note_ignored(effects);
         self.step.is_over = true;
         self.proceed(effects);
@@ -304,9 +305,8 @@ impl Machine {
             if solution.calls.is_empty() && !self.has_acted() {
                 return self.reject(&completion.content, reason, effects);
             }
-            self.step
-                .notes
-                .push(format!("Your output was not accepted: {reason}."));
+            let mut note = PromptText::from("Your output was not accepted: ");
+            self.step.notes.push(note.line(&reason).words(".").take());
             solution.output = None;
         }
         if self.request.settings.shape == toolhold_protocol::compose::Shape::Exclusive
@@ -382,9 +382,12 @@ impl Machine {
         if self.step.ignored > 0 {
             let (max, all) = (self.max_calls(), self.max_calls() + self.step.ignored);
             let message = format!("of {all} calls only the first {max} are made (run.max_calls)");
-            self.step.notes.push(format!(
-                "Of your {all} calls only the first {max} were made; make the others now."
-            ));
+            let mut note = PromptText::from("Of your ");
+            note.count(all)
+                .words(" calls only the first ")
+                .count(max)
+                .words(" were made; make the others now.");
+            self.step.notes.push(note);
             self.notice(message, effects);
         }
     }

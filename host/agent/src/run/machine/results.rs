@@ -7,6 +7,7 @@ use super::running_calls::Background;
 use super::{Effects, Machine};
 use serde_json::{Value, json};
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -324,7 +325,7 @@ impl Machine {
     pub(super) fn remember_notes(&mut self) {
         let notes = std::mem::take(&mut self.step.notes);
         if !notes.is_empty() {
-            self.remember(Turn::user(notes.join("\n")));
+            self.remember(Turn::user(PromptText::joined(&notes, "\n")));
         }
     }
 

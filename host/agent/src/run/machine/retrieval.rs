@@ -4,8 +4,8 @@
 use super::reply::text_of;
 use super::{Action, Effects, Machine, context_of};
 use crate::retrieval::RetrievalQuestion;
-use serde_json::{Value, json};
-use std::fmt::Write as _;
+use serde_json::Value;
+use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::citation::citations;
 use toolhold_protocol::context::{KnowledgeMessage, Message};
 use toolhold_protocol::event::EventKind;
@@ -195,7 +195,7 @@ impl Machine {
 }
 
 /// What is wrong with the citations of an output.
-fn complaint(output: &Value, passages: &[RetrievedPassage]) -> Option<String> {
+fn complaint(output: &Value, passages: &[RetrievedPassage]) -> Option<PromptText> {
     if passages.is_empty() {
         return None;
     }
@@ -204,51 +204,50 @@ fn complaint(output: &Value, passages: &[RetrievedPassage]) -> Option<String> {
         return Some(
             "Your output names no passage. Give it again, and name by their ids in brackets, such as [k1], the passages \
              that it rests on. If none of them answers the question, say so and name the one that comes nearest."
-                .to_owned(),
+                .into(),
         );
     }
-    let mut wrong = String::new();
+    let mut wrong = PromptText::default();
     for citation in cited.iter().filter(|it| !it.holds) {
         let id = &citation.id;
-        let _ = match (&citation.source, &citation.quote) {
-            (Some(_), Some(quote)) => {
-                let quote = json!(cut(quote, MAX_LABEL));
-                write!(
-                    wrong,
-                    " The passage [{id}] does not have the words {quote}."
-                )
-            }
-            _ => write!(wrong, " There is no passage [{id}]."),
+        match (&citation.source, &citation.quote) {
+            (Some(_), Some(quote)) => wrong
+                .words(" The passage [")
+                .line(id)
+                .words("] does not have the words ")
+                .string(&cut(quote, MAX_LABEL))
+                .words("."),
+            _ => wrong.words(" There is no passage [").line(id).words("]."),
         };
     }
     (!wrong.is_empty()).then(|| {
-        format!(
-            "Your output was not accepted.{wrong} Give it again, with quotes as the passages have them, or without \
-             quotes."
-        )
+        PromptText::from("Your output was not accepted.")
+            .part(&wrong)
+            .words(" Give it again, with quotes as the passages have them, or without quotes.")
+            .take()
     })
 }
 
-/// Passages as the model is shown them. No document knows the `fence`, so none can end its passage or begin another.
-pub(super) fn block(passages: &[RetrievedPassage], fence: &str, max: usize) -> String {
-    let mut text = ABOUT_PASSAGES.to_owned();
+/// Passages as the model is shown them. No document knows the `mark`, so none can end its passage or begin another.
+pub(super) fn block(passages: &[RetrievedPassage], mark: &str, max: usize) -> PromptText {
+    let mut text = PromptText::from(ABOUT_PASSAGES);
     for passage in passages {
-        let _ = write!(text, "\n<passage {fence} id=\"{}\"", passage.id);
         let headings = passage.heading.lines().collect::<Vec<_>>().join(" › ");
-        for (name, value) in [
-            ("source", &passage.source),
-            ("title", &passage.title),
-            ("heading", &headings),
-        ] {
-            if !value.is_empty() {
-                let _ = write!(text, " {name}={}", json!(cut(value, MAX_LABEL)));
-            }
-        }
-        let _ = write!(
-            text,
-            ">\n{}\n</passage {fence}>",
-            cut(passage.text.trim(), max)
-        );
+        let labels = [
+            ("source", cut(&passage.source, MAX_LABEL)),
+            ("title", cut(&passage.title, MAX_LABEL)),
+            ("heading", cut(&headings, MAX_LABEL)),
+        ];
+        let labels = labels.iter().filter(|(_, value)| !value.is_empty());
+        let mut attributes = vec![("id", passage.id.as_str())];
+        attributes.extend(labels.map(|(name, value)| (*name, value.as_str())));
+        let fence = Fence {
+            kind: "passage",
+            mark,
+            attributes: &attributes,
+        };
+        text.words("\n")
+            .fenced(&fence, &cut(passage.text.trim(), max));
     }
     text
 }
@@ -256,6 +255,7 @@ pub(super) fn block(passages: &[RetrievedPassage], fence: &str, max: usize) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn passage(text: &str) -> RetrievedPassage {
         RetrievedPassage {
@@ -274,6 +274,7 @@ mod tests {
             "abcd1234",
             30,
         );
+        let shown = shown.as_str();
         let (_, passage) = shown.split_once('\n').unwrap().1.split_once('\n').unwrap();
         assert_eq!(
             passage,
@@ -294,7 +295,7 @@ mod tests {
             ("\"30 euro\" [k1]", "does not have the words \"30 euro\"."),
         ] {
             let complaint = of(output).unwrap();
-            assert!(complaint.contains(part), "{output}: {complaint}");
+            assert!(complaint.as_str().contains(part), "{output}: {complaint:?}");
         }
         assert_eq!(complaint(&json!("20 euro"), &[]), None);
     }

@@ -3,6 +3,7 @@
 use super::results::list;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Advisor;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::{Context, Message};
@@ -78,12 +79,14 @@ fn scopes_of(advisor: &Advisor) -> Vec<Path> {
 /// The Request that asks an advisor a question (10).
 pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> SavedRequest {
     let question = arguments.get("question").and_then(Value::as_str);
+    let mut role = PromptText::default();
+    role.quoted(&advisor.role)
+        .words("\nAnswer what you are asked, from where you stand.");
+    let mut asked = PromptText::default();
+    asked.quoted(question.unwrap_or_default());
     SavedRequest {
-        instructions: Some(format!(
-            "{}\nAnswer what you are asked, from where you stand.",
-            advisor.role
-        )),
-        context: vec![Message::user(question.unwrap_or_default())],
+        instructions: Some(role.into()),
+        context: vec![Message::user(asked)],
         schema: Some(advisor.fields()),
         // It has no tools: more than one Request are attempts at an answer of the right form.
         max_steps: Some(MAX_CONSULTATION_REQUESTS),

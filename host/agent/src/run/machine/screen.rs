@@ -13,6 +13,7 @@ use crate::guard::shield::Screening;
 use crate::language::told_instructions;
 use serde_json::{Map, Value};
 use toolhold_policy::ErrorClass;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
@@ -215,10 +216,12 @@ impl Machine {
         }
         self.was_blocked = true;
         self.history.push(Turn::assistant(reply::text_of(output)));
-        self.history.push(Turn::user(format!(
-            "Your output was not delivered. A shield ({shield}) blocked it: {reason}. Give another one that it can let \
-             pass, or say that you cannot answer."
-        )));
+        let mut text = PromptText::from("Your output was not delivered. A shield (");
+        text.line(shield)
+            .words(") blocked it: ")
+            .line(reason)
+            .words(". Give another one that it can let pass, or say that you cannot answer.");
+        self.history.push(Turn::user(text));
         self.ask(effects);
     }
 

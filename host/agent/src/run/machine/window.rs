@@ -110,7 +110,7 @@ impl Machine {
             if let Message::Knowledge(message) = message {
                 let max = self.request.settings.result_chars;
                 let block = retrieval::block(&message.passages, &self.fence, max);
-                known.push((Part::Retrieved, self.privacy.hide(&block)));
+                known.push((Part::Retrieved, self.privacy.hide(block.as_str())));
             }
         }
         let happened = self.opening.len() + self.history.shown_len();
@@ -306,7 +306,9 @@ impl Machine {
 
     fn sum_up(&mut self) {
         let most = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR);
-        self.history.sum_up(most.max(MIN_STORED_RESULT_BYTES));
+        let mark = self.derive("summary", 0);
+        self.history
+            .sum_up(most.max(MIN_STORED_RESULT_BYTES), &mark);
     }
 
     /// The endpoint refused a Request for its length. What is sent in its place, in words, if anything is.

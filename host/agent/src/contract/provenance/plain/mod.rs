@@ -212,7 +212,7 @@ fn without_prefix(line: &str) -> &str {
         c.is_whitespace()
             || matches!(
                 c,
-                '>' | '+' | '-' | '#' | '*' | '/' | '%' | ';' | '|' | '!' | '"' | '\''
+                '>' | '+' | '-' | '#' | '*' | '/' | '%' | ';' | '|' | '│' | '!' | '"' | '\''
             )
     };
     let line = line.trim_start_matches(is_mark);
