@@ -154,8 +154,9 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
         KeysCommand::Revoke { name, cancel_runs } => {
             let is_revoked = store.revoke_key(&name).await?;
             // A key that was revoked before may have runs that are to be cancelled.
-            let was_revoked = store.key_state(&name).await? == Some(KeyState::Revoked);
-            if !is_revoked && !(cancel_runs && was_revoked) {
+            let has_runs_to_cancel =
+                cancel_runs && store.key_state(&name).await? == Some(KeyState::Revoked);
+            if !is_revoked && !has_runs_to_cancel {
                 bail!(
                     "there is no key {name:?} that could be revoked; `toolhold keys list` shows them"
                 );

@@ -245,10 +245,11 @@ mod tests {
     fn the_text_says_role_places_and_form() {
         let all = advisors();
         assert_eq!(
-            render(&all[0]),
+            render(&all[0]).as_str(),
             "## Advisor: plain\nSpeaks.\nWrites its opinion in words, then its votes.\n"
         );
         let risk = render(&all[1]);
+        let risk = risk.as_str();
         assert!(
             risk.contains("Weighs risks.\nLooks at: state, user\n"),
             "{risk}"
