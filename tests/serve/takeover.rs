@@ -2,12 +2,12 @@
 
 use super::{ask, host, scripted, streamed, until};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
 use support::server::{Server, ServerSentEvent};
-use support::transcript::answers;
+use support::transcript::{answers, calls};
 
 /// Servers that share a database: the state folder, or the cluster.
 struct SharedDatabase {
@@ -38,14 +38,26 @@ fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a st
     variables.iter().map(|(k, v)| (*k, v.as_str())).collect()
 }
 
+/// PostgreSQL, where there is one.
+fn on_postgres(config: &str) -> Option<SharedDatabase> {
+    let cluster = Cluster::start()?;
+    Some(SharedDatabase {
+        host: host(config),
+        cluster: Some(cluster),
+    })
+}
+
+fn on_sqlite(config: &str) -> SharedDatabase {
+    SharedDatabase {
+        host: host(config),
+        cluster: None,
+    }
+}
+
 /// SQLite, and PostgreSQL where there is one.
 fn databases(config: &str) -> Vec<SharedDatabase> {
-    let of = |cluster| SharedDatabase {
-        host: host(config),
-        cluster,
-    };
-    let mut all = vec![of(None)];
-    all.extend(Cluster::start().map(|cluster| of(Some(cluster))));
+    let mut all = vec![on_sqlite(config)];
+    all.extend(on_postgres(config));
     all
 }
 
@@ -110,29 +122,116 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
     }
 }
 
-/// One that does nothing for a while is not gone, and nor are runs of people at their terminals.
+/// Longest time from the begin of a freeze until another server with the same PostgreSQL has ended the runs.
+const MAX_TAKEOVER: Duration = Duration::from_secs(15);
+
+/// Stopped in the middle of its runs, each of which has made a call, and let go on once another server has them.
 #[test]
-fn a_living_server_keeps_its_runs() {
-    for shared in databases("") {
-        let endpoint = scripted([Reply::endless().delayed_ms(0, 10_000), answers("other")]);
-        let first = shared.serve(&endpoint);
-        let other = shared.serve(&endpoint);
-        let run = streamed(&first, "t", 2);
-        // Until it has written what there is so far: SQLite lets one write at a time.
-        std::thread::sleep(Duration::from_secs(1));
-        first.signal("STOP");
-        std::thread::sleep(Duration::from_secs(9));
-        let shown: Value = other.get(&format!("/v1/runs/{run}")).good();
-        assert_eq!(shown["state"], "running", "{}", other.said());
-        assert_eq!(other.post("/v1/agent", &ask("t")).good()["output"], "other");
-        first.signal("CONT");
+fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
+    const RUNS: usize = 3;
+    let Some(shared) = on_postgres("[serve]\nkey_requests_per_minute = 0\n") else {
+        return;
+    };
+    let call = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let begun = (0..RUNS).flat_map(|_| [call(), Reply::endless().delayed_ms(0, 50)]);
+    let later = (0..RUNS).map(|_| answers("later"));
+    let endpoint = scripted(begun.chain(later).chain([answers("new")]));
+    let frozen = shared.serve(&endpoint);
+    let other = shared.serve(&endpoint);
+    let runs: Vec<String> = (0..RUNS)
+        .map(|number| {
+            let run = streamed(&frozen, &format!("task {number}"), 4);
+            let asked = 2 * (number + 1);
+            until("the second request", || {
+                (endpoint.requests().len() == asked).then_some(())
+            });
+            run
+        })
+        .collect();
+    frozen.signal("STOP");
+    let stopped = Instant::now();
+    for run in &runs {
         until("its end", || {
-            first.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
-            let shown: Value = first.get(&format!("/v1/runs/{run}")).good();
+            let shown: Value = other.get(&format!("/v1/runs/{run}")).good();
             (shown["state"] == "done").then_some(())
         });
-        assert_eq!(endpoint.requests().len(), 2);
-        let events = first.get(&format!("/v1/runs/{run}/events")).events();
-        assert_eq!(count(&events, "resumed"), 0);
     }
+    let taken = stopped.elapsed();
+    assert!(taken <= MAX_TAKEOVER, "{taken:?} {}", other.said());
+    let events = |server: &Server| -> Vec<Vec<ServerSentEvent>> {
+        let path = |run| format!("/v1/runs/{run}/events");
+        let events = runs.iter().map(|run| server.get(&path(run)).events());
+        events.collect()
+    };
+    let ids = |events: &[Vec<ServerSentEvent>]| -> Vec<Vec<(String, Value)>> {
+        let event = |sent: &ServerSentEvent| (sent.id.clone(), sent.json());
+        let of_run = |events: &Vec<ServerSentEvent>| events.iter().map(event).collect();
+        events.iter().map(of_run).collect()
+    };
+    let before = events(&other);
+    for events in &before {
+        assert_eq!(events.last().unwrap().json()["output"], "later");
+        for kind in ["tool_start", "tool_result", "resumed", "done"] {
+            assert_eq!(count(events, kind), 1, "{kind}");
+        }
+        let ids: Vec<usize> = events.iter().map(|sent| sent.id.parse().unwrap()).collect();
+        assert_eq!(ids, (0..events.len()).collect::<Vec<_>>());
+    }
+
+    frozen.signal("CONT");
+    // It has stopped its copies once it says so for each run.
+    until("the news", || {
+        let said = frozen.said();
+        let is_told = |run: &String| {
+            let mut lines = said.lines().filter(|line| line.contains(run.as_str()));
+            lines.any(|line| {
+                line.contains("in another process") || line.contains("another process goes on")
+            })
+        };
+        runs.iter().all(is_told).then_some(())
+    });
+    assert_eq!(
+        frozen.post("/v1/agent", &ask("new")).good()["output"],
+        "new"
+    );
+    for server in [&frozen, &other] {
+        assert_eq!(ids(&events(server)), ids(&before));
+    }
+    for run in &runs {
+        shared.replays(run);
+    }
+    let requests = endpoint.requests().len();
+    assert_eq!(requests, 3 * RUNS + 1, "each run was asked for once more");
+    assert!(
+        other.said().contains("renews its lease no more"),
+        "{}",
+        other.said()
+    );
+}
+
+/// A server on SQLite that does nothing for a while is not gone: the system's lock shows that it lives. Nor are runs of
+/// people at their terminals.
+#[test]
+fn a_living_server_keeps_its_runs() {
+    let shared = on_sqlite("");
+    let endpoint = scripted([Reply::endless().delayed_ms(0, 10_000), answers("other")]);
+    let first = shared.serve(&endpoint);
+    let other = shared.serve(&endpoint);
+    let run = streamed(&first, "t", 2);
+    // Until it has written what there is so far: SQLite lets one write at a time.
+    std::thread::sleep(Duration::from_secs(1));
+    first.signal("STOP");
+    std::thread::sleep(Duration::from_secs(9));
+    let shown: Value = other.get(&format!("/v1/runs/{run}")).good();
+    assert_eq!(shown["state"], "running", "{}", other.said());
+    assert_eq!(other.post("/v1/agent", &ask("t")).good()["output"], "other");
+    first.signal("CONT");
+    until("its end", || {
+        first.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+        let shown: Value = first.get(&format!("/v1/runs/{run}")).good();
+        (shown["state"] == "done").then_some(())
+    });
+    assert_eq!(endpoint.requests().len(), 2);
+    let events = first.get(&format!("/v1/runs/{run}/events")).events();
+    assert_eq!(count(&events, "resumed"), 0);
 }

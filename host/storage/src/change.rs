@@ -1,7 +1,7 @@
 //! The changes of runs to the database, and their SQL statements.
 
 use crate::audit_rows::{BegunCall, Draft};
-use crate::claims::RunClaim;
+use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
@@ -21,20 +21,23 @@ pub enum Change {
         task: String,
         model: String,
         at_ms: i64,
-        holder: String,
+        lease: RunLease,
+        /// True if this process has promised the run to a request with an idempotency key.
+        is_promised: bool,
     },
     /// Images that the run, or one inside of it, began with: digest and base64.
     Images {
         run: Uuid,
         images: BTreeMap<String, Arc<str>>,
     },
-    /// Consecutive events. They are written only while this process holds the run's lease.
+    /// Consecutive events. They are written only while the run has this lease, and with them the other changes of their
+    /// transaction, such as calls that begin or end and decisions that were read.
     Events {
         run: Uuid,
         /// Number of the first event.
         seq: i64,
         lines: Vec<String>,
-        holder: String,
+        lease: RunLease,
     },
     /// A call waits for a person's decision.
     Waits {
@@ -83,14 +86,15 @@ impl Change {
                 task,
                 model,
                 at_ms,
-                holder,
+                lease,
+                is_promised,
             } => {
                 if let Some((session, _)) = label.turn {
                     lock_session(connection, is_file, session).await?;
                 }
-                sqlx::query(
-                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
+                let added = sqlx::query(
+                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace, \
+                     fence) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING",
                 )
                 .bind(run.to_string())
                 .bind(&label.owner)
@@ -101,10 +105,15 @@ impl Change {
                 .bind(task)
                 .bind(model)
                 .bind(at_ms)
-                .bind(holder)
+                .bind(&lease.holder)
                 .bind(label.trace.as_deref())
+                .bind(lease.fence)
                 .execute(&mut *connection)
                 .await?;
+                // Not again if the run is there already, because the reply to an earlier commit was lost.
+                if *is_promised && added.rows_affected() > 0 {
+                    keep_promise(connection, *run, &lease.holder).await?;
+                }
                 if let Some(asked) = &label.asked {
                     sqlx::query(
                         "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
@@ -120,13 +129,13 @@ impl Change {
                 run,
                 seq,
                 lines,
-                holder,
+                lease,
             } => {
                 let events = Events {
                     run: *run,
                     seq: *seq,
                     lines,
-                    holder,
+                    lease,
                 };
                 events.write(connection, is_file).await?;
             }
@@ -200,6 +209,24 @@ impl Change {
     }
 }
 
+/// Marks the promise of a run that begins as kept. The row is changed, so that a process that takes the holder for
+/// dead, and gives the key free at the same time, waits for this transaction and then finds another holder.
+async fn keep_promise(
+    connection: &mut AnyConnection,
+    run: Uuid,
+    holder: &str,
+) -> Result<(), WriteError> {
+    let kept = sqlx::query("UPDATE idempotency SET holder = NULL WHERE run = $1 AND holder = $2")
+        .bind(run.to_string())
+        .bind(holder)
+        .execute(connection)
+        .await?;
+    if kept.rows_affected() == 0 {
+        return Err(WriteError::PromiseLost { run });
+    }
+    Ok(())
+}
+
 /// A further statement costs more than a further row. PostgreSQL, SQLite.
 const BEGUN: [&str; 2] = [
     "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft FROM json_to_recordset($1::json) AS begun \
@@ -271,19 +298,19 @@ struct Events<'a> {
     run: Uuid,
     seq: i64,
     lines: &'a [String],
-    holder: &'a str,
+    lease: &'a RunLease,
 }
 
-/// Inserts events after the one before, for a run whose lease this process holds. On PostgreSQL, `FOR SHARE` makes a
+/// Inserts events after the one before, for a run that has this lease. On PostgreSQL, `FOR SHARE` makes a
 /// process that takes the run over wait for this transaction, or this transaction for it. PostgreSQL, SQLite.
 const ADD: [&str; 2] = [
     "INSERT INTO events (run, seq, line) \
      SELECT $1, $2 + place - 1, line FROM json_array_elements_text($3::json) WITH ORDINALITY AS added (line, place) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
-     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5 FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
     "INSERT INTO events (run, seq, line) SELECT $1, $2 + key, value FROM json_each($3) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
-     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4) ON CONFLICT (run, seq) DO NOTHING",
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5) ON CONFLICT (run, seq) DO NOTHING",
 ];
 
 impl Events<'_> {
@@ -294,7 +321,8 @@ impl Events<'_> {
             .bind(self.run.to_string())
             .bind(self.seq)
             .bind(lines)
-            .bind(self.holder)
+            .bind(&self.lease.holder)
+            .bind(self.lease.fence)
             .execute(&mut *connection)
             .await?;
         let are_all = usize::try_from(written.rows_affected()) == Ok(self.lines.len());
@@ -311,12 +339,14 @@ impl Events<'_> {
     async fn are_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
         let known: Vec<String> = sqlx::query_scalar(
             "SELECT line FROM events JOIN runs ON runs.id = events.run \
-             WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 AND (holder = $4 OR ended_ms IS NOT NULL) ORDER BY seq",
+             WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 \
+             AND ((holder = $4 AND fence = $5) OR ended_ms IS NOT NULL) ORDER BY seq",
         )
         .bind(self.run.to_string())
         .bind(self.seq)
         .bind(i64::try_from(self.lines.len()).unwrap_or(i64::MAX))
-        .bind(self.holder)
+        .bind(&self.lease.holder)
+        .bind(self.lease.fence)
         .fetch_all(connection)
         .await?;
         Ok(known == self.lines)

@@ -21,8 +21,10 @@ const LONG_REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;";
 
-/// PostgreSQL: frees the locks of a process that hangs or whose machine vanished, after at most a minute.
-const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000; SET tcp_keepalives_idle = 10; \
+/// Settings of a connection to PostgreSQL. A process that is frozen in the middle of a transaction, or whose machine
+/// vanished, loses its row locks after 5 s, which is before its lease ends (see `process_lease`): others wait for these
+/// locks. A connection whose other end is gone is ended after half a minute.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = 5000; SET tcp_keepalives_idle = 10; \
      SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000;";
 
 /// The location of a database.

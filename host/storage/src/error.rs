@@ -90,6 +90,12 @@ pub enum WriteError {
          written here"
     )]
     LeaseLost { run: Uuid, seq: i64 },
+    /// The process was taken for dead after it had promised the run, and the key of the request was given free.
+    #[error(
+        "run {run} was to begin for a request with an Idempotency-Key, which means another run by now, or none: repeat \
+         the request to get that one"
+    )]
+    PromiseLost { run: Uuid },
     #[error("there is no session {session} any more: a turn of it cannot begin")]
     SessionGone { session: Uuid },
     #[error(transparent)]

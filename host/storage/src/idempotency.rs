@@ -98,8 +98,8 @@ impl Store {
         Ok(row.map(|row| id(&row, "run")).transpose()?)
     }
 
-    /// Forgets a request whose `run` does not exist and will not start: the process that promised it is dead, or took
-    /// the promise back. Returns whether the request was forgotten.
+    /// Forgets a request whose `run` does not exist and will not start: the process that promised it is dead or frozen, or
+    /// took the promise back. Returns whether the request was forgotten.
     pub async fn forget_broken(
         &self,
         owner: &str,
@@ -115,16 +115,17 @@ impl Store {
         .fetch_optional(&self.pool)
         .in_time(&self.database)
         .await?;
-        let is_promised = match holder.flatten() {
+        let holder = holder.flatten();
+        let is_promised = match holder.as_deref() {
             Some(name) if name == self.process.name() => self.promised.contains(run),
-            Some(name) => self.process.is_alive(&name, &self.pool).await?,
+            Some(name) => self.process.keeps_leases(name, &self.pool).await?,
             None => false,
         };
         if is_promised {
             return Ok(false);
         }
         // The run may have started, and even ended, since the promise was checked.
-        self.forget_unbegun(owner, key, run).await
+        self.forget_promise(owner, key, run, holder).await
     }
 
     /// Forgets that the request was to start `run`, so that it can be repeated; unless the run exists after all, or the
@@ -135,13 +136,28 @@ impl Store {
         key: &str,
         run: Uuid,
     ) -> Result<bool, StoreError> {
+        let holder = Some(self.process.name().to_owned());
+        self.forget_promise(owner, key, run, holder).await
+    }
+
+    /// Forgets a request whose run does not exist, if `holder` is still the process that promised the run. A process that
+    /// begins the run at the same time is no longer that holder.
+    async fn forget_promise(
+        &self,
+        owner: &str,
+        key: &str,
+        run: Uuid,
+        holder: Option<String>,
+    ) -> Result<bool, StoreError> {
         let gone = sqlx::query(
             "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
+             AND (holder = $4 OR (holder IS NULL AND $4 IS NULL)) \
              AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)",
         )
         .bind(owner)
         .bind(key)
         .bind(run.to_string())
+        .bind(holder)
         .execute(&self.pool)
         .in_time(&self.database)
         .await?;

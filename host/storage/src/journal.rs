@@ -2,7 +2,7 @@
 
 use crate::audit_rows::{AuditContent, RunAudit};
 use crate::change::Change;
-use crate::claims::RunClaim;
+use crate::claims::{RunClaim, RunLease};
 use crate::column::signed;
 use crate::images;
 use crate::label::Label;
@@ -24,10 +24,11 @@ use uuid::Uuid;
 pub struct RunJournal {
     run: Uuid,
     writer: Writer,
-    /// Name of this process, which holds the lease.
-    holder: String,
+    lease: RunLease,
     /// Present until the run's row exists.
     label: Option<Label>,
+    /// True if the run was promised to a request with an idempotency key.
+    is_promised: bool,
     pending: PendingDecisions,
     audit: RunAudit,
     has_ended: bool,
@@ -40,13 +41,15 @@ impl RunJournal {
         run: Uuid,
         label: Label,
         writer: Writer,
-        holder: &str,
+        lease: RunLease,
         claim: Option<RunClaim>,
         content: AuditContent,
+        is_promised: bool,
     ) -> Self {
         let audit = RunAudit::new(run, &label.owner, content);
-        let mut journal = Self::after(run, &[], writer, holder, claim, audit);
+        let mut journal = Self::after(run, &[], writer, lease, claim, audit);
         journal.label = Some(label);
+        journal.is_promised = is_promised;
         journal
     }
 
@@ -55,7 +58,7 @@ impl RunJournal {
         run: Uuid,
         events: &[Event],
         writer: Writer,
-        holder: &str,
+        lease: RunLease,
         claim: Option<RunClaim>,
         mut audit: RunAudit,
     ) -> Self {
@@ -68,8 +71,9 @@ impl RunJournal {
             run,
             writer,
             claim,
-            holder: holder.to_owned(),
+            lease,
             label: None,
+            is_promised: false,
             pending,
             audit,
             has_ended: false,
@@ -92,7 +96,7 @@ impl RunJournal {
                 .iter()
                 .map(serde_json::to_string)
                 .collect::<Result<_, _>>()?,
-            holder: self.holder.clone(),
+            lease: self.lease.clone(),
         }];
         for event in events {
             self.follow(event, &mut changes);
@@ -117,7 +121,8 @@ impl RunJournal {
                 task: headline(last_user_text(request).unwrap_or(task)),
                 model: model.replace('\0', ""),
                 at_ms,
-                holder: self.holder.clone(),
+                lease: self.lease.clone(),
+                is_promised: self.is_promised,
             };
             // First, because events refer to the run's row.
             changes.insert(0, began);
@@ -178,7 +183,7 @@ impl Drop for RunJournal {
             && self.label.is_none()
             && let Some(run) = self.claim.take()
         {
-            let holder = self.holder.clone();
+            let holder = self.lease.holder.clone();
             self.writer.note(Change::Released { run, holder });
         }
     }

@@ -2,13 +2,13 @@
 //!
 //! The crate promises that an event that `Journal::append` accepted is in the
 //! database, that at most one process works on a run at a time (its lease), that the lease of a dead process is free
-//! at once, and that the audit log shows any later change to it. Short outages of the database are waited out;
-//! longer ones stop runs in a way that they can be resumed.
+//! at once and on PostgreSQL that of a frozen one after seconds, and that the audit log shows any later change to it.
+//! Short outages of the database are waited out; longer ones stop runs in a way that they can be resumed.
 //!
 //! Read `store` first: it opens the `database` and migrates the `schema`. Every write of a run goes through
 //! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
-//! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
-//! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
+//! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
+//! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
 //! collections of documents, and the facts of memory. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search and
 //! verification).
@@ -46,6 +46,7 @@ mod label;
 mod orphans;
 mod pending_decisions;
 mod process;
+mod process_lease;
 mod prune;
 mod record;
 mod responses;
@@ -81,7 +82,7 @@ pub use knowledge::{
     StagingError, VectorRow, Vectors, WordQuestion, WordWeights, attached_name,
 };
 pub use label::{Label, Origin};
-pub use orphans::Orphan;
+pub use orphans::{HolderLoss, Orphan};
 pub use prune::PrunedCounts;
 pub use record::{PageBounds, Record, RecordLine, RecordPage, Source};
 pub use run_lease::LeaseState;

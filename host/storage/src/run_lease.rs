@@ -2,24 +2,27 @@
 
 use crate::audit_rows::RunAudit;
 use crate::change::Change;
+use crate::claims::RunLease;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::journal::RunJournal;
 use crate::label::{Label, Origin};
+use crate::process_lease::ProcessLease;
 use crate::record::Source;
 use crate::runs::{LISTED, RunRow};
 use crate::store::Store;
 use crate::time::now_ms;
+use sqlx::Row as _;
 use toolhold_protocol::event::Event;
 use uuid::Uuid;
 
 /// The state of a run's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
-    /// A living process works on the run.
+    /// A process works on the run whose own lease holds.
     Held,
-    /// The run has not ended, and no process works on it.
+    /// The run has not ended, and no process works on it, or a frozen one.
     Free,
     /// The run has ended, or does not exist.
     Ended,
@@ -28,13 +31,21 @@ pub enum LeaseState {
 impl Store {
     /// The journal of a new run, whose lease this process gets with the first event.
     pub fn journal(&self, run: Uuid, label: Label) -> RunJournal {
+        let (claim, fence) = (self.claimed.claim(run), 0);
+        if let Some(claim) = &claim {
+            claim.set_fence(fence);
+        }
         RunJournal::begin(
             run,
             label,
             self.writer.clone(),
-            self.process.name(),
-            self.claimed.claim(run),
+            RunLease {
+                holder: self.process.name().to_owned(),
+                fence,
+            },
+            claim,
             self.content.clone(),
+            self.promised.contains(run),
         )
     }
 
@@ -53,9 +64,9 @@ impl Store {
             return Err(RecordError::Held);
         }
         // Conditional on the old holder, because another process may take the run at the same time.
-        let taken: Result<Option<String>, sqlx::Error> = sqlx::query_scalar(
-            "UPDATE runs SET holder = $2 WHERE id = $1 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) \
-             AND ended_ms IS NULL RETURNING owner",
+        let taken = sqlx::query(
+            "UPDATE runs SET holder = $2, fence = fence + 1 WHERE id = $1 \
+             AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) AND ended_ms IS NULL RETURNING owner, fence",
         )
         .bind(run.to_string())
         .bind(self.process.name())
@@ -63,8 +74,8 @@ impl Store {
         .fetch_optional(&self.pool)
         .in_time(&self.database)
         .await;
-        let owner = match taken {
-            Ok(Some(owner)) => owner,
+        let (owner, fence): (String, i64) = match taken {
+            Ok(Some(row)) => (row.try_get("owner")?, row.try_get("fence")?),
             Ok(None) => {
                 let row = self.run(run).await?;
                 return Err(match row.and_then(|row| row.ended) {
@@ -79,6 +90,7 @@ impl Store {
                 return Err(error.into());
             }
         };
+        claim.set_fence(fence);
         let events = self.read(&Source::Run(run)).await;
         let known = events.as_deref().unwrap_or_default();
         // Created even if reading failed: dropping it releases the lease.
@@ -87,7 +99,10 @@ impl Store {
             run,
             known,
             self.writer.clone(),
-            self.process.name(),
+            RunLease {
+                holder: self.process.name().to_owned(),
+                fence,
+            },
             Some(claim),
             audit,
         );
@@ -121,13 +136,22 @@ impl Store {
         Ok(self.lease_state(run).await? == LeaseState::Held)
     }
 
-    /// Runs of servers that have not ended and whose lease is free, oldest first.
+    /// Runs of servers that have not ended and whose holder released them or died, oldest first. Those of a frozen
+    /// server are not among them: after an outage of the database, every server has yet to renew its lease.
     pub async fn resumable(&self) -> Result<Vec<RunRow>, StoreError> {
-        let rows = self.rows(
-            "origin = $1 AND ended_ms IS NULL ORDER BY id",
-            Origin::Serve.name(),
-        );
-        Ok(rows.await?.into_iter().filter(|run| !run.is_held).collect())
+        let silent = self.silent_holders().await?;
+        let statement = format!("{LISTED} WHERE origin = $1 AND ended_ms IS NULL ORDER BY id");
+        let mut rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(Origin::Serve.name())
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        rows.retain(|row| {
+            let holder: Result<Option<String>, _> = row.try_get("holder");
+            !holder.is_ok_and(|name| name.is_some_and(|name| silent.contains(&name)))
+        });
+        let rows = self.listed(&rows).await?;
+        Ok(rows.into_iter().filter(|run| !run.is_held).collect())
     }
 
     /// Those runs of [`Self::resumable`] that this process gave up during an outage.
@@ -148,24 +172,36 @@ impl Store {
     /// Those of `runs`, which this process works on, whose lease another process has taken because it took this process
     /// for dead.
     pub async fn taken_over(&self, runs: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
-        let mut taken = Vec::new();
-        if !self.process.was_lost() {
-            return Ok(taken);
+        let was_lost = self.process.lease().is_some_and(ProcessLease::was_lost);
+        if !was_lost || runs.is_empty() {
+            return Ok(Vec::new());
         }
-        for run in runs {
-            let is_taken: Option<i64> = sqlx::query_scalar(
-                "SELECT CAST(1 AS BIGINT) FROM runs WHERE id = $1 AND holder <> $2 AND ended_ms IS NULL",
-            )
-            .bind(run.to_string())
-            .bind(self.process.name())
-            .fetch_optional(&self.pool)
-            .in_time(&self.database)
-            .await?;
-            if is_taken.is_some() {
-                taken.push(*run);
-            }
-        }
+        let own = self.claimed.fences(runs);
+        let fences = serde_json::to_string(&own).map_err(|e| sqlx::Error::Encode(e.into()))?;
+        // PostgreSQL alone has process leases.
+        let rows = sqlx::query(
+            "SELECT id FROM runs JOIN json_to_recordset($1::json) AS own (run TEXT, fence BIGINT) \
+             ON runs.id = own.run WHERE runs.fence <> own.fence",
+        )
+        .bind(fences)
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let taken: Result<Vec<Uuid>, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
+        let mut taken = taken?;
+        // This process may have taken a run back since it looked.
+        let now = self.claimed.fences(&taken);
+        taken.retain(|run| now.iter().any(|it| it.run == *run && own.contains(it)));
         Ok(taken)
+    }
+
+    /// Completes when this process finds that its own lease had ended, so that others may have taken its runs over.
+    /// Never on SQLite.
+    pub async fn lease_lost(&self) {
+        match self.process.lease() {
+            Some(lease) => lease.ends().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Asks the process that works on a run to cancel it.
@@ -192,11 +228,11 @@ impl Store {
         Ok(runs?)
     }
 
-    /// Whether `holder` is another process that lives.
+    /// True if `holder` is another process that keeps its leases.
     async fn lives_elsewhere(&self, holder: Option<&str>) -> Result<bool, StoreError> {
         match holder {
             Some(name) if name != self.process.name() => {
-                self.process.is_alive(name, &self.pool).await
+                self.process.keeps_leases(name, &self.pool).await
             }
             _ => Ok(false),
         }

@@ -31,7 +31,7 @@ pub struct RunRow {
     pub began_ms: u64,
     /// Absent while the run has not ended.
     pub ended: Option<RunEnd>,
-    /// A living process works on it.
+    /// A process works on it whose lease holds.
     pub is_held: bool,
     /// One of its calls waits for a person.
     pub waits: bool,
@@ -189,7 +189,7 @@ impl Store {
                 Some(name) => match living.get(&name) {
                     Some(known) => *known,
                     None => {
-                        let lives = self.process.is_alive(&name, &self.pool).await?;
+                        let lives = self.process.keeps_leases(&name, &self.pool).await?;
                         living.insert(name, lives);
                         lives
                     }

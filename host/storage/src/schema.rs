@@ -14,7 +14,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 9] = [
+const MIGRATIONS: [(i64, &str, Sql); 10] = [
     (
         1,
         "initial",
@@ -48,6 +48,11 @@ const MIGRATIONS: [(i64, &str, Sql); 9] = [
         7,
         "collection retention",
         Sql::Both(include_str!("schema/0007_collection_retention.sql")),
+    ),
+    (
+        8,
+        "leases",
+        Sql::Both(include_str!("schema/0008_leases.sql")),
     ),
     (
         9,

@@ -64,7 +64,7 @@ impl Store {
             }
             Location::Postgres(_) => {
                 migrate(&database, &what).await?;
-                Process::of_server(&database, &readers, health.clone()).await?
+                Process::of_server(&database, health.clone()).await?
             }
         };
         Ok(Self {

@@ -284,7 +284,11 @@ impl Dispatcher {
     pub async fn poll_cancellations(&self) {
         let store = &self.inner.store;
         loop {
-            tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
+            tokio::select! {
+                () = tokio::time::sleep(CANCEL_POLL_INTERVAL) => {}
+                // A server that was frozen: it stops runs that others have before they ask a model again.
+                () = store.lease_lost() => {}
+            }
             if store.readable().is_err() {
                 continue;
             }

@@ -103,8 +103,8 @@ impl Dispatcher {
     }
 
     /// Resumes the runs that this process gave up during an outage, as soon as the database can be written
-    /// again; runs for as long as it is polled. No other process takes these runs while this process lives,
-    /// so it polls until it sees them.
+    /// again; runs for as long as it is polled. No other process takes these runs while the lease of this process
+    /// holds, so it polls until it sees them.
     pub async fn resume_after_recovery(&self) {
         let store = &self.inner.store;
         loop {

@@ -172,7 +172,7 @@ impl Store {
         for row in rows {
             let holder: Option<String> = row.try_get("holder")?;
             if let Some(holder) = &holder
-                && self.process.is_alive(holder, &self.pool).await?
+                && self.process.keeps_leases(holder, &self.pool).await?
             {
                 continue;
             }

@@ -218,7 +218,7 @@ impl Store {
             }
             let holder: Option<String> = row.try_get("holder")?;
             if let Some(holder) = &holder
-                && self.process.is_alive(holder, &self.pool).await?
+                && self.process.keeps_leases(holder, &self.pool).await?
             {
                 continue;
             }

@@ -6,6 +6,7 @@ mod audit;
 mod facts;
 mod interrupted;
 mod knowledge;
+mod leases;
 mod plans;
 mod prune;
 mod queries;

@@ -49,10 +49,10 @@ impl WriterConnection {
                 .await?;
         }
         for change in again {
-            match change.write(&mut transaction, is_file).await {
-                // Another process has taken the run over; it refuses our later events, too.
-                Ok(()) | Err(WriteError::LeaseLost { .. } | WriteError::SessionGone { .. }) => {}
-                Err(error) => return Err(error),
+            // Another error says that another process has taken the run over. It refuses our later events, too.
+            if let Err(WriteError::Database(error)) = change.write(&mut transaction, is_file).await
+            {
+                return Err(error.into());
             }
         }
         for change in changes() {

@@ -7,13 +7,16 @@ use crate::health::{FIRST_SQLSTATE, Outage};
 pub fn is_of_database(error: &WriteError) -> bool {
     match error {
         WriteError::Database(error) => Outage::of(error).is_some() || is_transient(error),
-        WriteError::LeaseLost { .. } | WriteError::SessionGone { .. } => false,
+        WriteError::LeaseLost { .. }
+        | WriteError::PromiseLost { .. }
+        | WriteError::SessionGone { .. } => false,
     }
 }
 
 /// Conflicts with concurrent transactions, which a retry resolves. SQLite: another process is writing to the file, or
 /// was while this transaction began. PostgreSQL: serialization failures, deadlocks, locks that were not available in
-/// time, cancelled statements, and lack of resources.
+/// time, cancelled statements, transactions that were ended because this process was frozen in the middle, and lack of
+/// resources.
 pub fn is_transient(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
         return false;
@@ -24,6 +27,9 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     match code.parse::<u32>() {
         // SQLITE_BUSY, SQLITE_LOCKED and their extended codes.
         Ok(code) if code < FIRST_SQLSTATE => matches!(code & 0xff, 5 | 6),
-        _ => matches!(&*code, "40001" | "40P01" | "55P03" | "57014") || code.starts_with("53"),
+        _ => {
+            matches!(&*code, "25P03" | "40001" | "40P01" | "55P03" | "57014")
+                || code.starts_with("53")
+        }
     }
 }

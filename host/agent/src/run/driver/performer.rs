@@ -432,7 +432,9 @@ impl Performer {
                     ControlFlow::Break(result) => break result,
                     ControlFlow::Continue(retry) => retry,
                 };
-                told.tell(EventKind::ToolRetry { step, retry }).await;
+                // Recorded first: a server that was frozen meanwhile, and whose run goes on in another one, tries no more.
+                told.record(vec![EventKind::ToolRetry { step, retry }])
+                    .await;
                 attempts.wait(&mut work.call).await;
             };
             if let Err(failure) = &mut result.outcome
