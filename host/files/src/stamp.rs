@@ -9,7 +9,7 @@ const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(2);
 /// Identity, size and times of a file. A file whose stamp is the same has the same content, unless it changed within
 /// the resolution of the file system's times ([`Self::is_settled`]).
 ///
-/// The change time is a part of it, because whoever copies a file may set its modification time, and not this one.
+/// The change time is a part of it, because a copy may keep the modification time of another file, and cannot keep this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileStamp {
     device: u64,
@@ -17,7 +17,7 @@ pub struct FileStamp {
     bytes: u64,
     /// Seconds since 1970 and nanoseconds.
     modified: (i64, i64),
-    /// As `modified`, of the last change of the content, name or attributes.
+    /// Time of the last change of the content, name or attributes, in the form of `modified`.
     changed: (i64, i64),
 }
 

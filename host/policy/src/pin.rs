@@ -136,7 +136,7 @@ impl Pin {
         format!("{}-{}", self.etag(), record.unwrap_or("none"))
     }
 
-    /// Whether this module is what was shown under an etag of [`Self::shown_etag`], whatever the record was.
+    /// Whether an etag of [`Self::shown_etag`] is of this module, beside any record.
     pub fn is_shown_by(&self, etag: &str) -> bool {
         etag.split('-').next() == Some(self.etag().as_str())
     }
@@ -294,7 +294,7 @@ pub trait PinStore: Debug + Send + Sync {
     /// The record is another one by now; what the store says.
     fn replace(&self, before: Option<&Pin>, pin: &Pin) -> Result<(), PinWriteError>;
 
-    /// Revokes the pin of a module, whatever its record is: nothing keeps a person from taking a pin back.
+    /// Revokes the pin of a module without a look at its record: a person can always take a pin back.
     ///
     /// # Errors
     /// What the store says.

@@ -62,8 +62,8 @@ impl PromptText {
         self.json_text(&value.to_string())
     }
 
-    /// The same of JSON as `serde_json` writes it on one line, or of the beginning of it. A line break that should be in
-    /// it all the same is an escape.
+    /// A JSON text on one line as `serde_json` writes it, or its beginning, in the form of [`Self::json`]. Line breaks
+    /// are written as escapes.
     pub fn json_text(&mut self, json: &str) -> &mut Self {
         self.0.push_str(&text::json(json).replace('\n', "\\n"));
         self

@@ -402,7 +402,7 @@ mod tests {
         saved(&told).await;
     }
 
-    /// Each writer is a process of its own as far as the file's lock goes.
+    /// The lock is of an open folder, so threads exclude each other as processes do.
     #[test]
     fn attempts_of_parallel_writers_are_all_kept() {
         let folder = tempfile::tempdir().unwrap();

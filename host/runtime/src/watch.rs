@@ -142,9 +142,9 @@ pub struct ConfigDigests(Vec<FileContent>);
 #[derive(Debug, PartialEq, Eq)]
 enum FileContent {
     Digest(Digest),
-    /// It cannot be read, for example because it does not exist.
+    /// The file cannot be read, for example because it does not exist.
     Unreadable(io::ErrorKind),
-    /// It has more bytes than a configuration may have.
+    /// The file has more bytes than a configuration may have.
     TooLarge,
 }
 

@@ -239,7 +239,7 @@ impl EffectivePolicy {
         self.judgement.lock().pin_state.clone()
     }
 
-    /// What was judged last.
+    /// The last judgement.
     pub fn judgement(&self) -> Judgement {
         self.judgement.lock().clone()
     }

@@ -113,7 +113,7 @@ struct PinCase<'a> {
     has_empty_grant: bool,
 }
 
-/// What follows from a module and its record.
+/// The state of a module beside its record, or that the host is to pin it.
 enum Verdict {
     State(PinState),
     /// The host pins it, without a person. `unpinned` is its state if that fails.

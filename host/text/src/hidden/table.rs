@@ -1,7 +1,7 @@
 //! Sets of characters, as ranges in order. Written by the test `the_table_is_what_unicode_says` with
 //! `TOOLHOLD_UPDATE=1`; the classes are in `tests.rs`.
 
-/// What Unicode calls default ignorable, controls, marks of direction and other format characters (but not those
+/// Default ignorable characters of Unicode, controls, marks of direction and other format characters (but not those
 /// that are drawn around numbers), separators of lines, noncharacters, private use, and blank characters that
 /// Unicode calls symbols or marks: blank Braille, the object replacement character, the Khitan filler and the null
 /// notehead.

@@ -14,7 +14,7 @@ const TEXTS: &str = include_str!("../../../../tests/fixtures/hidden_characters.j
 const SETS: [(&str, &str, &str); 4] = [
     (
         "HIDDEN",
-        "What Unicode calls default ignorable, controls, marks of direction and other format characters (but not those \
+        "Default ignorable characters of Unicode, controls, marks of direction and other format characters (but not those \
          that are drawn around numbers), separators of lines, noncharacters, private use, and blank characters that \
          Unicode calls symbols or marks: blank Braille, the object replacement character, the Khitan filler and the \
          null notehead.",
