@@ -137,6 +137,17 @@ impl Rights {
         }
     }
 
+    /// Looks at all rights until this one has ended: for a process in which nothing else looks.
+    pub async fn wait_for_end(&self, right: &Right) -> RightEnd {
+        loop {
+            if let Err(end) = right.check() {
+                return end;
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            self.look().await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<RightSource, Weak<HeldRight>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

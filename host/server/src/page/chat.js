@@ -77,9 +77,10 @@ class Conversation {
   async load() {
     try {
       const session = await get(`/v1/sessions/${this.id}?limit=${TURNS}`, { signal: this.signal });
-      setProse(this.title, session.title || oneLine(session.turns[0]?.task ?? "", 60) || "New chat");
+      const [first] = session.turns;
+      setProse(this.title, session.title || (first?.turn === 0 && oneLine(first.task, 60)) || (first ? "Chat" : "New chat"));
       setText(this.agent, session.agent);
-      fill(this.turns, this.older(session, session.turns.length));
+      fill(this.turns, this.older(session));
       for (const turn of session.turns) this.turns.append(this.turn(turn.id, turn.state !== "done").element);
       this.toEnd(true);
       this.message.focus({ preventScroll: true });
@@ -88,14 +89,14 @@ class Conversation {
     }
   }
 
-  /** What loads the turns before the first of `page`, of which `shown` are shown with those after it. */
-  older(page, shown) {
-    const left = page.turn_count - shown;
-    if (left <= 0 || !page.turns.length) return [];
+  /** The button that loads the turns before the first of `page`. Turns are numbered from 0. */
+  older(page) {
+    const left = page.turns[0]?.turn ?? 0;
+    if (left <= 0) return [];
     return [action(`${left} turns before`, async (button) => {
       const before = await get(`/v1/sessions/${this.id}?limit=${TURNS}&before=${page.turns[0].id}`, { signal: this.signal });
       const elements = before.turns.map((turn) => this.turn(turn.id).element);
-      button.replaceWith(...this.older(before, shown + before.turns.length), ...elements);
+      button.replaceWith(...this.older(before), ...elements);
     })];
   }
 

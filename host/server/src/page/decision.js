@@ -92,14 +92,25 @@ function hints(annotations) {
   return known.filter(([name]) => annotations?.[name] === true).map(([, label]) => h("span", { class: "tag" }, label));
 }
 
+/** All calls that wait, from all pages of the list: those that are decided, and not read by their runs yet, are among them. */
+async function waitingCalls(signal) {
+  const all = [];
+  let after = "";
+  do {
+    const page = await get(`/v1/approvals?limit=1000${after}`, { signal });
+    all.push(...page.calls);
+    after = page.next ? `&after=${encodeURIComponent(page.next)}` : "";
+  } while (after);
+  return all;
+}
+
 /** The page of all calls that wait. */
 export function decisionsPage({ signal }) {
   const list = h("div", { class: "stack" });
   const known = new Map();
   const look = async () => {
     try {
-      const { calls } = await get("/v1/approvals", { signal });
-      const open = calls.filter((it) => !it.is_decided);
+      const open = (await waitingCalls(signal)).filter((it) => !it.is_decided);
       const key = (it) => `${it.run} ${it.call} ${it.digest}`;
       const keys = new Set(open.map(key));
       for (const [old, element] of known) {

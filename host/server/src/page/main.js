@@ -80,7 +80,7 @@ async function lookForDecisions() {
     const many = calls.filter((call) => !call.is_decided).length;
     badge.textContent = next ? `${many}+` : String(many);
     badge.setAttribute("aria-label", `${many} waiting`);
-    badge.hidden = many === 0;
+    badge.hidden = many === 0 && !next;
   } catch {
     badge.hidden = true;
   }

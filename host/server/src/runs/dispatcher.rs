@@ -193,8 +193,13 @@ impl Dispatcher {
             }
             None => None,
         };
-        let permit = self.permit(&behalf.owner).await?;
-        // The wait for the permit may have been long. The viewer began the run, with the same right or without a key.
+        // The viewer began the run, with the same right as the owner or without a key.
+        let permit = tokio::select! {
+            biased;
+            end = viewer.right.ended() => return Err(end.into()),
+            permit = self.permit(&behalf.owner) => permit?,
+        };
+        // The wait for the permit may have been long.
         viewer.right.look().await?;
         let observer = self.telemetry().observe(ObservedRun {
             run: request.id,

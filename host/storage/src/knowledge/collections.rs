@@ -83,7 +83,7 @@ impl Store {
     ) -> Result<CollectionCreation, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
-            let head = audit_rows::lock_head(&mut transaction).await?;
+            // Before the lock: it waits for transactions that change a collection of this name, which take the lock later.
             let created = sqlx::query(
                 "INSERT INTO collections (id, owner, name, embedding, dimensions, version, documents, passages, \
                  words, bytes, created_ms) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6) \
@@ -100,6 +100,7 @@ impl Store {
             if created.rows_affected() == 0 {
                 return Ok(CollectionCreation::NameTaken);
             }
+            let head = audit_rows::lock_head(&mut transaction).await?;
             if let Some(most) = most {
                 let kind = CollectionKind::of_name(name);
                 let sums = owners::sums(&mut *transaction, owner, kind).await?;

@@ -9,7 +9,7 @@ use crate::terminal::style::{bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use toolhold_mcp::{McpServer, Servers};
-use toolhold_policy::{GrantChange, PinState, PinnedBy};
+use toolhold_policy::{EarlierPinDecision, GrantChange, PinState, PinWriteError, PinnedBy};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::Draft;
@@ -23,6 +23,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
             "[mcp.{name}] names no tools, so there is nothing to approve; name some as tools = […]"
         );
     }
+    let before = server.pins().record(settings).await;
     let launch = server.pins().launch(settings).await;
     if let PinState::Pending { changes } = &launch {
         output::tell(&format!(
@@ -41,12 +42,18 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         }
     }
     let ready = look(server).await?;
-    // A decision that somebody takes from here on holds, and not the one of this command.
+    // A decision that somebody took while the server started holds, and not the one of this command. The server may have
+    // been pinned at first sight by its start.
     let record = server.pins().record(settings).await;
+    let by = record.as_ref().map(|pin| pin.by);
+    if record != before && by != Some(PinnedBy::FirstSight) {
+        let decision = EarlierPinDecision::of(record.as_ref());
+        return Err(PinWriteError::Decided(decision))
+            .with_context(|| format!("{name} was not approved"));
+    }
     match server.pins().compare(settings, &ready.offer).await {
         None => inspect::print(server, &ready),
         Some(changes) if changes.is_empty() => {
-            let by = record.as_ref().map(|pin| pin.by);
             if by == Some(PinnedBy::Person) {
                 output::tell(&format!("{name} is approved already"));
                 return Ok(Exit::Ok);

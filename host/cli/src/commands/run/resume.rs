@@ -8,6 +8,7 @@ use crate::terminal::output;
 use crate::terminal::style::warn;
 use crate::terminal::view::EventPrinter;
 use anyhow::{Context as _, Result, bail};
+use tokio_util::task::AbortOnDropHandle;
 use toolhold_agent::run::replay::replay;
 use toolhold_model::ProbeVerdict;
 use toolhold_protocol::bound::Runner;
@@ -17,16 +18,18 @@ use toolhold_protocol::tool::Execution;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
-use toolhold_server::rights::Rights;
+use toolhold_server::rights::{Right, Rights};
 use toolhold_telemetry::ObservedRun;
 
 /// Resumes a run whose process ended.
 pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
+    let rights = Rights::new(store.clone());
+    let mut right = Right::of_operator();
     if let Some(row) = store.run(id).await? {
         // A key's run does not go on without the key's right, whoever asks for it.
-        let right = Rights::new(store.clone()).of_owner(&row.owner);
+        right = rights.of_owner(&row.owner);
         right.look().await.with_context(|| {
             format!("run {id} does not go on; `toolhold runs cancel {id}` ends it")
         })?;
@@ -82,6 +85,11 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let mut view = EventPrinter::of_run(means.shown());
     view.is_about(replayed.machine.request());
     let run = driver.resume(replayed, Box::new(journal));
+    let cancel = run.cancel.clone();
+    let _revocation = AbortOnDropHandle::new(tokio::spawn(async move {
+        let end = rights.wait_for_end(&right).await;
+        cancel.cancel_because(end.to_string());
+    }));
     let observer = telemetry.observe(ObservedRun {
         parent: telemetry::recorded_trace(&store, run.id).await,
         ..subject(run.id)
