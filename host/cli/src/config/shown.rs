@@ -57,13 +57,14 @@ fn push_address(address: &str, shown: &mut String) {
         }
         None => address,
     };
-    let Some((path, query)) = host.split_once('?') else {
-        shown.push_str(host);
-        return;
-    };
+    // Behind an address in a parameter, the next parameter of the outer one follows without a question mark.
+    let (path, mut query) = host.split_at(host.find(['?', '&']).unwrap_or(host.len()));
     shown.push_str(path);
-    for (number, parameter) in query.split('&').enumerate() {
-        shown.push(if number == 0 { '?' } else { '&' });
+    while let Some(mark) = query.chars().next() {
+        shown.push(mark);
+        let rest = &query[mark.len_utf8()..];
+        let (parameter, next) = rest.split_at(rest.find('&').unwrap_or(rest.len()));
+        query = next;
         match parameter.split_once('=') {
             Some((name, value)) if is_secret(name) => {
                 let fragment = value.find('#').map_or("", |at| &value[at..]);
