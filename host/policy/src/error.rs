@@ -154,6 +154,11 @@ pub enum TakenPlaces {
         "too many calls waited already for the {0} places for running calls that this host has (modules.concurrent_calls)"
     )]
     Queue(usize),
+    /// All threads for work on files that this module and caller may have.
+    #[error(
+        "none of the {0} threads for work on files was free for this module and caller (modules.concurrent_calls)"
+    )]
+    Threads(usize),
     /// The pool of instances, though the call had a place: a fault of the host's, that of no tool.
     #[error("other calls held all that the host's pool of instances has")]
     Pool,

@@ -1,7 +1,8 @@
 //! Watches the modules folder, saved Requests, the pins and the configuration for changes.
 //!
 //! The operating system reports single writes; a change is reported when no further write came for a moment.
-//! Where the system cannot watch (network file systems, no watches left), files are polled every few seconds.
+//! Where the system cannot watch (network file systems, no watches left), and where its watch has ended, files are polled
+//! every few seconds.
 //! Files of the configuration are always polled, because they may be links whose target changes.
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -43,7 +44,7 @@ pub struct Folders<'a> {
 #[derive(Debug)]
 pub struct FolderWatch {
     changes: mpsc::Receiver<()>,
-    /// Dropping it stops the watch; absent where the system cannot watch.
+    /// Dropping it stops the watch; absent where the system cannot watch, or watches no more.
     watcher: Option<RecommendedWatcher>,
 }
 
@@ -112,17 +113,25 @@ impl FolderWatch {
             sleep(POLL_INTERVAL).await;
             return true;
         }
-        if timeout(POLL_INTERVAL, self.changes.recv()).await.is_err() {
-            return false;
+        let noted = timeout(POLL_INTERVAL, self.changes.recv()).await;
+        match noted {
+            Err(_) => return false,
+            Ok(Some(())) => settle(&mut self.changes).await,
+            Ok(None) => {
+                tracing::warn!(
+                    "the system's watch has ended: looking at the folders every few seconds"
+                );
+                // Notify's thread has ended, and dropping its handle panics then. It is kept, once for each watch.
+                std::mem::forget(self.watcher.take());
+            }
         }
-        settle(&mut self.changes).await;
         true
     }
 }
 
-/// Waits until no write was noted for a while, or until the longest wait is over.
+/// Waits until no write was noted for a while, until the longest wait is over, or until the watch has ended.
 async fn settle(changes: &mut mpsc::Receiver<()>) {
-    let settled = async { while timeout(QUIET_PERIOD, changes.recv()).await.is_ok() {} };
+    let settled = async { while let Ok(Some(())) = timeout(QUIET_PERIOD, changes.recv()).await {} };
     let _ = timeout(MAX_SETTLE_TIME, settled).await;
 }
 
@@ -246,6 +255,26 @@ mod tests {
         let began = Instant::now();
         settle(&mut changes).await;
         began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_has_ended_is_polled_from_then_on() {
+        let (note, mut changes) = mpsc::channel(1);
+        note.try_send(()).unwrap();
+        drop(note);
+        let began = Instant::now();
+        settle(&mut changes).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        let watcher = notify::recommended_watcher(|_: notify::Result<notify::Event>| {}).unwrap();
+        let mut watch = FolderWatch {
+            changes,
+            watcher: Some(watcher),
+        };
+        // What was written before it ended may not have been told.
+        assert!(watch.is_noted().await && watch.watcher.is_none());
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        watch.changed().await;
+        assert_eq!(began.elapsed(), POLL_INTERVAL);
     }
 
     #[test]

@@ -3,23 +3,27 @@
 //! - **Share.** Threads are handed out by a fair queue, in which modules and keys have their lanes. So one call with a
 //!   slow directory takes no thread that another one needs. The thread keeps its permit until the work is over, also if
 //!   the call is not.
+//! - **Wait.** Work that waits for a thread takes it and gives it back, whether the guest polls the work or not. A guest that
+//!   starts writes and polls none of them holds threads no longer than the writes take.
 //! - **End.** Work stops with its waiter. It does not begin when the call is over, or what the call may use was taken back,
 //!   and long work looks at its [`Stop`] on the way.
 
 use crate::revocation::Revocation;
-use futures_util::future::BoxFuture;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
-use toolhold_admission::{FairQueue, Lane, QueueRefusal};
+use toolhold_admission::{FairQueue, Lane, Permit};
 
 /// Permits of work that blocks: a lane for each module (by its number) and each tenant that calls it.
 pub(crate) type WorkQueue = FairQueue<u64, Arc<str>>;
+
+type WorkPermit = Permit<u64, Arc<str>>;
 
 /// Threads for the work of calls, at least: from 16 on, a queue leaves some to modules and keys that have none.
 const MIN_THREADS: usize = 16;
@@ -63,16 +67,10 @@ pub(crate) struct Stopped;
 /// Work under way. If it is dropped before the work has begun, the work never begins: nothing of a call starts after it.
 pub(crate) struct Blocking<T, E = io::Error> {
     stop: Stop,
-    state: WorkState<T, E>,
-}
-
-type BegunWork<T, E> = JoinHandle<Result<T, E>>;
-
-enum WorkState<T, E> {
-    /// All threads of its share were taken. It waits while [`Blocking::done`] is awaited.
-    Queued(BoxFuture<'static, Result<BegunWork<T, E>, QueueRefusal>>),
-    Begun(BegunWork<T, E>),
-    Over,
+    /// Ends the wait for a thread. Absent: one was free at once.
+    leave_queue: Option<Arc<Notify>>,
+    /// Absent once it is over.
+    task: Option<JoinHandle<Result<T, E>>>,
 }
 
 impl From<Stopped> for io::Error {
@@ -144,7 +142,7 @@ impl CallWork {
             revocation: self.revocation.clone(),
         };
         let seen = stop.clone();
-        let begin = move |permit| {
+        let begin = move |permit: WorkPermit| {
             spawn_blocking(move || {
                 // Until the thread is free, and not only until the waiter is gone.
                 let _permit = permit;
@@ -152,18 +150,20 @@ impl CallWork {
                 work(&seen)
             })
         };
-        let state = match self.queue.try_enter(self.lane.clone(), usize::MAX) {
-            Some(permit) => WorkState::Begun(begin(permit)),
+        let (leave_queue, task) = match self.queue.try_enter(self.lane.clone(), usize::MAX) {
+            Some(permit) => (None, begin(permit)),
             None => {
+                let leave = Arc::new(Notify::new());
                 let (queue, lane) = (self.queue.clone(), self.lane.clone());
-                WorkState::Queued(Box::pin(async move {
-                    let deadline = Instant::now() + QUEUE_TIME;
-                    let permit = queue.enter(lane, usize::MAX, deadline).await?;
-                    Ok(begin(permit))
-                }))
+                let waiting = after_wait(queue, lane, leave.clone(), begin);
+                (Some(leave), tokio::spawn(waiting))
             }
         };
-        Blocking { stop, state }
+        Blocking {
+            stop,
+            leave_queue,
+            task: Some(task),
+        }
     }
 
     /// Does the work, and waits for its end.
@@ -189,39 +189,35 @@ impl<T: Send + 'static, E: From<io::Error> + Send + 'static> Blocking<T, E> {
     /// # Errors
     /// As [`CallWork::run`].
     pub async fn done(&mut self) -> Result<T, E> {
-        if let WorkState::Queued(queued) = &mut self.state {
-            self.state = match queued.await {
-                Ok(begun) => WorkState::Begun(begun),
-                Err(_) => {
-                    self.state = WorkState::Over;
-                    return Err(io::Error::from(io::ErrorKind::ResourceBusy).into());
-                }
-            };
-        }
-        let WorkState::Begun(task) = &mut self.state else {
+        let Some(task) = &mut self.task else {
             return Err(io::Error::from(Stopped).into());
         };
         let done = task.await;
-        self.state = WorkState::Over;
+        self.task = None;
         done.map_err(io::Error::other)?
     }
 
     /// Work that has not begun does not begin; waits for work that has.
     pub async fn stop(&mut self) {
         self.stop.leave();
-        if let WorkState::Begun(task) = &mut self.state {
-            task.abort();
+        if let Some(task) = &mut self.task {
+            match &self.leave_queue {
+                // A task that has a thread by now waits for the end of its work.
+                Some(leave) => leave.notify_one(),
+                None => task.abort(),
+            }
             // Its result is of no use any more.
             let _ = task.await;
         }
-        self.state = WorkState::Over;
+        self.task = None;
     }
 }
 
 impl<T, E> Drop for Blocking<T, E> {
+    /// Aborting a task that waits for a thread takes it out of the queue. Work that has a thread looks at its [`Stop`].
     fn drop(&mut self) {
         self.stop.leave();
-        if let WorkState::Begun(task) = &self.state {
+        if let Some(task) = &self.task {
             task.abort();
         }
     }
@@ -233,6 +229,26 @@ impl<T, E> fmt::Debug for Blocking<T, E> {
             .field("stop", &self.stop)
             .finish_non_exhaustive()
     }
+}
+
+/// Waits for a thread, unless told to leave the queue, and for the end of the work on it.
+async fn after_wait<T, E>(
+    queue: Arc<WorkQueue>,
+    lane: Lane<u64, Arc<str>>,
+    leave: Arc<Notify>,
+    begin: impl FnOnce(WorkPermit) -> JoinHandle<Result<T, E>>,
+) -> Result<T, E>
+where
+    E: From<io::Error>,
+{
+    let deadline = Instant::now() + QUEUE_TIME;
+    let permit = tokio::select! {
+        biased;
+        () = leave.notified() => return Err(io::Error::from(Stopped).into()),
+        permit = queue.enter(lane, usize::MAX, deadline) => permit,
+    };
+    let permit = permit.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
+    begin(permit).await.map_err(io::Error::other)?
 }
 
 /// Work of the host itself, which no call waits for: without a permit, and to its end.
@@ -260,15 +276,16 @@ impl CallWork {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
     use std::sync::mpsc;
-    use toolhold_admission::Permit;
+    use tokio::task::yield_now;
 
     fn of(queue: &Arc<WorkQueue>, module: u64, tenant: &str) -> CallWork {
         CallWork::new(queue, module, tenant.into(), Arc::default())
     }
 
     /// Permits until the call gets no more.
-    fn all_of(work: &CallWork) -> Vec<Permit<u64, Arc<str>>> {
+    fn all_of(work: &CallWork) -> Vec<WorkPermit> {
         std::iter::from_fn(|| work.queue.try_enter(work.lane.clone(), usize::MAX)).collect()
     }
 
@@ -305,22 +322,91 @@ mod tests {
         }
     }
 
+    /// Waits until the queue has this number of entries.
+    async fn until_waiting(queue: &WorkQueue, entries: usize) {
+        let reached = async {
+            while queue.waiting() != entries {
+                yield_now().await;
+            }
+        };
+        let reached = tokio::time::timeout(Duration::from_secs(5), reached).await;
+        assert!(reached.is_ok(), "{} wait", queue.waiting());
+    }
+
     #[tokio::test]
     async fn queued_work_of_a_waiter_that_left_never_begins() {
+        for is_dropped in [true, false] {
+            let queue = work_queue(16);
+            let work = of(&queue, 1, "a");
+            let held = all_of(&work);
+            let (tell, told) = mpsc::channel();
+            let mut late = work.start(move |_| {
+                tell.send(()).unwrap();
+                io::Result::Ok(())
+            });
+            assert!(late.done().now_or_never().is_none());
+            until_waiting(&queue, 1).await;
+            if is_dropped {
+                drop(late);
+            } else {
+                late.stop().await;
+            }
+            until_waiting(&queue, 0).await;
+            drop(held);
+            assert!(told.recv().is_err(), "its work was dropped unbegun");
+            assert_eq!(queue.held(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn queued_work_that_nothing_polls_gives_its_thread_back() {
         let queue = work_queue(16);
         let work = of(&queue, 1, "a");
         let held = all_of(&work);
-        let (tell, told) = mpsc::channel();
+        let mut queued: Vec<_> = (0..20)
+            .map(|_| work.start(|_| io::Result::Ok(())))
+            .collect();
+        for work in &mut queued {
+            assert!(work.done().now_or_never().is_none());
+        }
+        until_waiting(&queue, queued.len()).await;
+        drop(held);
+        let all_back = async {
+            while queue.held() > 0 || queue.waiting() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let all_back = tokio::time::timeout(Duration::from_secs(5), all_back).await;
+        assert!(all_back.is_ok(), "{} threads are held", queue.held());
+        let other = of(&queue, 2, "b").run(|_| io::Result::Ok(5)).await;
+        assert_eq!(other.unwrap(), 5);
+        for work in &mut queued {
+            work.done().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn queued_work_that_has_a_thread_is_waited_for_when_it_is_stopped() {
+        let queue = work_queue(16);
+        let work = of(&queue, 1, "a");
+        let held = all_of(&work);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let (go_on, wait) = mpsc::channel::<()>();
         let mut late = work.start(move |_| {
-            tell.send(()).unwrap();
+            let _ = tell.send(());
+            let _ = wait.recv();
             io::Result::Ok(())
         });
-        let waited = tokio::time::timeout(Duration::from_millis(20), late.done()).await;
-        assert!(waited.is_err() && queue.waiting() == 1);
-        drop(late);
-        assert_eq!(queue.waiting(), 0);
+        until_waiting(&queue, 1).await;
         drop(held);
-        assert!(told.recv().is_err(), "its work was dropped unbegun");
+        told.await.unwrap();
+        let stopped = tokio::time::timeout(Duration::from_millis(20), late.stop()).await;
+        assert!(stopped.is_err(), "its work is not over");
+        drop(go_on);
+        late.stop().await;
+        while queue.held() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     #[tokio::test]

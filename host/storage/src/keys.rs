@@ -80,6 +80,12 @@ impl KeyState {
     }
 }
 
+/// The query on PostgreSQL, and that on SQLite.
+const STATES: [&str; 2] = [
+    "SELECT name, expires_ms, revoked_ms FROM keys WHERE name IN (SELECT json_array_elements_text($1::json))",
+    "SELECT name, expires_ms, revoked_ms FROM keys WHERE name IN (SELECT value FROM json_each($1))",
+];
+
 impl Store {
     /// Stores a new key. Returns whether its name was free.
     pub async fn add_key(
@@ -163,9 +169,25 @@ impl Store {
         Ok(digests)
     }
 
-    /// The states of all keys, by their names: one query for all work in progress.
-    pub async fn key_states(&self) -> Result<HashMap<String, KeyState>, StoreError> {
-        let rows = sqlx::query("SELECT name, expires_ms, revoked_ms FROM keys")
+    /// The states of the keys with these names, without those that there never were: one query for all work in progress.
+    /// Other keys are not read, because keys are never deleted.
+    pub async fn key_states(
+        &self,
+        names: &[&str],
+    ) -> Result<HashMap<String, KeyState>, StoreError> {
+        if names.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let [on_server, in_file] = STATES;
+        let statement = if self.database.is_file() {
+            in_file
+        } else {
+            on_server
+        };
+        let names =
+            serde_json::to_string(names).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let rows = sqlx::query(statement)
+            .bind(names)
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await?;
@@ -204,11 +226,11 @@ impl Store {
 
     /// Whether a key was ever created. A revoked key counts, because revoking the last one must not open the server.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
-        let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM keys")
-            .fetch_one(&self.pool)
+        let any = sqlx::query("SELECT name FROM keys LIMIT 1")
+            .fetch_optional(&self.pool)
             .in_time(&self.database)
             .await?;
-        Ok(count > 0)
+        Ok(any.is_some())
     }
 
     /// Revokes a key. Returns whether there was a key of this name that was not revoked.

@@ -15,6 +15,7 @@ use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
 use toolhold_server::runs::{RunRefusal, cancel_orphan};
 use toolhold_storage::{KeyState, Permits, RecordError, Scope, Store, StoredKey};
+use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -178,41 +179,47 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
 /// Cancels all runs of a revoked key that have not ended, and waits for their ends. Returns their number.
 async fn cancel_runs_of(store: &Store, key: &str) -> Result<usize> {
     let open = store.open_runs_of(key).await?;
-    let reason = format!("the key {key:?} was revoked");
-    let mut failure = None;
     for run in &open {
-        if !run.is_held {
-            match cancel_orphan(store, run.id, Some(reason.clone())).await {
-                Ok(()) | Err(RunRefusal::Record(RecordError::Over { .. })) => continue,
-                // A process took it meanwhile.
-                Err(RunRefusal::Record(RecordError::Held)) => {}
-                // The others are to end all the same.
-                Err(error) => {
-                    let error = anyhow::Error::new(error);
-                    failure = Some(error.context(format!("run {} cannot be ended", run.id)));
-                    continue;
-                }
-            }
-        }
         store.request_cancellation(run.id).await?;
     }
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
+    let reason = format!("the key {key:?} was revoked");
     let started = Instant::now();
     loop {
-        let left = store.open_runs_of(key).await?.len();
-        if left == 0 {
+        // With each look: the process that was told may have given the run back meanwhile, or have died.
+        let left = store.open_runs_of(key).await?;
+        if left.is_empty() {
             return Ok(open.len());
         }
+        let free = left.iter().filter(|run| !run.is_held);
+        let free: Vec<Uuid> = free.map(|run| run.id).collect();
+        end_free(store, &free, &reason).await?;
         if started.elapsed() >= CANCEL_TIMEOUT {
             bail!(
-                "the key is revoked and makes no further call; {left} of its runs have not ended yet, and their processes \
-                 were told: `toolhold runs` shows them"
+                "the key is revoked and makes no further call; {} of its runs have not ended yet, and their processes \
+                 were told: `toolhold runs` shows them",
+                left.len()
             );
         }
         tokio::time::sleep(CANCEL_POLL_INTERVAL).await;
     }
+}
+
+/// Ends these runs, unless a process took or ended them meanwhile.
+///
+/// # Errors
+/// One of them cannot be ended. The others are ended all the same.
+async fn end_free(store: &Store, runs: &[Uuid], reason: &str) -> Result<()> {
+    let mut failure = None;
+    for run in runs {
+        match cancel_orphan(store, *run, Some(reason.to_owned())).await {
+            Ok(()) | Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                failure = Some(error.context(format!("run {run} cannot be ended")));
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
 }
 
 /// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.
@@ -262,4 +269,49 @@ fn until(time: Since) -> Result<u64> {
         bail!("--expires: that time has passed; name one to come, such as 90d");
     }
     Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use toolhold_agent::{Driver, NoModules};
+    use toolhold_model::NoModel;
+    use toolhold_protocol::event::{Journal as _, NoJournal};
+    use toolhold_protocol::settings::RunRequest;
+    use toolhold_storage::{Label, Location};
+
+    #[tokio::test]
+    async fn a_run_that_its_server_gives_back_when_told_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let store = Store::open(&location, Duration::from_secs(30))
+            .await
+            .unwrap();
+        let server = Store::open(&location, Duration::from_secs(30))
+            .await
+            .unwrap();
+        let request = RunRequest::new(Uuid::now_v7(), "t");
+        let id = request.id;
+        let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
+        let mut run = driver.start(request, Box::new(NoJournal)).await.unwrap();
+        let begin = run.events.recv().await.unwrap();
+        drop(run);
+        let label = Label {
+            owner: "ann".into(),
+            ..Label::default()
+        };
+        let mut journal = server.journal(id, label);
+        journal.append(&[begin]).await.unwrap();
+        assert!(store.open_runs_of("ann").await.unwrap()[0].is_held);
+        let parked = async {
+            while server.requested_cancellations().await.unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            drop(journal);
+        };
+        let (cancelled, ()) = tokio::join!(cancel_runs_of(&store, "ann"), parked);
+        assert_eq!(cancelled.unwrap(), 1);
+        assert!(store.open_runs_of("ann").await.unwrap().is_empty());
+    }
 }

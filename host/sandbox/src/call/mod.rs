@@ -46,6 +46,7 @@ use capture::PrintStream;
 use crash::Crash;
 use meter::RefusedResource;
 use serde_json::{Map, Value};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_admission::{Lane, QueueRefusal};
@@ -261,8 +262,12 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let scratch = match scratch {
         Ok(scratch) => scratch,
         Err(error) => {
-            let reason = error.to_string();
-            return CallOutcome::without_store(CallError::Grant { reason }, waited());
+            let cause = if revocation.check().is_err() {
+                revoked()
+            } else {
+                no_scratch(&error, engine.work().permits(), clock.elapsed())
+            };
+            return CallOutcome::without_store(cause, waited());
         }
     };
     // After the queues: how long others keep the machine busy is not the guest's to know.
@@ -356,6 +361,20 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
+/// Why a call that may go on got no scratch directory, after it `waited` for one of the host's `threads`.
+fn no_scratch(error: &io::Error, threads: usize, waited: Duration) -> CallError {
+    // The system's own error, of a device that is busy, has a number.
+    if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() {
+        return CallError::Busy {
+            places: TakenPlaces::Threads(threads),
+            waited,
+        };
+    }
+    CallError::Grant {
+        reason: error.to_string(),
+    }
+}
+
 /// Waits until the call may go on no longer, and says why.
 async fn ended(
     clock: &Clock,
@@ -413,4 +432,39 @@ pub(crate) fn fresh_store(
     store.set_hostcall_fuel(usize::try_from(lifted_bytes(limits)).unwrap_or(usize::MAX));
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::work_queue;
+    use toolhold_policy::ErrorClass;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_a_thread_for_its_scratch_directory_is_told_as_busy() {
+        let queue = work_queue(16);
+        let work = CallWork::new(&queue, 1, "a".into(), Arc::default());
+        let lane = || Lane {
+            group: 1,
+            member: "a".into(),
+            depth: 0,
+        };
+        let held: Vec<_> = std::iter::from_fn(|| queue.try_enter(lane(), usize::MAX)).collect();
+        let error = work.run(|_| io::Result::Ok(())).await.unwrap_err();
+        drop(held);
+        let waited = Duration::from_mins(1);
+        let cause = no_scratch(&error, queue.permits(), waited);
+        assert_eq!(
+            (cause.kind(), cause.class()),
+            ("busy", ErrorClass::Retryable)
+        );
+        assert!(cause.to_string().starts_with("none of the 16 threads"));
+        for error in [
+            io::Error::from_raw_os_error(libc::EBUSY),
+            io::Error::from(io::ErrorKind::PermissionDenied),
+        ] {
+            let cause = no_scratch(&error, queue.permits(), waited);
+            assert!(matches!(cause, CallError::Grant { .. }), "{cause:?}");
+        }
+    }
 }

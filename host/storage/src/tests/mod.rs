@@ -681,8 +681,11 @@ async fn a_key_is_valid_until_it_is_revoked_or_expires() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        assert!(store.key_states().await.unwrap().is_empty());
+        let names = ["valid", "old", "revoked", "unknown", "it's \"é\", \\"];
+        assert!(store.key_states(&names).await.unwrap().is_empty());
+        assert!(!store.has_keys().await.unwrap());
         for (name, expires_ms) in [
+            ("not asked for", None),
             ("valid", None),
             ("old", Some(1)),
             ("revoked", Some(u64::MAX)),
@@ -692,7 +695,10 @@ async fn a_key_is_valid_until_it_is_revoked_or_expires() {
             assert!(added.unwrap());
         }
         assert!(store.revoke_key("revoked").await.unwrap());
-        let states = store.key_states().await.unwrap();
+        assert!(store.has_keys().await.unwrap());
+        assert!(store.key_states(&[]).await.unwrap().is_empty());
+        let states = store.key_states(&names).await.unwrap();
+        assert_eq!(states.len(), 3, "{states:?}");
         for (name, state) in [
             ("valid", Some(KeyState::Valid)),
             ("old", Some(KeyState::Expired)),
