@@ -264,7 +264,7 @@ fn a_request_registers_types_of_messages() {
     assert_eq!(answer["output"], "Dry it.", "{answer}");
     let told = endpoint.requests()[0]["messages"].to_string();
     for part in [
-        "## Type: ¶parcel\\nParcel\\nWeights",
+        "## Type: ¶parcel\\n│ Parcel\\n│ Weights",
         "¶parcel (instance north)",
     ] {
         assert!(told.contains(part), "{part} in {told}");

@@ -7,7 +7,8 @@
 //! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
 //! is JSON), [`repair`] (a text that is nearly JSON),
 //! [`coerce`] (a value of nearly the right type), [`grammar_subset`]
-//! (a schema in the keywords that every endpoint's grammar knows), [`string`] and [`scan`] (strings and
+//! (a schema in the keywords that every endpoint's grammar knows), [`descriptions`] (texts of a schema that only
+//! describe), [`string`] and [`scan`] (strings and
 //! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
 //! records write them).
 //!
@@ -41,6 +42,7 @@
 
 pub mod bounded;
 pub mod coerce;
+pub mod descriptions;
 pub mod fragment;
 pub mod grammar_subset;
 pub mod hex;

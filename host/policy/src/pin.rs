@@ -10,7 +10,7 @@
 
 use crate::digest::Digest;
 use crate::grant::Grant;
-use crate::text::UntrustedText;
+use crate::text::{UntrustedText, is_same_description};
 use crate::tool::ToolSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -162,7 +162,8 @@ impl Pin {
         own == Some(module)
     }
 
-    /// What differs in `now`; grants are compared if `grants_too`. Empty: it is what was approved.
+    /// Returns what differs in `now`, with grants if `grants_too`, and nothing if it is what was approved. Texts of tools
+    /// are compared by [`is_same_description`], all else exactly.
     pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<GrantChange> {
         let mut changes = Vec::new();
         if self.is_revoked() {
@@ -194,7 +195,15 @@ impl Pin {
                     before: Some(text(spec)),
                     after: None,
                 }),
-                Some((_, new)) => fields(&mut changes, &format!("tool {name}: "), spec, new),
+                Some((_, new)) => {
+                    fields(
+                        &mut changes,
+                        &format!("tool {name}: "),
+                        spec,
+                        new,
+                        is_same_text,
+                    );
+                }
             }
         }
         for (name, spec) in &after {
@@ -208,7 +217,13 @@ impl Pin {
         }
         if grants_too {
             moved(&mut changes, &self.grant, &now.grant);
-            fields(&mut changes, "grant: ", &self.grant, &now.grant);
+            fields(
+                &mut changes,
+                "grant: ",
+                &self.grant,
+                &now.grant,
+                |before, now| before == now,
+            );
         }
         changes
     }
@@ -239,8 +254,14 @@ fn moved(changes: &mut Vec<GrantChange>, before: &Value, after: &Value) {
     }
 }
 
-/// The members of two objects that differ.
-fn fields(changes: &mut Vec<GrantChange>, label: &str, before: &Value, after: &Value) {
+/// The members of two objects that are not the same by `is_same`.
+fn fields(
+    changes: &mut Vec<GrantChange>,
+    label: &str,
+    before: &Value,
+    after: &Value,
+    is_same: fn(&Value, &Value) -> bool,
+) {
     let empty = serde_json::Map::new();
     let (old, new) = (
         before.as_object().unwrap_or(&empty),
@@ -250,13 +271,36 @@ fn fields(changes: &mut Vec<GrantChange>, label: &str, before: &Value, after: &V
     keys.sort();
     keys.dedup();
     for key in keys {
-        if old.get(key) != new.get(key) {
+        let is_kept = match (old.get(key), new.get(key)) {
+            (Some(old), Some(new)) => is_same(old, new),
+            _ => false,
+        };
+        if !is_kept {
             changes.push(GrantChange {
                 what: format!("{label}{key}").into(),
                 before: old.get(key).map(text),
                 after: new.get(key).map(text),
             });
         }
+    }
+}
+
+/// True if two values differ at most in texts that [`is_same_description`] takes for the same. Their depth is bounded
+/// where tools are read.
+fn is_same_text(before: &Value, now: &Value) -> bool {
+    match (before, now) {
+        (Value::String(before), Value::String(now)) => is_same_description(before, now),
+        (Value::Array(before), Value::Array(now)) => {
+            let mut pairs = before.iter().zip(now);
+            before.len() == now.len() && pairs.all(|(before, now)| is_same_text(before, now))
+        }
+        (Value::Object(before), Value::Object(now)) => {
+            let is_kept = |(name, before): (&String, &Value)| {
+                now.get(name).is_some_and(|now| is_same_text(before, now))
+            };
+            before.len() == now.len() && before.iter().all(is_kept)
+        }
+        _ => before == now,
     }
 }
 
@@ -433,6 +477,27 @@ mod tests {
             "grant: environment"
         );
         assert!(before.changes(&granted, false).is_empty());
+    }
+
+    #[test]
+    fn a_selector_that_an_older_version_left_out_is_no_change() {
+        let of = |description: &str, property: &str| {
+            let mut tool = tool("m.a", description);
+            tool.input_schema = json!({"properties": {"a": {"description": property}}});
+            pin(b"1", &[tool])
+        };
+        let before = of("⚠ Deletes", "میخواهم");
+        let now = of("⚠\u{fe0f} Deletes", "می\u{200c}خواهم");
+        assert_eq!(before.changes(&now, true), []);
+        let other = of("⚠\u{fe0f} Deletes all", "می\u{200c}خواهم");
+        let changes = before.changes(&other, true);
+        let what: Vec<_> = changes.iter().map(|it| it.what.raw()).collect();
+        assert_eq!(what, ["tool m.a: description"]);
+        let folder = |host: &str| Pin {
+            grant: json!({"environment": {"A": host}}),
+            ..before.clone()
+        };
+        assert_eq!(folder("⚠").changes(&folder("⚠\u{fe0f}"), true).len(), 1);
     }
 
     #[test]

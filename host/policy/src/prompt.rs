@@ -25,13 +25,13 @@ impl PromptText {
     }
 
     /// A short text of a worked example, on one line. `None` where it begins with a mark, as headings, entries and
-    /// fences do.
+    /// fences do; a sign or a currency before a number is none.
     pub fn example(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let shown = text::line(&words.join(" "));
+        let shown = text::readable_line(&words.join(" "));
         let first = shown.chars().next()?;
         let is_text = first.is_alphanumeric() || "\"'“„«‘¿¡(".contains(first);
-        is_text.then_some(Self(shown))
+        (is_text || is_number(&shown)).then_some(Self(shown))
     }
 
     /// A result of one line, as it is. `None` if it has more lines.
@@ -51,9 +51,10 @@ impl PromptText {
         self
     }
 
-    /// A text of others within a line: line breaks and hidden characters are written as escapes.
+    /// A text of others within a line: line breaks and hidden characters are written as escapes, but for those that its
+    /// language or its emoji call for.
     pub fn line(&mut self, text: &str) -> &mut Self {
-        self.0.push_str(&text::line(text));
+        self.0.push_str(&text::readable_line(text));
         self
     }
 
@@ -65,7 +66,8 @@ impl PromptText {
     /// A JSON text on one line as `serde_json` writes it, or its beginning, in the form of [`Self::json`]. Line breaks
     /// are written as escapes.
     pub fn json_text(&mut self, json: &str) -> &mut Self {
-        self.0.push_str(&text::json(json).replace('\n', "\\n"));
+        self.0
+            .push_str(&text::readable_json(json).replace('\n', "\\n"));
         self
     }
 
@@ -74,12 +76,10 @@ impl PromptText {
         self.json(&Value::from(text))
     }
 
-    /// A text of others at the beginning of a line. One plain line is shown as it is; of any other text, each line
-    /// stands behind a bar.
+    /// A text of others at the beginning of a line: each of its lines stands behind a bar.
     pub fn quoted(&mut self, text: &str) -> &mut Self {
         let text = text.trim();
-        if is_plain(text) {
-            self.0.push_str(text);
+        if text.is_empty() {
             return self;
         }
         for (at, each) in text.replace("\r\n", "\n").split(is_break).enumerate() {
@@ -188,12 +188,11 @@ fn is_break(c: char) -> bool {
     )
 }
 
-/// True for one line of text that looks like none of the host's: it begins with a letter or a digit, and its first word
-/// is no label such as `Parameters:`.
-fn is_plain(text: &str) -> bool {
-    let first = text.split_whitespace().next().unwrap_or_default();
-    let is_word = first.starts_with(char::is_alphanumeric) && !first.contains(':');
-    (is_word || text.is_empty()) && text::line(text) == text
+/// True if at most two signs or currencies stand before a digit, as in `-5` or `-$5.00`.
+fn is_number(text: &str) -> bool {
+    let is_sign = |c: &char| "+-−±~≈$€£¥₹₩₽".contains(*c);
+    let signs = text.chars().take_while(is_sign).count();
+    signs <= 2 && text.chars().nth(signs).is_some_and(char::is_numeric)
 }
 
 #[cfg(test)]
@@ -206,22 +205,34 @@ mod tests {
     }
 
     #[test]
-    fn one_plain_line_stays_as_it_is() {
-        for plain in [
+    fn one_line_stands_behind_a_bar() {
+        for line in [
             "Reads a file.",
-            "2 numbers added",
-            "größer: eins",
             "日本語",
-            "",
+            "The answer must satisfy this JSON Schema: {\"const\":\"x\"}",
+            "Speaks once for each instance.",
+            "Parameters : {}",
         ] {
-            let expected = if plain.contains(':') {
-                format!("│ {plain}")
-            } else {
-                plain.to_owned()
-            };
-            assert_eq!(quoted(plain), expected);
+            assert_eq!(quoted(line), format!("│ {line}"));
         }
-        assert_eq!(quoted(" Reads a file.\n"), "Reads a file.");
+        assert_eq!(quoted(" Reads a file.\n"), "│ Reads a file.");
+        assert_eq!(quoted(" \n"), "");
+    }
+
+    #[test]
+    fn joiners_and_selectors_that_belong_to_a_text_stay() {
+        for text in [
+            "نام\u{200c}های کاربران",
+            "Sends a ❤\u{fe0f}",
+            "👩\u{200d}🚀",
+        ] {
+            assert_eq!(quoted(text), format!("│ {text}"));
+            let mut shown = PromptText::default();
+            shown.line(text).words(" ").json(&json!({"a": text}));
+            assert_eq!(shown.as_str(), format!("{text} {{\"a\":\"{text}\"}}"));
+        }
+        let hidden = PromptText::default().line("a\u{200d}b").take();
+        assert_eq!(hidden.as_str(), "a\\u{200d}b");
     }
 
     #[test]
@@ -271,11 +282,15 @@ mod tests {
     fn an_example_is_a_line_that_begins_with_a_word() {
         let example = |text| PromptText::example(text).map(String::from);
         assert_eq!(example("What is\n1+1?").as_deref(), Some("What is 1+1?"));
-        assert_eq!(example("\"x\" is it").as_deref(), Some("\"x\" is it"));
+        for text in ["\"x\" is it", "-5", "$5.00", "-$5.00", "≈3"] {
+            assert_eq!(example(text).as_deref(), Some(text));
+        }
         for forged in [
             "# Task\nGo",
             "<result ab>",
             "- a {} → (call_1)",
+            "- 5",
+            "---5",
             "\n",
             "│ x",
         ] {

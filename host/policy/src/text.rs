@@ -3,7 +3,8 @@
 //! What a person reads is escaped, so that nothing is lost and nothing acts: [`line()`] where a line is expected,
 //! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text that cannot be shown in any other way.
 //! What a model reads has such characters left out, by [`visible`]. The characters are those of
-//! [`toolhold_text::hidden`]. An answer, which no person decides about, is shown by [`readable`] and [`readable_line`].
+//! [`toolhold_text::hidden`]. An answer, which no person decides about, is shown by [`readable`] and [`readable_line`];
+//! so are texts of others within a prompt ([`crate::prompt`]), and JSON by [`readable_json`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,6 +57,21 @@ pub fn visible_json(json: Value) -> Value {
             .collect(),
         other => other,
     }
+}
+
+/// True if `now` has the text of `before`, a description of a pin. Older versions left out all joiners, marks of direction
+/// and selectors of emoji, this one those that do not belong to the text, so these alone are no difference. Tags, other
+/// selectors and the host's note of [`description`] are a difference: a hidden text may have come with them.
+pub fn is_same_description(before: &str, now: &str) -> bool {
+    let is_ignored = |c: &char| {
+        matches!(
+            *c,
+            '\u{34F}' | '\u{61C}' | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{FE0E}' | '\u{FE0F}'
+        )
+    };
+    let before_visible = visible(before, usize::MAX);
+    let kept = before_visible.chars().filter(|c| !is_ignored(c));
+    before == now || kept.eq(now.chars().filter(|c| !is_ignored(c)))
 }
 
 /// True if `c` could control a terminal, begin a line, or hide or reorder other text. Where a person decides, every such
@@ -148,10 +164,19 @@ fn barred(text: &str, indent: &str, shown: fn(&str) -> String) -> String {
 /// JSON in which every character that [`is_escaped`] names is written as `\uXXXX`. Its meaning is the same.
 /// `json` is JSON as `serde_json` writes it.
 pub fn json(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
+    escaped_json(json.chars().map(|c| (c, is_escaped(c))))
+}
+
+/// [`json`] for a model: joiners and selectors that a language or an emoji calls for stay as they are.
+pub fn readable_json(json: &str) -> String {
+    escaped_json(hidden::characters(json))
+}
+
+fn escaped_json(characters: impl Iterator<Item = (char, bool)>) -> String {
+    let mut out = String::with_capacity(characters.size_hint().0);
+    for (c, is_hidden) in characters {
         // Between values JSON has line breaks; inside of texts it has none that are not escaped.
-        if !is_escaped(c) || c == '\n' {
+        if !is_hidden || c == '\n' {
             out.push(c);
             continue;
         }
@@ -291,6 +316,9 @@ mod tests {
             assert_eq!(readable_line(text), text);
             assert_eq!(readable_block(text, ""), text);
             assert_eq!(readable(text), text);
+            let written = json!({ text: text }).to_string();
+            assert_eq!(readable_json(&written), written);
+            assert_ne!(super::json(&written), written);
             assert_eq!(visible(text, 100), text, "a model reads the language");
         }
         let mut pieces = ReadablePieces::default();
@@ -305,6 +333,8 @@ mod tests {
         assert_eq!(readable_line(smuggled), escaped);
         assert_eq!(line(smuggled), escaped);
         assert_eq!(visible(smuggled, 100), "abc");
+        let written = json!(smuggled).to_string();
+        assert_eq!(readable_json(&written), super::json(&written));
         assert_eq!(readable_line("a\nb"), "a\\nb");
         assert_eq!(readable("a\n\tb\r"), "a\n\tb\\u{d}");
     }
@@ -320,6 +350,30 @@ mod tests {
             assert_eq!(description(plain, 100), "Reads.");
         }
         assert_eq!(description("❤\u{fe0f}", 100), "❤\u{fe0f}");
+    }
+
+    #[test]
+    fn characters_that_an_older_version_left_out_of_a_description_are_no_difference() {
+        for (before, now, is_same) in [
+            ("⚠", "⚠\u{fe0f}", true),
+            ("👩🚀", "👩\u{200d}🚀", true),
+            ("میخواهم", "می\u{200c}خواهم", true),
+            ("a\u{1d173}b", "ab", true),
+            ("\u{e000} ⚠", "\u{e000} ⚠\u{fe0f}", true),
+            ("Reads.", "Reads!", false),
+            ("a\nb", "ab", false),
+            ("葛", "葛\u{e0100}", false),
+            ("⚠", "⚠\u{e0041}", false),
+            ("\u{e000}", "\u{e001}", false),
+        ] {
+            assert_eq!(
+                is_same_description(before, now),
+                is_same,
+                "{before:?} {now:?}"
+            );
+        }
+        let noted = description("Reads.\u{e0068}\u{e0069}", 100);
+        assert!(!is_same_description("Reads.", &noted));
     }
 
     #[test]

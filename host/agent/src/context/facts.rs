@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use toolhold_json::fragment;
-use toolhold_policy::text::line;
+use toolhold_policy::text::readable_line;
 
 /// Maximum characters of a text that is kept as it is; longer ones are treated as prose or as one
 /// word.
@@ -42,9 +42,9 @@ pub(super) struct Fact {
 impl Fact {
     fn new(at: &str, what: &str, values: usize) -> Self {
         let line = if at.is_empty() {
-            line(what)
+            readable_line(what)
         } else {
-            format!("{}: {}", line(at), line(what))
+            format!("{}: {}", readable_line(at), readable_line(what))
         };
         Self { line, values }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use toolhold_policy::prompt::{Fence, PromptText};
-use toolhold_policy::text::line;
+use toolhold_policy::text::readable_line;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 use toolhold_text::cut;
@@ -93,7 +93,7 @@ impl Summary {
         facts.retain(|fact| self.seen.insert(hash(&fact.line)));
         facts.shrink_to_fit();
         let entry = SummaryEntry {
-            head: line(&head),
+            head: readable_line(&head),
             facts,
             left: told.left,
             call,
@@ -542,6 +542,18 @@ mod tests {
             assert!(line.starts_with("- ") || line.starts_with("│ "), "{text}");
         }
         assert!(!text.contains('\u{2028}'), "{text}");
+    }
+
+    #[test]
+    fn a_value_keeps_the_joiners_and_selectors_of_its_language() {
+        let mut summary = Summary::default();
+        let value = "می\u{200c}خواهم ❤\u{fe0f} 👩\u{200d}🚀";
+        add(&mut summary, "call_1", &json!({"id": "A-1", "say": value}));
+        summary.add(&Turn::assistant(value), &BTreeMap::new());
+        let text = shown(&summary, 1 << 20);
+        assert!(text.contains(&format!("id=A-1, say={value}")), "{text}");
+        assert_eq!(text.matches(value).count(), 2, "{text}");
+        assert!(!text.contains("\\u{"), "{text}");
     }
 
     /// One result cannot take all the room, and what it told beyond is where it was.

@@ -14,7 +14,8 @@ pub const MAX_EXAMPLES: usize = 2;
 /// calls in one reply. Of the arrangements tried on a 0.5 B model this one led most often to the
 /// right calls and an end: with the parts in two replies it never stopped, without the first task it
 /// called too much. At most `count` tasks, from different modules where there are two. A module's words stand here as
-/// those of the user and of the model, so they are one line each that begins with a word; other examples are left out.
+/// those of the user and of the model, so they are one line each that begins with a word or a number; of each tool the
+/// first such example is taken.
 pub fn turns(tools: &[Tool], count: usize) -> Vec<Turn> {
     let picked = pick(tools);
     let mut turns = Vec::new();
@@ -42,14 +43,15 @@ struct ChosenExample<'a> {
 }
 
 impl<'a> ChosenExample<'a> {
-    /// The first example of a tool. `None` if there is none, or if its texts cannot be shown.
+    /// The first example of a tool whose texts can be shown. `None` if there is none.
     fn of(tool: &'a Tool) -> Option<Self> {
-        let example = tool.examples.first()?;
-        Some(Self {
-            tool,
-            example,
-            task: PromptText::example(&example.task)?,
-            answer: PromptText::example(&example.answer)?,
+        tool.examples.iter().find_map(|example| {
+            Some(Self {
+                tool,
+                example,
+                task: PromptText::example(&example.task)?,
+                answer: PromptText::example(&example.answer)?,
+            })
         })
     }
 }
@@ -91,4 +93,35 @@ fn exchange(calls: &[(usize, &ChosenExample<'_>)]) -> Turn {
         })
         .collect();
     Turn::Exchange(Exchange { calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_example_that_can_be_shown_is_taken() {
+        let example = |task: &str, answer: &str| Example {
+            task: task.into(),
+            arguments: json!({}),
+            output: json!(1),
+            answer: answer.into(),
+        };
+        let task = |examples: Vec<Example>| {
+            let tool = Tool {
+                examples,
+                ..Tool::new("m.a")
+            };
+            ChosenExample::of(&tool).map(|chosen| String::from(chosen.task))
+        };
+        let shown = task(vec![
+            example("/tmp/a: read it", "x"),
+            example("Sum it", "[1, 2]"),
+            example("Take 5 from 0", "-5"),
+            example("Later", "x"),
+        ]);
+        assert_eq!(shown.as_deref(), Some("Take 5 from 0"));
+        assert_eq!(task(vec![example("Sum it", "✓")]), None);
+    }
 }

@@ -240,7 +240,7 @@ mod tests {
         let system = body["messages"][0]["content"].as_str().unwrap();
         for part in [
             "Be good.\n",
-            "## calculator.evaluate\nEvaluates arithmetic.\nParameters: {",
+            "## calculator.evaluate\n│ Evaluates arithmetic.\nParameters: {",
             r#"{"tool_name": "<name>", "arguments": {"_reasoningForCall": "<why>", <parameters>}}"#,
             r#"{"final_answer": <answer>}"#,
             r#"this JSON Schema: {"type":"integer"}"#,

@@ -6,6 +6,7 @@ use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
+use toolhold_json::descriptions;
 use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_json::repair::Repaired;
 use toolhold_json::scan::SPACE;
@@ -142,26 +143,9 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 
 /// Chat templates write descriptions of parameters as lines of their own.
 fn quote_descriptions(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            for (name, member) in members {
-                match (name.as_str(), member) {
-                    ("description", Value::String(text)) => {
-                        *text = PromptText::default().quoted(text).take().into();
-                    }
-                    // The names of these members are the author's.
-                    ("properties" | "patternProperties" | "$defs", Value::Object(named)) => {
-                        named.values_mut().for_each(quote_descriptions);
-                    }
-                    // Values, in which a member of this name is no description.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    (_, member) => quote_descriptions(member),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(quote_descriptions),
-        _ => {}
-    }
+    descriptions::each(schema, &mut |text| {
+        *text = PromptText::default().quoted(text).take().into();
+    });
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -402,6 +386,19 @@ mod tests {
         );
         assert_eq!(solution.calls[0].reason.as_deref(), Some("why"));
         assert_eq!(solution.output, Some(json!({"n": 7})));
+    }
+
+    #[test]
+    fn each_text_that_describes_a_parameter_stands_behind_a_bar() {
+        let texts = json!({"title": "# Task", "description": "Looks at: x", "$comment": "- y"});
+        let mut schema = json!({"definitions": {"a": texts}, "dependentSchemas": {"b": texts}});
+        quote_descriptions(&mut schema);
+        let quoted =
+            json!({"title": "│ # Task", "description": "│ Looks at: x", "$comment": "│ - y"});
+        assert_eq!(
+            schema,
+            json!({"definitions": {"a": quoted}, "dependentSchemas": {"b": quoted}})
+        );
     }
 
     #[test]

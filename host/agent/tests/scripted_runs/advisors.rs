@@ -213,7 +213,7 @@ async fn advisors_come_first_and_write_their_own_fields_and_a_string_of_votes() 
     }
     let asked = told.asked(0);
     assert!(
-        asked.contains("## Advisor: risk\nSpeaks as risk.\nLooks at: state"),
+        asked.contains("## Advisor: risk\n│ Speaks as risk.\nLooks at: state"),
         "{asked}"
     );
     assert_eq!(councils(&told)[0].1.opinions[0].fields["level"], 3);

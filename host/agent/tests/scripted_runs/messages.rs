@@ -21,7 +21,7 @@ fn data_is_shown_merged_under_a_heading_with_description_and_schema() {
     let done = Play::new(&messages, [output("x")]).run().unwrap();
     let told = done.told(0);
     for part in [
-        "## Data: ¶user\nWho asks.\n{\"name\":\"Ada\",\"age\":36}\nSchema: {\"type\":\"object\",\"required\":[\"name\"]}",
+        "## Data: ¶user\n│ Who asks.\n{\"name\":\"Ada\",\"age\":36}\nSchema: {\"type\":\"object\",\"required\":[\"name\"]}",
         "## Data: ¶input\nThis is a prompt in the form of data: its fields say what is asked, and with what.\n{\"q\":\"why\"}\nSchema: {\"required\":[\"q\"]}",
         "## Data: ¶user (instance b)\n{\"name\":\"Bob\"}",
         "An earlier call failed: {\"_tool\":\"t\"} with \"it broke\"",
@@ -48,7 +48,7 @@ fn a_registered_type_is_shown_once_and_its_messages_as_data() {
     let schema = &fixture["context"][0]["schema"];
     let (first, second) = (done.told(0), done.told(1));
     let registered =
-        format!("## Type: ¶parcel\nParcel\nWeights are in kilograms.\nSchema: {schema}");
+        format!("## Type: ¶parcel\n│ Parcel\n│ Weights are in kilograms.\nSchema: {schema}");
     for (told, block) in [
         (&first, registered.as_str()),
         (
@@ -160,11 +160,11 @@ fn a_state_without_a_value_tells_which_paths_to_write() {
         output("x"),
     ];
     let done = Play::new(&messages, replies).run().unwrap();
-    let blueprint = format!("## Data: ¶state\nFill this.\n(nothing yet)\nSchema: {schema}");
+    let blueprint = format!("## Data: ¶state\n│ Fill this.\n(nothing yet)\nSchema: {schema}");
     assert!(done.told(0).ends_with(&blueprint), "{}", done.told(0));
     assert!(done.requests[0].to_string().contains("_outputPath"));
     assert!(
-        done.told(1).contains("¶state\nFill this.\n{\"score\":7}"),
+        done.told(1).contains("¶state\n│ Fill this.\n{\"score\":7}"),
         "{}",
         done.told(1)
     );

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use toolhold_json::descriptions;
 use toolhold_text::hidden;
 
 /// Maximum kinds of characters that a message names.
@@ -62,7 +63,7 @@ pub(super) fn tools(tools: &[ChatTool]) -> Cow<'_, [ChatTool]> {
     for tool in &mut shown {
         let mut removed = Removed::default();
         removed.take_from(&mut tool.description);
-        each_description(&mut tool.parameters, &mut |text| removed.take_from(text));
+        descriptions::each(&mut tool.parameters, &mut |text| removed.take_from(text));
         if let Some(note) = removed.note() {
             tool.description.push_str(&note);
         }
@@ -91,58 +92,6 @@ fn is_ascii(json: &Value) -> bool {
         Value::Array(items) => items.iter().all(is_ascii),
         Value::Object(members) => members.values().all(is_ascii),
         _ => true,
-    }
-}
-
-/// Meaning of a key in a schema.
-#[derive(Debug, Clone, Copy)]
-enum SchemaPart {
-    /// A text that only describes.
-    Description,
-    /// Schemas by names of the author's own, which may be any word.
-    Named,
-    /// A value that a call must have or may be given. It stays as it is.
-    Value,
-    /// A schema, or several.
-    Schema,
-}
-
-impl SchemaPart {
-    fn of(key: &str) -> Self {
-        match key {
-            "description" | "title" | "$comment" => Self::Description,
-            "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" => {
-                Self::Named
-            }
-            "const" | "default" | "enum" | "examples" => Self::Value,
-            _ => Self::Schema,
-        }
-    }
-}
-
-/// Calls `see` with each description in the schema, whose depth is bounded where it was read.
-fn each_description(schema: &mut Value, see: &mut dyn FnMut(&mut String)) {
-    match schema {
-        Value::Array(items) => {
-            for item in items {
-                each_description(item, see);
-            }
-        }
-        Value::Object(members) => {
-            for (key, value) in members.iter_mut() {
-                match (SchemaPart::of(key), value) {
-                    (SchemaPart::Description, Value::String(text)) => see(text),
-                    (SchemaPart::Named, Value::Object(named)) => {
-                        for schema in named.values_mut() {
-                            each_description(schema, see);
-                        }
-                    }
-                    (SchemaPart::Value, _) => {}
-                    (_, value) => each_description(value, see),
-                }
-            }
-        }
-        _ => {}
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_policy::prompt::PromptText;
-use toolhold_policy::text::line;
+use toolhold_policy::text::readable_line;
 use toolhold_text::cut;
 
 /// The meta-tool for advisors that speak on demand.
@@ -88,8 +88,8 @@ pub fn consult_tool<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Opti
         let _ = write!(
             description,
             "\n- {}: {}",
-            line(&advisor.id),
-            line(&cut(advisor.role.trim(), MAX_ROLE_CHARS))
+            readable_line(&advisor.id),
+            readable_line(&cut(advisor.role.trim(), MAX_ROLE_CHARS))
         );
     }
     let ids: Vec<&str> = present.iter().map(|advisor| advisor.id.as_str()).collect();
@@ -246,12 +246,12 @@ mod tests {
         let all = advisors();
         assert_eq!(
             render(&all[0]).as_str(),
-            "## Advisor: plain\nSpeaks.\nWrites its opinion in words, then its votes."
+            "## Advisor: plain\n│ Speaks.\nWrites its opinion in words, then its votes.\n"
         );
         let risk = render(&all[1]);
         let risk = risk.as_str();
         assert!(
-            risk.contains("Weighs risks.\nLooks at: state, user\n"),
+            risk.contains("│ Weighs risks.\nLooks at: state, user\n"),
             "{risk}"
         );
         assert!(

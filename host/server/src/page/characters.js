@@ -11,6 +11,8 @@ const BLACK_FLAG = "\u{1F3F4}";
 const KEYCAP = "\u20E3";
 /** Icons of fonts: they are seen, although Unicode does not say as what. */
 const PRIVATE = /^\p{Co}$/u;
+/** Letters and digits of every script, as Rust's `char::is_alphanumeric`. */
+const ALPHANUMERIC = /^[\p{Alphabetic}\p{N}]$/u;
 
 /** How many characters of `all`, from the hidden one at `at`, belong to the text. `before` is empty behind one that is escaped. */
 export function staying(all, at, before) {
@@ -27,7 +29,8 @@ function stays(c, before, next) {
   const within = (first, last) => first <= code && code <= last;
   if (code === 0x200d) return JOINING.test(before) || ((EMOJI.test(before) || before === "\ufe0f") && EMOJI.test(next));
   if (code === 0x200b) return JOINING.test(before) && JOINING.test(next);
-  if (code === 0x200c || code === 0x34f || within(0x180b, 0x180f) || within(0x13430, 0x1343f)) return JOINING.test(before);
+  if (code === 0x200c) return JOINING.test(before) || (ALPHANUMERIC.test(before) && JOINING.test(next));
+  if (code === 0x34f || within(0x180b, 0x180f) || within(0x13430, 0x1343f)) return JOINING.test(before);
   if (code === 0x200e || code === 0x200f || code === 0x61c) return JOINING.test(before) || JOINING.test(next);
   if (within(0xfe0e, 0xfe0f)) return (/[0-9#*]/.test(before) && next === KEYCAP) || EMOJI.test(before) || IDEOGRAPHS.test(before);
   if (code === 0x2800) return isBraille(before) || (next !== c && isBraille(next));

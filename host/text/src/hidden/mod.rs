@@ -90,7 +90,13 @@ impl Characters<'_> {
             '\u{200B}' => {
                 before(table::JOINING) && next().is_some_and(|next| is_in(table::JOINING, next))
             }
-            '\u{200C}' | '\u{034F}' | '\u{180B}'..='\u{180F}' | '\u{13430}'..='\u{1343F}' => {
+            // Persian joins endings to words and numbers of other scripts without a space.
+            '\u{200C}' => {
+                before(table::JOINING)
+                    || self.before.is_some_and(char::is_alphanumeric)
+                        && next().is_some_and(|next| is_in(table::JOINING, next))
+            }
+            '\u{034F}' | '\u{180B}'..='\u{180F}' | '\u{13430}'..='\u{1343F}' => {
                 before(table::JOINING)
             }
             // Marks of direction, in texts that have both directions. They do not reorder letters.

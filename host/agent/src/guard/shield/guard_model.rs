@@ -15,7 +15,7 @@ use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::side::SideObserver;
 use toolhold_model::{CompletionObserver, Model};
-use toolhold_policy::text::line;
+use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 
@@ -84,16 +84,20 @@ impl Shield for GuardModel {
 }
 
 impl GuardModel {
-    /// The value and its context as text, without the data that is hidden from this model. Each part of the context is
-    /// one line, so that none can pass for another.
+    /// The context and the value as text, without the data that is hidden from this model. Each part of the context is
+    /// one line, and where there are such lines, those of the value stand behind bars, so that none can pass for another.
     fn shown(&self, screening: &Screening) -> String {
         let mut vault = Vault::new(self.privacy.clone());
-        let mut shown = text_of(&vault.hide_value(&screening.value));
+        let value = text_of(&vault.hide_value(&screening.value));
+        if screening.context.is_empty() {
+            return value;
+        }
+        let mut shown = PromptText::default();
         for (path, value) in &screening.context {
             let value = text_of(&vault.hide_value(value));
-            let _ = write!(shown, "\n{path}: {}", line(&value));
+            shown.line(path).words(": ").line(&value).words("\n");
         }
-        shown
+        shown.quoted(&value).take().into()
     }
 
     /// `shown` in pieces of at most [`Self::max_chars`] characters, each repeating the end of the one before.
