@@ -43,8 +43,9 @@
 //! - A field may be added without a new number if it may be absent and its absence means what it meant
 //!   before: `#[serde(default, skip_serializing_if = …)]`. The same holds for a new kind of event.
 //! - Whatever makes a run come to other events from the same inputs needs a new number: a changed rule of
-//!   the loop, another text that a model reads, another order of events, a changed default of a setting
-//!   that records leave out.
+//!   the loop, another order of events, a changed default of a setting that records leave out.
+//! - Another text that a model reads needs a new number of [`PROMPTS`](event::PROMPTS): requests are no inputs of a run, so a
+//!   record of other texts is replayed without a comparison of what was asked.
 //! - Meaning is never in a text for people. What a program needs to tell apart is an event of its own, or
 //!   a field.
 //! - Showing a record ([`event::Event`] read as data) is no replay: fields that are unknown are

@@ -171,6 +171,7 @@ mod tests {
         let mut seal = Seal::default();
         let begun = EventKind::Run {
             format: toolhold_protocol::event::FORMAT,
+            prompts: toolhold_protocol::event::PROMPTS,
             task: "t".into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), "t")),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use thiserror::Error;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{Event, EventKind, FORMAT, Seal, StopReason, ToolOutcome};
+use toolhold_protocol::event::{Event, EventKind, FORMAT, PROMPTS, Seal, StopReason, ToolOutcome};
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -36,6 +36,8 @@ pub struct Replayed {
     /// The time that the run has left; a caller that resumes it may grant more.
     pub time_left: Duration,
     pub is_done: bool,
+    /// True where the record's requests were made of texts of another revision, so that their bodies were not compared.
+    pub has_other_prompts: bool,
     /// All that the run was instructed to do when it began, before a shield changed it: for the policy's hash.
     pub instructions: String,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
@@ -176,6 +178,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     };
     let EventKind::Run {
         format,
+        prompts,
         model,
         request,
         tools,
@@ -191,6 +194,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             host: host.clone(),
         });
     }
+    let has_other_prompts = *prompts != PROMPTS;
     let warnings = rest.iter().map_while(|event| match &event.kind {
         EventKind::Notice { step: 0, message } => Some(message.clone()),
         _ => None,
@@ -235,7 +239,15 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             player.tell(input, elapsed);
         }
         let instead = player.came_to.pop_front();
-        if instead.as_ref().map(comparable) != Some(comparable(&event.kind)) {
+        let mut compared = [
+            instead.as_ref().map(comparable),
+            Some(comparable(&event.kind)),
+        ];
+        if has_other_prompts && let EventKind::Request { .. } = event.kind {
+            compared.iter_mut().flatten().for_each(without_body);
+        }
+        let [came_to, recorded] = compared;
+        if came_to != recorded {
             return Err(divergence(event, instead.as_ref()));
         }
     }
@@ -254,6 +266,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         unsaid: player.came_to.into(),
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),
+        has_other_prompts,
         instructions: request.all_instructions().into_owned(),
     })
 }
@@ -380,8 +393,17 @@ fn comparable(event: &EventKind) -> Value {
     {
         fields.shift_remove("duration_ms");
         fields.shift_remove("host");
+        fields.shift_remove("prompts");
     }
     value
+}
+
+/// Takes the body out of a request's event.
+fn without_body(request: &mut Value) {
+    if let Value::Object(fields) = request {
+        fields.shift_remove("body");
+        fields.shift_remove("same");
+    }
 }
 
 fn divergence(event: &Event, instead: Option<&EventKind>) -> ReplayError {

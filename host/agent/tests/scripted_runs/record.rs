@@ -286,6 +286,20 @@ async fn a_changed_event_is_found() {
     });
     let found = replay(&changed).unwrap_err();
     assert!(matches!(found, ReplayError::Divergence { .. }), "{found}");
+    // A request of other words: a change, unless another version asked the model.
+    let asked = place(&events, |kind| matches!(kind, EventKind::Request { .. }));
+    let in_other_words = |kind: &mut EventKind| {
+        if let EventKind::Request { body, .. } = kind {
+            body["messages"] = json!([]);
+        }
+    };
+    let mut changed = with(asked, &in_other_words);
+    let found = replay(&changed).unwrap_err();
+    assert!(matches!(found, ReplayError::Divergence { .. }), "{found}");
+    if let EventKind::Run { prompts, .. } = &mut changed[0].kind {
+        *prompts -= 1;
+    }
+    assert!(replay(&changed).unwrap().has_other_prompts);
     let in_room = place(
         &events,
         |kind| matches!(kind, EventKind::Sub { what, .. } if matches!(**what, EventKind::Done { .. })),

@@ -59,6 +59,11 @@ pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
         style::good("identical:"),
         events.len()
     );
+    if replayed.has_other_prompts {
+        println!(
+            "its requests were not compared: another version of Toolhold asked the model in other words"
+        );
+    }
     Ok(Exit::Ok)
 }
 

@@ -243,7 +243,7 @@ fn answer(output: &Value, schema: Option<&Value>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_protocol::event::{FORMAT, Seal};
+    use toolhold_protocol::event::{FORMAT, PROMPTS, Seal};
     use toolhold_protocol::tool::{Execution, Tool};
     use uuid::Uuid;
 
@@ -256,6 +256,7 @@ mod tests {
         };
         let begun = EventKind::Run {
             format: FORMAT,
+            prompts: PROMPTS,
             task: String::new(),
             model: "m".into(),
             request: Box::new(request),

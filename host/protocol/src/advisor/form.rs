@@ -246,7 +246,7 @@ mod tests {
         let all = advisors();
         assert_eq!(
             render(&all[0]).as_str(),
-            "## Advisor: plain\n│ Speaks.\nWrites its opinion in words, then its votes.\n"
+            "## Advisor: plain\n│ Speaks.\nWrites its opinion in words, then its votes."
         );
         let risk = render(&all[1]);
         let risk = risk.as_str();

@@ -44,6 +44,15 @@ use uuid::Uuid;
 /// says when it is raised.
 pub const FORMAT: u32 = 3;
 
+/// The revision of the texts that this version asks models with: their order, headings, fences and bars. A record of
+/// another revision is replayed from its inputs, and the bodies of its requests are not compared.
+pub const PROMPTS: u32 = 2;
+
+/// The revision of records that do not name one.
+fn first_prompts() -> u32 {
+    1
+}
+
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
@@ -110,6 +119,9 @@ pub enum EventKind {
         /// have none, which is read as 0.
         #[serde(default)]
         format: u32,
+        /// The revision of the texts of its requests: [`PROMPTS`].
+        #[serde(default = "first_prompts")]
+        prompts: u32,
         /// The first user message.
         task: String,
         model: String,

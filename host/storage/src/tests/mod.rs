@@ -101,6 +101,7 @@ impl EventScript {
     pub fn begin(&mut self, task: &str) -> Event {
         self.event(EventKind::Run {
             format: toolhold_protocol::event::FORMAT,
+            prompts: toolhold_protocol::event::PROMPTS,
             task: task.into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), task)),
@@ -189,6 +190,7 @@ async fn images_are_kept_beside_the_events() {
         request.context.push(Message::Image(image.clone()));
         EventKind::Run {
             format: toolhold_protocol::event::FORMAT,
+            prompts: toolhold_protocol::event::PROMPTS,
             task: "what is it?".into(),
             model: "m".into(),
             request: Box::new(request),

@@ -91,7 +91,7 @@ use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, FORMAT, RunFailure, StopReason};
+use toolhold_protocol::event::{EventKind, FORMAT, PROMPTS, RunFailure, StopReason};
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
@@ -344,6 +344,7 @@ impl Machine {
     fn start(&mut self, effects: &mut Effects) {
         effects.events.push(EventKind::Run {
             format: FORMAT,
+            prompts: PROMPTS,
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
