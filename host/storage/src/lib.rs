@@ -82,7 +82,7 @@ pub use knowledge::{
     StagingError, VectorRow, Vectors, WordQuestion, WordWeights, attached_name,
 };
 pub use label::{Label, Origin};
-pub use orphans::{HolderLoss, Orphan};
+pub use orphans::{HolderLoss, Orphan, Orphans};
 pub use prune::PrunedCounts;
 pub use record::{PageBounds, Record, RecordLine, RecordPage, Source};
 pub use run_lease::LeaseState;

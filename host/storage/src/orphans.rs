@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::label::Origin;
 use crate::process_lease::ProcessState;
 use crate::store::Store;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use uuid::Uuid;
 
 /// A run of a server that has not ended and whose holder does not work on it.
@@ -18,6 +18,16 @@ pub struct Orphan {
     pub holder: Option<String>,
     /// How the holder lost the run.
     pub loss: HolderLoss,
+}
+
+/// The result of one look for runs of dead and of frozen servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// The runs, oldest first for each server.
+    pub runs: Vec<Orphan>,
+    /// Deadlines of the leases of servers that hold open runs, in milliseconds of the clock of the database.
+    /// A deadline that stays the same shows a server that renews its lease no more. Empty with SQLite.
+    pub deadlines: HashMap<String, i64>,
 }
 
 /// How a server lost a run.
@@ -33,15 +43,22 @@ pub enum HolderLoss {
 const ORPHANS_PER_PROCESS: i64 = 1_000;
 
 impl Store {
-    /// The runs of dead and of frozen servers, oldest first for each. The cost grows with the number of processes, and
-    /// not with the number of open runs.
-    pub async fn orphans(&self) -> Result<Vec<Orphan>, StoreError> {
+    /// The runs of dead and of frozen servers. The cost grows with the number of processes, and not with the number of
+    /// open runs.
+    pub async fn orphans(&self) -> Result<Orphans, StoreError> {
         let holders = self.holders().await?;
-        let mut orphans = Vec::new();
+        let mut orphans = Orphans::default();
         for holder in holders {
             // Runs of living processes are worked on, or will be resumed after an outage.
             let state = match &holder {
-                Some(name) => self.process.state(name, &self.pool).await?,
+                Some(name) => {
+                    let looked = self.process.state_and_deadline(name, &self.pool).await?;
+                    let (state, deadline) = looked;
+                    if let Some(deadline) = deadline {
+                        orphans.deadlines.insert(name.clone(), deadline);
+                    }
+                    state
+                }
                 None => ProcessState::Gone,
             };
             let loss = match state {
@@ -49,7 +66,7 @@ impl Store {
                 ProcessState::Silent => HolderLoss::Silent,
                 ProcessState::Gone => HolderLoss::Gone,
             };
-            orphans.extend(self.left_by(holder, loss).await?);
+            orphans.runs.extend(self.left_by(holder, loss).await?);
         }
         Ok(orphans)
     }
@@ -64,17 +81,6 @@ impl Store {
         .in_time(&self.database)
         .await?;
         Ok(holders)
-    }
-
-    /// The servers among the holders of open runs whose lease has ended and that are still connected.
-    pub(crate) async fn silent_holders(&self) -> Result<HashSet<String>, StoreError> {
-        let mut silent = HashSet::new();
-        for name in self.holders().await?.into_iter().flatten() {
-            if self.process.state(&name, &self.pool).await? == ProcessState::Silent {
-                silent.insert(name);
-            }
-        }
-        Ok(silent)
     }
 
     async fn left_by(

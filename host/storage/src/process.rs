@@ -69,7 +69,7 @@ impl Process {
         match &self.presence {
             Presence::File { folder, .. } if lives(folder, name) => Ok(ProcessState::Alive),
             Presence::File { .. } => Ok(ProcessState::Gone),
-            Presence::Lease(lease) => Ok(lease.state(name, pool).await?),
+            Presence::Lease(lease) => Ok(lease.look(name, pool).await?.state()),
         }
     }
 
@@ -79,9 +79,29 @@ impl Process {
         Ok(self.state(name, pool).await? == ProcessState::Alive)
     }
 
-    /// True if the process of that name has ended, or lost its connection. False for one that is frozen: it may still end
-    /// what it began.
-    pub async fn is_gone(&self, name: &str, pool: &AnyPool) -> Result<bool, StoreError> {
-        Ok(self.state(name, pool).await? == ProcessState::Gone)
+    /// State of the process of that name, and the deadline of its lease where it has one.
+    pub async fn state_and_deadline(
+        &self,
+        name: &str,
+        pool: &AnyPool,
+    ) -> Result<(ProcessState, Option<i64>), StoreError> {
+        match &self.presence {
+            Presence::Lease(lease) if name != self.name => {
+                let look = lease.look(name, pool).await?;
+                Ok((look.state(), look.deadline_ms))
+            }
+            _ => Ok((self.state(name, pool).await?, None)),
+        }
+    }
+
+    /// True if the process of that name has ended. False for one that is frozen, or lost its connection a short time
+    /// ago: it may still end what it began.
+    pub async fn is_dead(&self, name: &str, pool: &AnyPool) -> Result<bool, StoreError> {
+        match &self.presence {
+            Presence::Lease(lease) if name != self.name => {
+                Ok(lease.look(name, pool).await?.is_dead())
+            }
+            _ => Ok(self.state(name, pool).await? == ProcessState::Gone),
+        }
     }
 }

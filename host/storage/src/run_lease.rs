@@ -136,25 +136,26 @@ impl Store {
         Ok(self.lease_state(run).await? == LeaseState::Held)
     }
 
-    /// Runs of servers that have not ended and whose holder released them or died, oldest first. Those of a frozen
-    /// server are not among them: after an outage of the database, every server has yet to renew its lease.
+    /// Runs of servers that have not ended and that a server may take at once, oldest first: those whose holder released
+    /// them, and with SQLite those whose holder died. With PostgreSQL, a holder without its lock or with a lease that
+    /// has ended may be a living server that has yet to connect again after an outage: [`Self::orphans`] finds its runs.
     pub async fn resumable(&self) -> Result<Vec<RunRow>, StoreError> {
-        let silent = self.silent_holders().await?;
-        let statement = format!("{LISTED} WHERE origin = $1 AND ended_ms IS NULL ORDER BY id");
-        let mut rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+        let released = match self.process.lease() {
+            Some(_) => "AND holder IS NULL ",
+            None => "",
+        };
+        let statement =
+            format!("{LISTED} WHERE origin = $1 AND ended_ms IS NULL {released}ORDER BY id");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
             .bind(Origin::Serve.name())
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await?;
-        rows.retain(|row| {
-            let holder: Result<Option<String>, _> = row.try_get("holder");
-            !holder.is_ok_and(|name| name.is_some_and(|name| silent.contains(&name)))
-        });
         let rows = self.listed(&rows).await?;
         Ok(rows.into_iter().filter(|run| !run.is_held).collect())
     }
 
-    /// Those runs of [`Self::resumable`] that this process gave up during an outage.
+    /// The runs of servers that this process gave up during an outage, or another one released, oldest first.
     pub async fn resumable_here(&self) -> Result<Vec<RunRow>, StoreError> {
         let statement = format!(
             "{LISTED} WHERE origin = $1 AND ended_ms IS NULL AND (holder IS NULL OR holder = $2) ORDER BY id"
@@ -178,12 +179,14 @@ impl Store {
         }
         let own = self.claimed.fences(runs);
         let fences = serde_json::to_string(&own).map_err(|e| sqlx::Error::Encode(e.into()))?;
-        // PostgreSQL alone has process leases.
+        // PostgreSQL alone has process leases. Versions without fences change the holder only.
         let rows = sqlx::query(
             "SELECT id FROM runs JOIN json_to_recordset($1::json) AS own (run TEXT, fence BIGINT) \
-             ON runs.id = own.run WHERE runs.fence <> own.fence",
+             ON runs.id = own.run WHERE runs.fence <> own.fence \
+             OR (runs.ended_ms IS NULL AND runs.holder IS DISTINCT FROM $2)",
         )
         .bind(fences)
+        .bind(self.process.name())
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await?;
@@ -193,6 +196,24 @@ impl Store {
         let now = self.claimed.fences(&taken);
         taken.retain(|run| now.iter().any(|it| it.run == *run && own.contains(it)));
         Ok(taken)
+    }
+
+    /// True if another process has taken a run that this process works on, or worked on until now. Reads the database:
+    /// a process that was frozen does not know yet that its lease has ended.
+    pub async fn was_taken(&self, run: Uuid) -> Result<bool, StoreError> {
+        let own = self.claimed.fences(&[run]).pop();
+        let row = sqlx::query("SELECT holder, fence FROM runs WHERE id = $1 AND ended_ms IS NULL")
+            .bind(run.to_string())
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        let Some(row) = row else {
+            return Ok(false);
+        };
+        let (holder, fence): (Option<String>, i64) =
+            (row.try_get("holder")?, row.try_get("fence")?);
+        let is_others = holder.is_some_and(|name| name != self.process.name());
+        Ok(is_others || own.is_some_and(|own| own.fence != fence))
     }
 
     /// Completes when this process finds that its own lease had ended, so that others may have taken its runs over.

@@ -5,8 +5,10 @@
 //! below. A file that was released never changes, because every database stores the checksums of the migrations
 //! that made it, and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A
 //! database of a newer Toolhold is refused the same way. Migrations run when the store opens, each in a
-//! transaction, and there are no downgrades. Databases that older versions made are in `tests/fixtures/older_state`; a
-//! new migration adds one from before it.
+//! transaction, and there are no downgrades. From number 10 on, a migration locks at most one table that exists already:
+//! servers that write meanwhile lock several, in an order of their own, and would be in a deadlock with one that locks
+//! more. Databases that older versions made are in `tests/fixtures/older_state`; a new migration adds one from before
+//! it.
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
 
@@ -14,7 +16,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 10] = [
+const MIGRATIONS: [(i64, &str, Sql); 14] = [
     (
         1,
         "initial",
@@ -61,8 +63,28 @@ const MIGRATIONS: [(i64, &str, Sql); 10] = [
     ),
     (
         10,
-        "indexes",
-        Sql::Both(include_str!("schema/0010_indexes.sql")),
+        "audit by time",
+        Sql::Both(include_str!("schema/0010_audit_by_time.sql")),
+    ),
+    (
+        11,
+        "runs by begin",
+        Sql::Both(include_str!("schema/0011_runs_by_begin.sql")),
+    ),
+    (
+        12,
+        "sessions by age",
+        Sql::Both(include_str!("schema/0012_sessions_by_age.sql")),
+    ),
+    (
+        13,
+        "collections gone",
+        Sql::Both(include_str!("schema/0013_collections_gone.sql")),
+    ),
+    (
+        14,
+        "approvals by time",
+        Sql::Both(include_str!("schema/0014_approvals_by_time.sql")),
     ),
 ];
 
@@ -98,4 +120,24 @@ pub fn migrator_until(is_file: bool, last: i64) -> Migrator {
         .into_iter()
         .filter(|(number, ..)| *number <= last);
     Migrator::with_migrations(migrations.map(migration).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_of_indexes_locks_one_table() {
+        for (number, name, sql) in MIGRATIONS.into_iter().filter(|(number, ..)| *number >= 10) {
+            let statements = match sql {
+                Sql::Both(sql) => vec![sql],
+                Sql::Each { sqlite, postgres } => vec![sqlite, postgres],
+            };
+            for sql in statements {
+                let locks =
+                    sql.matches("CREATE INDEX").count() + sql.matches("ALTER TABLE").count();
+                assert!(locks <= 1, "{number} {name}");
+            }
+        }
+    }
 }

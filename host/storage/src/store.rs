@@ -39,6 +39,9 @@ pub struct Store {
 
 /// Connections of the pool: queries that run at the same time.
 const POOL_CONNECTIONS: u32 = 8;
+/// Attempts to migrate the schema beside servers that hold locks of its tables.
+const MIGRATION_ATTEMPTS: u32 = 5;
+const MIGRATION_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Opens the database and migrates its schema. During an outage, writes are retried for `outage_timeout`; a run
@@ -169,15 +172,58 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
         }
     }
     let migrator = schema::migrator(database.is_file());
-    let migrated = migrator.run(&mut connection).await;
-    let closed = connection.close().await;
-    migrated
-        .and(closed.map_err(MigrateError::Execute))
-        .map_err(|error| match error {
-            MigrateError::Execute(source) => failed(source),
-            source => StoreError::Version {
-                what: what.to_owned(),
-                source,
-            },
-        })
+    let mut attempts = 1;
+    loop {
+        let migrated = migrator.run(&mut connection).await;
+        // Also after an error: the lock of a migrator that failed is one of its connection.
+        let closed = connection.close().await;
+        match migrated.and(closed.map_err(MigrateError::Execute)) {
+            Ok(()) => return Ok(()),
+            Err(MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _)) => {
+                if attempts >= MIGRATION_ATTEMPTS || !is_lock_conflict(&source) {
+                    return Err(failed(source));
+                }
+                tracing::warn!(error = %source, "the schema cannot be migrated yet");
+            }
+            Err(source) => {
+                return Err(StoreError::Version {
+                    what: what.to_owned(),
+                    source,
+                });
+            }
+        }
+        attempts += 1;
+        tokio::time::sleep(MIGRATION_RETRY_DELAY).await;
+        connection = database.connect().await.map_err(failed)?;
+    }
+}
+
+/// True for an error of PostgreSQL that says that a lock was not had because of another transaction, such as one of a
+/// running server: `deadlock_detected` and `lock_not_available`.
+fn is_lock_conflict(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| is_lock_state(&code))
+}
+
+fn is_lock_state(code: &str) -> bool {
+    matches!(code, "40P01" | "55P03")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_is_tried_again_after_a_conflict_of_locks() {
+        for (code, expected) in [
+            ("40P01", true),
+            ("55P03", true),
+            ("42P07", false),
+            ("57P01", false),
+            ("5", false),
+        ] {
+            assert_eq!(is_lock_state(code), expected, "{code}");
+        }
+        assert!(!is_lock_conflict(&sqlx::Error::PoolTimedOut));
+    }
 }

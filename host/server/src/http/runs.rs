@@ -150,10 +150,11 @@ impl App {
         if run.ended.is_some() {
             return Err(ApiError::conflict("this run is over"));
         }
-        if self.dispatcher.cancel(run.id) {
+        let store = self.dispatcher.store();
+        // A server that was frozen may still have a copy of a run that goes on elsewhere.
+        if self.dispatcher.cancel(run.id) && !store.was_taken(run.id).await? {
             return Ok(());
         }
-        let store = self.dispatcher.store();
         if store.is_held(run.id).await? {
             store.request_cancellation(run.id).await?;
         } else {

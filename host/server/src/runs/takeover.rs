@@ -6,7 +6,8 @@
 use crate::runs::dispatcher::Dispatcher;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use toolhold_storage::{HolderLoss, Orphan};
+use toolhold_storage::{HolderLoss, Orphan, Orphans};
+use uuid::Uuid;
 
 /// Poll interval for orphaned runs. A random delay of up to the same time is added, so that servers do not
 /// poll at once.
@@ -16,9 +17,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 /// Longest time from an orphaned run to the server that resumes it, unless all servers are busy.
 pub(super) const MAX_TAKEOVER_TIME: Duration = Duration::from_secs(10);
-/// Time for which the looks must have come without a gap before the end of a lease counts. After an outage of the
-/// database, or when this server was frozen itself, other servers need a few seconds to renew their leases.
-const STEADY_TIME: Duration = Duration::from_secs(5);
+/// Time for which looks without a gap must have shown the same deadline, by the clock of this server, before the end of
+/// a lease counts: three renewals. The clock of the database may have been set forward, and after an outage of the
+/// database, or when this server was frozen itself, other servers need a few seconds to renew their leases. Shorter than
+/// a lease, and counted from its last renewal, so that it delays no takeover from a frozen server.
+const SAME_DEADLINE_TIME: Duration = Duration::from_secs(6);
 /// Longest time between two looks without a gap.
 const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(4);
 
@@ -35,7 +38,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
             Err(error) => Err(error),
         };
         let due = match found {
-            Ok(orphans) => orphaned.due(orphans, Instant::now()),
+            Ok(found) => orphaned.due(found, Instant::now()),
             Err(error) => {
                 // Other servers could not renew their leases meanwhile.
                 orphaned.restart_grace();
@@ -68,65 +71,115 @@ pub async fn take_over(dispatcher: &Dispatcher) {
 /// Runs that no server drives.
 #[derive(Debug, Default)]
 struct OrphanedRuns {
-    known: HashMap<Orphan, OrphanState>,
-    looks: Option<SteadyLooks>,
+    known: HashMap<OrphanKey, OrphanState>,
+    deadlines: HashMap<String, SeenDeadline>,
+    last_look: Option<Instant>,
 }
 
-/// Looks at the database that came one after the other without a gap.
+/// A run, and the server that orphaned it. How the server lost the run is no part of it: a frozen one may die later.
+type OrphanKey = (Uuid, Option<String>);
+
+/// A deadline of the lease of a server, as looks without a gap showed it.
 #[derive(Debug, Clone, Copy)]
-struct SteadyLooks {
+struct SeenDeadline {
+    deadline_ms: i64,
     since: Instant,
-    last: Instant,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum OrphanState {
-    Seen(Instant),
-    /// The run waits for a place here, or cannot be resumed, so that another attempt would fail too.
-    Tried,
+    Seen {
+        loss: HolderLoss,
+        since: Instant,
+    },
+    /// The run waits for a place here, or cannot be resumed, so that another attempt would fail too. With the deadline of
+    /// its server then: a server that renewed its lease since may have lost the run another time.
+    Tried {
+        deadline_ms: Option<i64>,
+    },
 }
 
 impl OrphanedRuns {
     /// The runs that are to be resumed now, each once for every server that orphaned it: after a grace period, or, if
-    /// the lease of the server has ended, at once. The lease was the grace period then.
-    fn due(&mut self, alone: Vec<Orphan>, now: Instant) -> Vec<Orphan> {
-        let passed = |since| now.saturating_duration_since(since);
-        let steady = self.looks.take();
-        let steady = steady.filter(|looks| passed(looks.last) <= MAX_LOOK_INTERVAL);
-        let since = steady.map_or(now, |looks| looks.since);
-        self.looks = Some(SteadyLooks { since, last: now });
-        let is_steady = passed(since) >= STEADY_TIME;
+    /// the lease of the server has ended, once it was seen for some time that the server does not renew it.
+    fn due(&mut self, found: Orphans, now: Instant) -> Vec<Orphan> {
+        let passed = |since: Instant| now.saturating_duration_since(since);
+        self.note_deadlines(found.deadlines, now);
+        let seen_of = |orphan: &Orphan| {
+            let holder = orphan.holder.as_ref()?;
+            self.deadlines.get(holder).copied()
+        };
+        let deadline_of = |orphan: &Orphan| seen_of(orphan).map(|seen| seen.deadline_ms);
+        let is_silent = |orphan: &Orphan| {
+            let seen = seen_of(orphan);
+            seen.is_some_and(|seen| passed(seen.since) >= SAME_DEADLINE_TIME)
+        };
         let mut due = Vec::new();
-        let mut seen = HashMap::with_capacity(alone.len());
-        for orphan in alone {
-            let state = self.known.remove(&orphan);
-            let state = match state.unwrap_or(OrphanState::Seen(now)) {
-                OrphanState::Seen(since)
-                    if match orphan.loss {
-                        HolderLoss::Gone => passed(since) >= ORPHAN_GRACE,
-                        HolderLoss::Silent => is_steady,
-                    } =>
-                {
-                    due.push(orphan.clone());
-                    OrphanState::Tried
+        let mut known = HashMap::with_capacity(found.runs.len());
+        for orphan in found.runs {
+            let loss = orphan.loss;
+            let run = key(&orphan);
+            let deadline_ms = deadline_of(&orphan);
+            let state = match self.known.get(&run).copied() {
+                Some(OrphanState::Tried {
+                    deadline_ms: before,
+                }) if before.is_none() || deadline_ms.is_none() || before == deadline_ms => {
+                    OrphanState::Tried {
+                        deadline_ms: before,
+                    }
                 }
-                state => state,
+                Some(OrphanState::Seen {
+                    loss: before,
+                    since,
+                }) if before == loss => OrphanState::Seen { loss, since },
+                _ => OrphanState::Seen { loss, since: now },
             };
-            seen.insert(orphan, state);
+            let is_due = match state {
+                OrphanState::Tried { .. } => false,
+                OrphanState::Seen { since, .. } => match loss {
+                    HolderLoss::Gone => passed(since) >= ORPHAN_GRACE,
+                    HolderLoss::Silent => is_silent(&orphan),
+                },
+            };
+            if is_due {
+                due.push(orphan);
+                known.insert(run, OrphanState::Tried { deadline_ms });
+            } else {
+                known.insert(run, state);
+            }
         }
-        self.known = seen;
+        self.known = known;
         due
     }
 
+    /// Notes the deadlines of this look. After a gap between two looks, each counts from now on.
+    fn note_deadlines(&mut self, deadlines: HashMap<String, i64>, now: Instant) {
+        let is_gap = |last: Instant| now.saturating_duration_since(last) > MAX_LOOK_INTERVAL;
+        if self.last_look.replace(now).is_none_or(is_gap) {
+            self.deadlines.clear();
+        }
+        let seen = |(holder, deadline_ms): (String, i64)| {
+            let before = self.deadlines.get(&holder);
+            let before = before.filter(|before| before.deadline_ms == deadline_ms);
+            let since = before.map_or(now, |before| before.since);
+            (holder, SeenDeadline { deadline_ms, since })
+        };
+        self.deadlines = deadlines.into_iter().map(seen).collect();
+    }
+
     fn restart_grace(&mut self) {
-        self.looks = None;
+        self.last_look = None;
         self.known
-            .retain(|_, state| matches!(state, OrphanState::Tried));
+            .retain(|_, state| matches!(state, OrphanState::Tried { .. }));
     }
 
     fn forget(&mut self, orphan: &Orphan) {
-        self.known.remove(orphan);
+        self.known.remove(&key(orphan));
     }
+}
+
+fn key(orphan: &Orphan) -> OrphanKey {
+    (orphan.run, orphan.holder.clone())
 }
 
 /// A random time up to this bound.
@@ -139,7 +192,6 @@ fn chance(most: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uuid::Uuid;
 
     fn orphan(run: u128, holder: Option<&str>) -> Orphan {
         Orphan {
@@ -149,22 +201,38 @@ mod tests {
         }
     }
 
+    /// A look that found these runs, of servers without a lease.
+    fn found(runs: &[&Orphan]) -> Orphans {
+        Orphans {
+            runs: runs.iter().copied().cloned().collect(),
+            deadlines: HashMap::new(),
+        }
+    }
+
+    /// A look that found the run of a server whose lease has this deadline.
+    fn with_deadline(run: Option<&Orphan>, deadline_ms: i64) -> Orphans {
+        Orphans {
+            runs: run.into_iter().cloned().collect(),
+            deadlines: HashMap::from([("a".to_owned(), deadline_ms)]),
+        }
+    }
+
     #[test]
     fn an_orphaned_run_is_due_once() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, two) = (orphan(1, Some("a")), orphan(2, None));
         let mut orphaned = OrphanedRuns::default();
-        assert_eq!(orphaned.due(vec![one.clone()], at(0)), []);
-        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(4)), []);
-        let due = orphaned.due(vec![one.clone(), two.clone()], at(5));
+        assert_eq!(orphaned.due(found(&[&one]), at(0)), []);
+        assert_eq!(orphaned.due(found(&[&one, &two]), at(4)), []);
+        let due = orphaned.due(found(&[&one, &two]), at(5));
         assert_eq!(due, std::slice::from_ref(&one));
-        assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(9)), [two]);
+        assert_eq!(orphaned.due(found(&[&one, &two]), at(9)), [two]);
         // It was resumed, and orphaned again.
-        assert_eq!(orphaned.due(vec![], at(10)), []);
+        assert_eq!(orphaned.due(found(&[]), at(10)), []);
         let again = orphan(1, Some("b"));
-        assert_eq!(orphaned.due(vec![again.clone()], at(11)), []);
-        assert_eq!(orphaned.due(vec![again.clone()], at(16)), [again]);
+        assert_eq!(orphaned.due(found(&[&again]), at(11)), []);
+        assert_eq!(orphaned.due(found(&[&again]), at(16)), [again]);
         assert_eq!(orphaned.known.len(), 1, "what is no more is not kept");
     }
 
@@ -175,41 +243,107 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, tried) = (orphan(1, Some("a")), orphan(2, Some("b")));
         let mut orphaned = OrphanedRuns::default();
-        orphaned.due(vec![tried.clone()], at(0));
-        orphaned.due(vec![tried.clone()], at(5));
-        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(6)), []);
-        assert_eq!(orphaned.due(vec![tried.clone()], at(8)), []);
-        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(12)), []);
+        orphaned.due(found(&[&tried]), at(0));
+        orphaned.due(found(&[&tried]), at(5));
+        assert_eq!(orphaned.due(found(&[&one, &tried]), at(6)), []);
+        assert_eq!(orphaned.due(found(&[&tried]), at(8)), []);
+        assert_eq!(orphaned.due(found(&[&one, &tried]), at(12)), []);
         orphaned.restart_grace();
-        assert_eq!(orphaned.due(vec![one.clone(), tried.clone()], at(18)), []);
-        assert_eq!(orphaned.due(vec![one.clone(), tried], at(23)), [one]);
+        assert_eq!(orphaned.due(found(&[&one, &tried]), at(18)), []);
+        assert_eq!(orphaned.due(found(&[&one, &tried]), at(23)), [one]);
+    }
+
+    fn silent(run: u128) -> Orphan {
+        Orphan {
+            loss: HolderLoss::Silent,
+            ..orphan(run, Some("a"))
+        }
     }
 
     #[test]
-    fn a_run_of_a_frozen_server_is_due_once_the_looks_are_steady() {
+    fn a_run_of_a_frozen_server_is_due_once_its_deadline_stays() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let frozen = Orphan {
-            loss: HolderLoss::Silent,
-            ..orphan(1, Some("a"))
-        };
+        let frozen = silent(1);
         let mut orphaned = OrphanedRuns::default();
         for second in [0, 2, 4] {
-            assert_eq!(orphaned.due(vec![frozen.clone()], at(second)), []);
+            assert_eq!(
+                orphaned.due(with_deadline(Some(&frozen), 1), at(second)),
+                []
+            );
         }
         // This server was frozen, too: the other one has yet to renew its lease.
         for second in [60, 62, 64] {
-            assert_eq!(orphaned.due(vec![frozen.clone()], at(second)), []);
+            assert_eq!(
+                orphaned.due(with_deadline(Some(&frozen), 1), at(second)),
+                []
+            );
         }
         // The database was away.
         orphaned.restart_grace();
         for second in [66, 68, 70] {
-            assert_eq!(orphaned.due(vec![frozen.clone()], at(second)), []);
+            assert_eq!(
+                orphaned.due(with_deadline(Some(&frozen), 1), at(second)),
+                []
+            );
         }
-        assert_eq!(orphaned.due(vec![], at(71)), [], "it has renewed its lease");
-        let due = orphaned.due(vec![frozen.clone()], at(73));
-        assert_eq!(due, std::slice::from_ref(&frozen), "without a further wait");
-        assert_eq!(orphaned.due(vec![frozen], at(75)), []);
+        // It renews its lease, and the clock of the database is set forward between its renewals.
+        for (second, deadline) in [(72, 2), (74, 3), (76, 4), (78, 5)] {
+            let looked = with_deadline(Some(&frozen), deadline);
+            assert_eq!(orphaned.due(looked, at(second)), []);
+        }
+        // Its lease has not ended yet, and its last renewal is seen.
+        for second in [80, 82] {
+            assert_eq!(orphaned.due(with_deadline(None, 6), at(second)), []);
+        }
+        assert_eq!(orphaned.due(with_deadline(Some(&frozen), 6), at(84)), []);
+        let due = orphaned.due(with_deadline(Some(&frozen), 6), at(86));
+        assert_eq!(due, std::slice::from_ref(&frozen));
+        assert_eq!(orphaned.due(with_deadline(Some(&frozen), 6), at(88)), []);
+    }
+
+    #[test]
+    fn a_run_that_was_tried_is_not_due_again_when_its_frozen_server_dies() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (frozen, gone) = (silent(1), orphan(1, Some("a")));
+        let mut orphaned = OrphanedRuns::default();
+        for second in [0, 2, 4] {
+            assert_eq!(
+                orphaned.due(with_deadline(Some(&frozen), 1), at(second)),
+                []
+            );
+        }
+        assert_eq!(
+            orphaned.due(with_deadline(Some(&frozen), 1), at(6)).len(),
+            1
+        );
+        for second in [8, 12, 16] {
+            assert_eq!(orphaned.due(with_deadline(Some(&gone), 1), at(second)), []);
+        }
+        // It had renewed its lease since.
+        for second in [18, 22] {
+            assert_eq!(orphaned.due(with_deadline(Some(&gone), 2), at(second)), []);
+        }
+        assert_eq!(orphaned.due(with_deadline(Some(&gone), 2), at(23)).len(), 1);
+    }
+
+    /// A server that wakes may find that it lost its connection, too.
+    #[test]
+    fn a_run_whose_frozen_server_loses_its_connection_has_the_whole_grace() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (frozen, gone) = (silent(1), orphan(1, Some("a")));
+        let mut orphaned = OrphanedRuns::default();
+        for second in [0, 2, 4] {
+            assert_eq!(
+                orphaned.due(with_deadline(Some(&frozen), 1), at(second)),
+                []
+            );
+        }
+        assert_eq!(orphaned.due(found(&[&gone]), at(6)), []);
+        assert_eq!(orphaned.due(found(&[&gone]), at(10)), []);
+        assert_eq!(orphaned.due(found(&[&gone]), at(11)).len(), 1);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Store {
             .in_time(&self.database)
             .await?;
         for holder in holders {
-            if self.process.is_gone(&holder, &self.pool).await? {
+            if self.process.is_dead(&holder, &self.pool).await? {
                 self.audit_left_by(&holder).await?;
             }
         }
@@ -96,7 +96,7 @@ impl Store {
         let mut abandoned = Vec::new();
         for row in &rows {
             let holder: String = row.try_get("holder")?;
-            if self.process.is_gone(&holder, &self.pool).await? {
+            if self.process.is_dead(&holder, &self.pool).await? {
                 let (run, owner) = (id(row, "id")?, row.try_get("owner")?);
                 abandoned.push(AbandonedRun { run, owner, holder });
             }

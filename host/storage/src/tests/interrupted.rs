@@ -80,6 +80,38 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
     }
 }
 
+/// On PostgreSQL, a process without its lock has a minute after its lease to find another connection.
+#[tokio::test]
+async fn a_call_of_a_process_that_lost_its_lock_is_not_interrupted_at_once() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        if store.process.lease().is_none() {
+            continue;
+        }
+        let until = Durability::Written;
+        store.audit_begin(&record("one"), until).await.unwrap();
+        belongs_to_a_dead_process(&store).await;
+        for (seconds_ago, rows) in [(-5_i64, 0), (30, 0), (61, 1)] {
+            sqlx::query(
+                "DELETE FROM process_leases WHERE process IN (SELECT holder FROM open_calls)",
+            )
+            .execute(&store.pool)
+            .await
+            .unwrap();
+            sqlx::query(
+                "INSERT INTO process_leases (process, deadline_ms) SELECT holder, \
+                 CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) - $1 FROM open_calls",
+            )
+            .bind(seconds_ago * 1_000)
+            .execute(&store.pool)
+            .await
+            .unwrap();
+            store.audit_interrupted().await.unwrap();
+            assert_eq!(all(&store).await.len(), rows, "{seconds_ago}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_call_of_a_killed_run_is_in_the_log_once() {
     for TestDatabase { location, .. } in databases().await {

@@ -71,19 +71,23 @@ async fn a_run_of_a_frozen_process_is_taken_over_and_the_process_writes_no_more(
         let run = script.run;
         let mut journal = frozen.journal(run, of_server());
         journal.append(&[script.begin("t")]).await.unwrap();
-        assert!(other.orphans().await.unwrap().is_empty());
+        let looked = other.orphans().await.unwrap();
+        assert_eq!(looked.runs, []);
+        assert!(looked.deadlines[frozen.process.name()] > 0, "{looked:?}");
         assert!(frozen.taken_over(&[run]).await.unwrap().is_empty());
+        assert!(!frozen.was_taken(run).await.unwrap());
 
         // Again, because the process may renew its lease between two statements.
         let orphans = until(async || {
             ends_lease(&frozen).await;
             let orphans = other.orphans().await.unwrap();
-            (!orphans.is_empty()).then_some(orphans)
+            (!orphans.runs.is_empty()).then_some(orphans)
         })
         .await;
         let holder = Some(frozen.process.name().to_owned());
         let loss = HolderLoss::Silent;
-        assert_eq!(orphans, [Orphan { run, holder, loss }]);
+        assert_eq!(orphans.runs, [Orphan { run, holder, loss }]);
+        assert_eq!(orphans.deadlines[frozen.process.name()], 0);
         let lost = frozen.lease_lost();
         let taken = until(async || {
             ends_lease(&frozen).await;
@@ -101,9 +105,12 @@ async fn a_run_of_a_frozen_process_is_taken_over_and_the_process_writes_no_more(
         taken.append(&[later.notice()]).await.unwrap();
         assert_eq!(refused(&mut journal, &script.notice()).await, Some(run));
         assert_eq!(frozen.taken_over(&[run]).await.unwrap(), [run]);
+        assert!(frozen.was_taken(run).await.unwrap());
+        assert!(!other.was_taken(run).await.unwrap());
         assert_eq!(frozen.lease_state(run).await.unwrap(), LeaseState::Held);
         drop(journal);
         taken.append(&[later.done()]).await.unwrap();
+        assert!(!frozen.was_taken(run).await.unwrap(), "it has ended");
         let events = other.read(&Source::Run(run)).await.unwrap();
         assert_eq!(events.len(), 3);
     }
@@ -139,8 +146,80 @@ async fn a_lease_that_was_not_renewed_in_time_holds_again_once_it_is() {
         until(async || (state().await == ProcessState::Alive).then_some(())).await;
         until(async || lease.was_lost().then_some(())).await;
         assert!(late.taken_over(&[script.run]).await.unwrap().is_empty());
+        let held_by = async |name: &str| {
+            let update = sqlx::query("UPDATE runs SET holder = $1").bind(name.to_owned());
+            update.execute(&other.pool).await.unwrap();
+        };
+        // A version without fences takes the run.
+        held_by("an older version").await;
+        assert_eq!(late.taken_over(&[script.run]).await.unwrap(), [script.run]);
+        assert!(late.was_taken(script.run).await.unwrap());
+        held_by(late.process.name()).await;
         journal.append(&[script.done()]).await.unwrap();
+        held_by("an older version").await;
+        assert!(late.taken_over(&[script.run]).await.unwrap().is_empty());
     }
+}
+
+/// Its connection was cut, and it has yet to find another one.
+#[tokio::test]
+async fn a_process_that_lost_its_connection_is_not_dead_at_once() {
+    for database in databases().await {
+        let cut = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        if cut.process.lease().is_none() {
+            continue;
+        }
+        let (mut task, mut turn) = (EventScript::new(), EventScript::new());
+        let mut journal = cut.journal(task.run, Label::default());
+        journal.append(&[task.begin("t")]).await.unwrap();
+        let mut served = cut.journal(turn.run, of_server());
+        served.append(&[turn.begin("t")]).await.unwrap();
+
+        // Again, because the process may have found another connection before the look.
+        until(async || {
+            cut_lease(&cut, &other).await;
+            let (name, pool) = (cut.process.name(), &other.pool);
+            let state = other.process.state(name, pool).await.unwrap();
+            (state == ProcessState::Gone).then_some(())
+        })
+        .await;
+        other.audit_interrupted().await.unwrap();
+        assert!(other.resumable().await.unwrap().is_empty());
+        let holder = other.holder(task.run).await.unwrap();
+        assert_eq!(holder.as_deref(), Some(cut.process.name()));
+        journal.append(&[task.notice()]).await.unwrap();
+        served.append(&[turn.notice()]).await.unwrap();
+
+        // What a server releases can be taken at once.
+        drop(served);
+        until(async || {
+            let resumable = other.resumable().await.unwrap();
+            (resumable.len() == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Ends the connection that has the lock of `store`'s process.
+async fn cut_lease(store: &Store, by: &Store) {
+    let _ended: i64 = sqlx::query_scalar(
+        "SELECT CAST(COUNT(pg_terminate_backend(pid)) AS BIGINT) FROM pg_locks WHERE locktype = 'advisory' \
+         AND objsubid = 1 AND ((CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT)) = $1",
+    )
+    .bind(lock_of(store.process.name()))
+    .fetch_one(&by.pool)
+    .await
+    .unwrap();
+}
+
+/// The key of the lock of a process.
+fn lock_of(name: &str) -> i64 {
+    Uuid::parse_str(name).unwrap().as_u64_pair().1.cast_signed()
 }
 
 #[tokio::test]
@@ -161,6 +240,22 @@ async fn rows_of_processes_that_ended_long_ago_are_deleted() {
         ] {
             sqlx::query(statement).execute(&store.pool).await.unwrap();
         }
+        // Frozen for long, and still connected.
+        let frozen = Uuid::now_v7().to_string();
+        sqlx::query("INSERT INTO process_leases (process, deadline_ms) VALUES ($1, 1)")
+            .bind(frozen.clone())
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        let mut connection = store.database.connect().await.unwrap();
+        let locked: i64 = sqlx::query_scalar(
+            "SELECT CAST(CASE WHEN pg_try_advisory_lock($1) THEN 1 ELSE 0 END AS BIGINT)",
+        )
+        .bind(lock_of(&frozen))
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        assert_eq!(locked, 1);
         let other = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
@@ -169,8 +264,10 @@ async fn rows_of_processes_that_ended_long_ago_are_deleted() {
                 .fetch_all(&other.pool)
                 .await
                 .unwrap();
-        assert_eq!(rows.len(), 3, "{rows:?}");
-        assert_eq!(rows[0], "has a run");
+        assert_eq!(rows.len(), 4, "{rows:?}");
+        assert_eq!(rows[..2], ["has a run".to_owned(), frozen.clone()]);
+        let state = other.process.state(&frozen, &other.pool).await.unwrap();
+        assert_eq!(state, ProcessState::Silent);
     }
 }
 
