@@ -212,6 +212,34 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
     );
 }
 
+/// Cancelled through the server that was frozen, as soon as it wakes: it has a copy of the run that is not the one that
+/// goes on.
+#[test]
+fn a_run_that_was_taken_over_is_cancelled_through_the_server_that_wakes() {
+    let Some(shared) = on_postgres("[serve]\nkey_requests_per_minute = 0\n") else {
+        return;
+    };
+    let endpoint = scripted([(); 2].map(|()| Reply::endless().delayed_ms(0, 50)));
+    let frozen = shared.serve(&endpoint);
+    let other = shared.serve(&endpoint);
+    let run = streamed(&frozen, "t", 4);
+    frozen.signal("STOP");
+    until("the takeover", || {
+        (endpoint.requests().len() == 2).then_some(())
+    });
+    frozen.signal("CONT");
+    let path = format!("/v1/runs/{run}");
+    until("the cancellation", || {
+        let answered = frozen.post(&format!("{path}/cancel"), &json!({}));
+        (answered.status == 202).then_some(())
+    });
+    let ended = until("its end", || {
+        let shown: Value = other.get(&path).good();
+        (shown["state"] == "done").then_some(shown)
+    });
+    assert_eq!(ended["reason"], "cancelled", "{ended} {}", other.said());
+}
+
 /// A server on SQLite that does nothing for a while is not gone: the system's lock shows that it lives. Nor are runs of
 /// people at their terminals.
 #[test]

@@ -7,6 +7,7 @@ mod facts;
 mod interrupted;
 mod knowledge;
 mod leases;
+mod migrations;
 mod plans;
 mod prune;
 mod queries;
