@@ -27,11 +27,17 @@ impl PromptText {
     /// A short text of a worked example, on one line. `None` where it begins with a mark, as headings, entries and
     /// fences do; a sign or a currency before a number is none.
     pub fn example(text: &str) -> Option<Self> {
+        let is_text = |line: &str| {
+            let first = line.chars().next();
+            first.is_some_and(|c| c.is_alphanumeric() || "\"'“„«‘¿¡(".contains(c))
+                || is_number(line)
+        };
+        // Lines of an author who breaks sentences, and none that looks like one of the host.
+        let mut lines = text.split(is_break).map(str::trim);
+        let are_texts = lines.all(|line| line.is_empty() || is_text(line));
         let words: Vec<&str> = text.split_whitespace().collect();
         let shown = text::readable_line(&words.join(" "));
-        let first = shown.chars().next()?;
-        let is_text = first.is_alphanumeric() || "\"'“„«‘¿¡(".contains(first);
-        (is_text || is_number(&shown)).then_some(Self(shown))
+        (are_texts && !shown.is_empty()).then_some(Self(shown))
     }
 
     /// A result of one line, as it is. `None` if it has more lines.
@@ -287,6 +293,7 @@ mod tests {
         }
         for forged in [
             "# Task\nGo",
+            "Go\n# Task",
             "<result ab>",
             "- a {} → (call_1)",
             "- 5",
