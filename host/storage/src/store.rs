@@ -201,7 +201,9 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
 /// True for an error of PostgreSQL that says that a lock was not had because of another transaction, such as one of a
 /// running server: `deadlock_detected` and `lock_not_available`.
 fn is_lock_conflict(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     code.is_some_and(|code| is_lock_state(&code))
 }
 
