@@ -62,7 +62,7 @@ pub(crate) struct Stop {
 /// Work ends with this when nothing waits for it any more, or when what the call may use was taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the call is over, or what it may use was taken back")]
-pub(crate) struct Stopped;
+pub(crate) struct WorkStopped;
 
 /// Work under way. If it is dropped before the work has begun, the work never begins: nothing of a call starts after it.
 pub(crate) struct Blocking<T, E = io::Error> {
@@ -73,8 +73,8 @@ pub(crate) struct Blocking<T, E = io::Error> {
     task: Option<JoinHandle<Result<T, E>>>,
 }
 
-impl From<Stopped> for io::Error {
-    fn from(stopped: Stopped) -> Self {
+impl From<WorkStopped> for io::Error {
+    fn from(stopped: WorkStopped) -> Self {
         Self::new(io::ErrorKind::Interrupted, stopped)
     }
 }
@@ -82,9 +82,9 @@ impl From<Stopped> for io::Error {
 impl Stop {
     /// # Errors
     /// The work is to end.
-    pub fn check(&self) -> Result<(), Stopped> {
+    pub fn check(&self) -> Result<(), WorkStopped> {
         if self.is_left.load(Ordering::Acquire) || self.revocation.check().is_err() {
-            return Err(Stopped);
+            return Err(WorkStopped);
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Stop {
     ///
     /// # Errors
     /// The work is to end.
-    pub fn until<T>(&self, mut get: impl FnMut(Duration) -> Option<T>) -> Result<T, Stopped> {
+    pub fn until<T>(&self, mut get: impl FnMut(Duration) -> Option<T>) -> Result<T, WorkStopped> {
         loop {
             self.check()?;
             if let Some(got) = get(LOOK_INTERVAL) {
@@ -190,7 +190,7 @@ impl<T: Send + 'static, E: From<io::Error> + Send + 'static> Blocking<T, E> {
     /// As [`CallWork::run`].
     pub async fn done(&mut self) -> Result<T, E> {
         let Some(task) = &mut self.task else {
-            return Err(io::Error::from(Stopped).into());
+            return Err(io::Error::from(WorkStopped).into());
         };
         let done = task.await;
         self.task = None;
@@ -244,7 +244,7 @@ where
     let deadline = Instant::now() + QUEUE_TIME;
     let permit = tokio::select! {
         biased;
-        () = leave.notified() => return Err(io::Error::from(Stopped).into()),
+        () = leave.notified() => return Err(io::Error::from(WorkStopped).into()),
         permit = queue.enter(lane, usize::MAX, deadline) => permit,
     };
     let permit = permit.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
@@ -316,7 +316,7 @@ mod tests {
         drop(walk);
         assert_eq!(queue.held(), 1);
         drop(go_on);
-        assert_eq!(told.recv().unwrap(), Err(Stopped));
+        assert_eq!(told.recv().unwrap(), Err(WorkStopped));
         while queue.held() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -57,12 +57,12 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         tools.push(ChatTool {
             name: name.into(),
             description: description.into(),
-            parameters: reduced(&json!({
+            parameters: with_quoted_descriptions(reduced(&json!({
                 "type": "object",
                 "properties": {member: schema},
                 "required": [member],
                 "additionalProperties": false,
-            })),
+            }))),
         });
     }
     let last = match composition.advisors {
@@ -131,21 +131,20 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
         required,
         additional,
     } = compose::properties(tool, how, &mut subset);
-    let mut schema = subset.finish(json!({
+    with_quoted_descriptions(subset.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
         "additionalProperties": additional,
-    }));
-    quote_descriptions(&mut schema);
-    schema
+    })))
 }
 
 /// Chat templates write descriptions of parameters as lines of their own.
-fn quote_descriptions(schema: &mut Value) {
-    descriptions::each(schema, &mut |text| {
+fn with_quoted_descriptions(mut schema: Value) -> Value {
+    descriptions::each(&mut schema, &mut |text| {
         *text = PromptText::default().quoted(text).take().into();
     });
+    schema
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -391,8 +390,8 @@ mod tests {
     #[test]
     fn each_text_that_describes_a_parameter_stands_behind_a_bar() {
         let texts = json!({"title": "# Task", "description": "Looks at: x", "$comment": "- y"});
-        let mut schema = json!({"definitions": {"a": texts}, "dependentSchemas": {"b": texts}});
-        quote_descriptions(&mut schema);
+        let schema = json!({"definitions": {"a": texts}, "dependentSchemas": {"b": texts}});
+        let schema = with_quoted_descriptions(schema);
         let quoted =
             json!({"title": "│ # Task", "description": "│ Looks at: x", "$comment": "│ - y"});
         assert_eq!(

@@ -5,7 +5,7 @@
 //! folder's lock from the look at what is there until its file is in place, or two of them would share the
 //! same free bytes.
 
-use crate::blocking::{Stop, Stopped};
+use crate::blocking::{Stop, WorkStopped};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
@@ -46,8 +46,8 @@ pub(crate) enum KeyValueError {
     Io(#[from] io::Error),
 }
 
-impl From<Stopped> for KeyValueError {
-    fn from(stopped: Stopped) -> Self {
+impl From<WorkStopped> for KeyValueError {
+    fn from(stopped: WorkStopped) -> Self {
         Self::Io(stopped.into())
     }
 }

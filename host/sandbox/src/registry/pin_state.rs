@@ -80,8 +80,8 @@ impl RegistryState {
         for _ in 0..MAX_JUDGE_ATTEMPTS {
             let recorded = pins.get(&module.slot);
             let unpinned = match case.verdict(recorded.as_ref()) {
-                Verdict::State(pin_state) => return Judgement::of(pin_state, recorded.as_ref()),
-                Verdict::PinNow { unpinned } => unpinned,
+                PinVerdict::State(pin_state) => return Judgement::of(pin_state, recorded.as_ref()),
+                PinVerdict::PinNow { unpinned } => unpinned,
             };
             let bare = case.without_grant();
             match pins.replace(recorded.as_ref(), &bare) {
@@ -114,7 +114,7 @@ struct PinCase<'a> {
 }
 
 /// The state of a module beside its record, or that the host is to pin it.
-enum Verdict {
+enum PinVerdict {
     State(PinState),
     /// The host pins it, without a person. `unpinned` is its state if that fails.
     PinNow {
@@ -124,7 +124,7 @@ enum Verdict {
 
 impl PinCase<'_> {
     /// Blocks on the file system.
-    fn verdict(&self, recorded: Option<&Pin>) -> Verdict {
+    fn verdict(&self, recorded: Option<&Pin>) -> PinVerdict {
         let (policy, module) = (self.policy, self.module);
         let one_off = policy
             .modules
@@ -141,10 +141,10 @@ impl PinCase<'_> {
                         || then.changes(&self.without_grant(), true).is_empty()
                 });
                 if is_pinned {
-                    Verdict::State(PinState::Approved)
+                    PinVerdict::State(PinState::Approved)
                 } else {
                     // Without a pin, too, nothing else has the name without a person.
-                    Verdict::PinNow {
+                    PinVerdict::PinNow {
                         unpinned: PinState::Approved,
                     }
                 }
@@ -154,7 +154,7 @@ impl PinCase<'_> {
                 if changes.is_empty() {
                     changes.extend(foreign(policy, module, then));
                 }
-                Verdict::State(if changes.is_empty() {
+                PinVerdict::State(if changes.is_empty() {
                     PinState::Approved
                 } else {
                     PinState::Pending { changes }
@@ -168,11 +168,11 @@ impl PinCase<'_> {
                 && !self.pins.knows(&module.name)
                 && !may_be_written(policy, module) =>
             {
-                Verdict::PinNow {
+                PinVerdict::PinNow {
                     unpinned: never_approved(),
                 }
             }
-            None => Verdict::State(never_approved()),
+            None => PinVerdict::State(never_approved()),
         }
     }
 

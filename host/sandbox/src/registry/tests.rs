@@ -230,7 +230,7 @@ async fn an_approval_does_not_undo_a_decision_of_meanwhile() {
     assert!(matches!(late, Err(PinError::Changed)) || shown == other);
 }
 
-/// Puts a pin in the place of whatever is recorded.
+/// Puts a pin in the place of the one that is recorded.
 fn replace(pins: &PinFolder, pin: &Pin) {
     let before = pins.get(&pin.slot);
     pins.replace(before.as_ref(), pin).unwrap();

@@ -1,4 +1,4 @@
-//! SQLite and PostgreSQL answer the same requests alike, whatever texts these hold.
+//! SQLite and PostgreSQL answer the same requests alike, for all texts in them.
 
 use super::{OUTAGE_TIMEOUT, TestDatabase, databases};
 use crate::*;

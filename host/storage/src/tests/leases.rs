@@ -24,7 +24,7 @@ async fn refused(journal: &mut RunJournal, event: &Event) -> Option<Uuid> {
     }
 }
 
-/// As if `store`'s process had been frozen for longer than its lease; the process renews the lease within seconds.
+/// Ends the lease of `store`'s process, which a freeze for longer than that does; the process renews the lease within seconds.
 async fn ends_lease(store: &Store) {
     sqlx::query("UPDATE process_leases SET deadline_ms = 0 WHERE process = $1")
         .bind(store.process.name())

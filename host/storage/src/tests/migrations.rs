@@ -6,7 +6,7 @@ use crate::schema::migrator_until;
 use crate::*;
 use std::time::Duration;
 
-/// As if a server of an older version were in a transaction.
+/// Holds a lock as a transaction of an older server does.
 #[tokio::test]
 async fn a_migration_is_tried_again_while_a_lock_is_held() {
     for database in databases().await {
