@@ -220,7 +220,11 @@ fn a_socket_tells_what_happens_and_closes() {
     for line in Records::of(&host).lines(run) {
         assert!(text.contains(&line), "{line}: {text}");
     }
-    assert_eq!(told[told.len() - 2..], [0x88, 0], "it says that it closes");
+    // A frame of 2 bytes for the code 1000, and of the reason.
+    let close = told.iter().rposition(|byte| *byte == 0x88).unwrap();
+    let frame = &told[close..];
+    assert_eq!(usize::from(frame[1]), frame.len() - 2, "{text}");
+    assert_eq!(frame[2..4], 1_000_u16.to_be_bytes(), "{text}");
 }
 
 /// A connection with half a request does not block other clients.

@@ -122,8 +122,8 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
     }
 }
 
-/// Longest time from the begin of a freeze until another server with the same PostgreSQL goes on with a run. Measured to
-/// the time in the run's `resumed` event: a loaded machine needs longer until the test sees it and the run has ended.
+/// Maximum seconds from the begin of a freeze to the `resumed` event of another server with the same PostgreSQL. The
+/// test sees the event later on a loaded machine, so the event's own time counts.
 const MAX_TAKEOVER: Duration = Duration::from_secs(15);
 
 /// Stopped in the middle of its runs, each of which has made a call, and let go on once another server has them.
@@ -212,8 +212,7 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
     );
 }
 
-/// Cancelled through the server that was frozen, as soon as it wakes: it has a copy of the run that is not the one that
-/// goes on.
+/// A server that was frozen still has a copy of the run when it wakes, and a client cancels the run there.
 #[test]
 fn a_run_that_was_taken_over_is_cancelled_through_the_server_that_wakes() {
     let Some(shared) = on_postgres("[serve]\nkey_requests_per_minute = 0\n") else {

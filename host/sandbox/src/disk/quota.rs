@@ -61,7 +61,7 @@ struct LastWalk {
     full_until: Option<Instant>,
 }
 
-/// A walk that takes no longer is repeated for each write that the directory has no room for.
+/// Maximum time of a walk that is repeated for each write that the directory has no room for.
 const CHEAP_WALK: Duration = Duration::from_millis(5);
 /// How many times a walk's time the directory then counts as full.
 const FULL_FACTOR: u32 = 10;
