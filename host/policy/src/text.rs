@@ -16,7 +16,7 @@ const MAX_TOOL_NAME_BYTES: usize = 64;
 /// Maximum bytes of a module's or a tool's own name.
 const MAX_NAME_BYTES: usize = 48;
 
-/// `text` without [hidden](toolhold_text::hidden) characters, but with its lines and tabs and with those that its
+/// `text` without [`hidden`] characters, but with its lines and tabs and with those that its
 /// language or its emoji call for, cut to `max` characters. `docs/security.md`, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
     let mut kept = hidden::characters(text)
