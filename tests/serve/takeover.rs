@@ -123,8 +123,9 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
 }
 
 /// Maximum seconds from the begin of a freeze to the `resumed` event of another server with the same PostgreSQL. The
-/// test sees the event later on a loaded machine, so the event's own time counts.
-const MAX_TAKEOVER: Duration = Duration::from_secs(15);
+/// promise is 15 s, which the unit tests of the lease's times hold; a loaded machine may miss looks, after which the time
+/// for which a deadline must stay the same begins anew.
+const MAX_TAKEOVER: Duration = Duration::from_secs(30);
 
 /// Stopped in the middle of its runs, each of which has made a call, and let go on once another server has them.
 #[test]

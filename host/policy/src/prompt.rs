@@ -9,7 +9,7 @@ use crate::text;
 use serde_json::Value;
 
 /// Stands before each line of a quoted text.
-const BAR: &str = "│";
+pub const BAR: &str = "│";
 /// Stands in a fenced text for the mark of its own fence.
 const OTHER_MARK: &str = "…";
 

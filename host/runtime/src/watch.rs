@@ -129,6 +129,15 @@ impl FolderWatch {
     }
 }
 
+impl Drop for FolderWatch {
+    fn drop(&mut self) {
+        // As in `is_noted`: dropping the handle of a thread that has ended panics.
+        if self.changes.is_closed() {
+            std::mem::forget(self.watcher.take());
+        }
+    }
+}
+
 /// Waits until no write was noted for a while, until the longest wait is over, or until the watch has ended.
 async fn settle(changes: &mut mpsc::Receiver<()>) {
     let settled = async { while let Ok(Some(())) = timeout(QUIET_PERIOD, changes.recv()).await {} };

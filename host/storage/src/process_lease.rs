@@ -41,7 +41,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Age of a deadline from which a row is deleted, unless an open run names its process or its lock is held.
 const OLD_ROW: Duration = Duration::from_hours(24);
 /// Most such rows that are deleted when a process begins.
-const MAX_OLD_ROWS: i64 = 256;
+const MAX_OLD_ROWS: i64 = 16;
 /// Time from a deadline until a process that has no lock either counts as dead for good. A process that only lost its
 /// connection, such as one on a laptop that wakes, has the lock again by then.
 const DEAD_AFTER: Duration = Duration::from_mins(1);

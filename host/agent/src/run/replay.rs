@@ -199,12 +199,15 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         EventKind::Notice { step: 0, message } => Some(message.clone()),
         _ => None,
     });
-    let machine = Machine::new(
+    let mut machine = Machine::new(
         request.as_ref().clone(),
         model.clone(),
         tools.clone(),
         warnings.collect(),
     )?;
+    if has_other_prompts {
+        machine.record_whole_bodies();
+    }
     let mut player = Player {
         machine,
         came_to: VecDeque::new(),
@@ -244,7 +247,9 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             Some(comparable(&event.kind)),
         ];
         if has_other_prompts
-            && let EventKind::Request { .. } | EventKind::Budget { .. } = event.kind
+            && let EventKind::Request { .. }
+            | EventKind::Budget { .. }
+            | EventKind::Summarized { .. } = event.kind
         {
             compared.iter_mut().flatten().for_each(without_texts);
         }

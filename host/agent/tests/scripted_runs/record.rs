@@ -300,6 +300,18 @@ async fn a_changed_event_is_found() {
         *prompts -= 1;
     }
     assert!(replay(&changed).unwrap().has_other_prompts);
+    // The next Request is recorded whole, because the record has other words before it.
+    let is_request = |event: &Event| matches!(event.kind, EventKind::Request { .. });
+    let next = asked + 1 + changed[asked + 1..].iter().position(is_request).unwrap();
+    let whole = |events: &[Event]| {
+        let unsaid = replay(&events[..next]).unwrap().unsaid;
+        let shared = unsaid.iter().find_map(|kind| match kind {
+            EventKind::Request { same, .. } => Some(same.is_nothing()),
+            _ => None,
+        });
+        shared.unwrap()
+    };
+    assert!(whole(&changed) && !whole(&events));
     let in_room = place(
         &events,
         |kind| matches!(kind, EventKind::Sub { what, .. } if matches!(**what, EventKind::Done { .. })),

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
@@ -184,15 +185,20 @@ async fn cancel_runs_of(store: &Store, key: &str) -> Result<usize> {
     }
     let reason = format!("the key {key:?} was revoked");
     let started = Instant::now();
+    let mut failed = BTreeMap::new();
     loop {
         // With each look: the process that was told may have given the run back meanwhile, or have died.
-        let left = store.open_runs_of(key).await?;
+        let mut left = store.open_runs_of(key).await?;
+        left.retain(|run| !failed.contains_key(&run.id));
         if left.is_empty() {
-            return Ok(open.len());
+            return match failed.into_values().next() {
+                Some(failure) => Err(failure),
+                None => Ok(open.len()),
+            };
         }
         let free = left.iter().filter(|run| !run.is_held);
         let free: Vec<Uuid> = free.map(|run| run.id).collect();
-        end_free(store, &free, &reason).await?;
+        failed.extend(end_free(store, &free, &reason).await);
         if started.elapsed() >= CANCEL_TIMEOUT {
             bail!(
                 "the key is revoked and makes no further call; {} of its runs have not ended yet, and their processes \
@@ -204,22 +210,19 @@ async fn cancel_runs_of(store: &Store, key: &str) -> Result<usize> {
     }
 }
 
-/// Ends these runs, unless a process took or ended them meanwhile.
-///
-/// # Errors
-/// One of them cannot be ended. The others are ended all the same.
-async fn end_free(store: &Store, runs: &[Uuid], reason: &str) -> Result<()> {
-    let mut failure = None;
+/// Ends these runs, unless a process took or ended them meanwhile. Returns those that cannot be ended, with the reason.
+async fn end_free(store: &Store, runs: &[Uuid], reason: &str) -> Vec<(Uuid, anyhow::Error)> {
+    let mut failed = Vec::new();
     for run in runs {
         match cancel_orphan(store, *run, Some(reason.to_owned())).await {
             Ok(()) | Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
             Err(error) => {
                 let error = anyhow::Error::new(error);
-                failure = Some(error.context(format!("run {run} cannot be ended")));
+                failed.push((*run, error.context(format!("run {run} cannot be ended"))));
             }
         }
     }
-    failure.map_or(Ok(()), Err)
+    failed
 }
 
 /// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.

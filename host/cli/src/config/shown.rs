@@ -63,7 +63,7 @@ fn push_address(address: &str, shown: &mut String) {
     while let Some(mark) = query.chars().next() {
         shown.push(mark);
         let rest = &query[mark.len_utf8()..];
-        let (parameter, next) = rest.split_at(rest.find('&').unwrap_or(rest.len()));
+        let (parameter, next) = rest.split_at(rest.find(['&', '?']).unwrap_or(rest.len()));
         query = next;
         match parameter.split_once('=') {
             Some((name, value)) if is_secret(name) => {
@@ -124,6 +124,10 @@ mod tests {
             (
                 "http://h/?to=https://u:hunter2@g/&sig=hunter2",
                 "http://h/?to=https://…@g/&sig=…",
+            ),
+            (
+                "https://h/login?next=/cb?token=hunter2&a=b",
+                "https://h/login?next=/cb?token=…&a=b",
             ),
             ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1"),
             ("http://[::1]/v1", "http://[::1]/v1"),

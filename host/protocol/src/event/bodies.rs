@@ -101,7 +101,8 @@ impl Bodies {
 }
 
 impl SharedWithPrevious {
-    pub(super) fn is_nothing(&self) -> bool {
+    /// True if the body is recorded whole.
+    pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 

@@ -9,6 +9,7 @@ use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
 use crate::http::unsent::{Counted, Gathering};
 use crate::http::waiting_page::WaitingPage;
+use crate::runs::RunRefusal;
 use crate::secret_mask::SecretMask;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -23,7 +24,7 @@ use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
-use toolhold_storage::{DecideOutcome, RunRow, Scope, Store};
+use toolhold_storage::{DecideOutcome, RecordError, RunRow, Scope, Store};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -155,10 +156,13 @@ impl App {
         if self.dispatcher.cancel(run.id) && !store.was_taken(run.id).await? {
             return Ok(());
         }
-        if store.is_held(run.id).await? {
-            store.request_cancellation(run.id).await?;
-        } else {
-            self.dispatcher.end(run.id).await?;
+        // First: whoever takes the run meanwhile sees the request.
+        store.request_cancellation(run.id).await?;
+        if !store.is_held(run.id).await? {
+            match self.dispatcher.end(run.id).await {
+                Ok(()) | Err(RunRefusal::Record(RecordError::Held)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

@@ -10,12 +10,13 @@ use crate::guard::pii::Vault;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::side::SideObserver;
 use toolhold_model::{CompletionObserver, Model};
-use toolhold_policy::prompt::PromptText;
+use toolhold_policy::prompt::{BAR, PromptText};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 
@@ -56,8 +57,9 @@ impl Shield for GuardModel {
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
             let shown = self.shown(screening);
-            let pieces = self.pieces(&shown)?;
-            for (index, piece) in pieces.iter().enumerate() {
+            let pieces = self.pieces(&shown.text)?;
+            for (index, (at, piece)) in pieces.iter().enumerate() {
+                let piece = &*shown.marked(*at, piece);
                 let part = (pieces.len() > 1).then_some((index + 1, pieces.len()));
                 let request = ChatRequest {
                     max_tokens: Some(MAX_TOKENS),
@@ -83,32 +85,58 @@ impl Shield for GuardModel {
     }
 }
 
+/// The context and the value of a screening as one text.
+struct ShownScreening {
+    text: String,
+    /// Place in bytes from which each line stands behind a bar; absent where none does.
+    barred_from: Option<usize>,
+}
+
+impl ShownScreening {
+    /// A piece of the text that begins at this place. One that begins within a line of the value gets a bar, so that its
+    /// first words are no line of the context.
+    fn marked<'a>(&self, at: usize, piece: &'a str) -> Cow<'a, str> {
+        let is_barred = self.barred_from.is_some_and(|from| at > from);
+        if is_barred && !piece.starts_with(BAR) {
+            format!("{BAR} {piece}").into()
+        } else {
+            piece.into()
+        }
+    }
+}
+
 impl GuardModel {
     /// The context and the value as text, without the data that is hidden from this model. Each part of the context is
     /// one line, and where there are such lines, those of the value stand behind bars, so that none can pass for another.
-    fn shown(&self, screening: &Screening) -> String {
+    fn shown(&self, screening: &Screening) -> ShownScreening {
         let mut vault = Vault::new(self.privacy.clone());
         let value = text_of(&vault.hide_value(&screening.value));
         if screening.context.is_empty() {
-            return value;
+            return ShownScreening {
+                text: value,
+                barred_from: None,
+            };
         }
         let mut shown = PromptText::default();
         for (path, value) in &screening.context {
             let value = text_of(&vault.hide_value(value));
             shown.line(path).words(": ").line(&value).words("\n");
         }
-        shown.quoted(&value).take().into()
+        let barred_from = Some(shown.as_str().len());
+        let text = shown.quoted(&value).take().into();
+        ShownScreening { text, barred_from }
     }
 
-    /// `shown` in pieces of at most [`Self::max_chars`] characters, each repeating the end of the one before.
-    fn pieces<'a>(&self, shown: &'a str) -> Result<Vec<&'a str>, String> {
+    /// `shown` in pieces of at most [`Self::max_chars`] characters, each repeating the end of the one before, with the
+    /// place of each in bytes.
+    fn pieces<'a>(&self, shown: &'a str) -> Result<Vec<(usize, &'a str)>, String> {
         let most = self.max_chars.max(1);
         let stride = most - most / OVERLAP;
         let mut pieces = Vec::new();
         let mut rest = shown;
         loop {
             let Some((end, _)) = rest.char_indices().nth(most) else {
-                pieces.push(rest);
+                pieces.push((shown.len() - rest.len(), rest));
                 return Ok(pieces);
             };
             if pieces.len() + 1 == MAX_PIECES {
@@ -118,7 +146,7 @@ impl GuardModel {
                     shown.chars().count()
                 ));
             }
-            pieces.push(&rest[..end]);
+            pieces.push((shown.len() - rest.len(), &rest[..end]));
             let next = rest.char_indices().nth(stride).map_or(end, |(at, _)| at);
             rest = &rest[next..];
         }

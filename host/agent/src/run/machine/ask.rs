@@ -79,7 +79,8 @@ impl Machine {
             return;
         };
         let sent = request.recorded();
-        let (same, body) = SharedWithPrevious::split(self.sent.as_ref(), &sent);
+        let before = self.sent.as_ref().filter(|_| !self.records_whole_bodies);
+        let (same, body) = SharedWithPrevious::split(before, &sent);
         effects.events.push(EventKind::Request {
             step: self.steps,
             same,

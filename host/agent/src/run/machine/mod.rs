@@ -119,6 +119,8 @@ pub struct Machine {
     history: History,
     /// The body of the last Request.
     sent: Option<Value>,
+    /// True where the record has another body than `sent`, because another version composed it.
+    records_whole_bodies: bool,
     step: StepState,
     running: RunningCalls,
     steps: u32,
@@ -233,6 +235,7 @@ impl Machine {
             context,
             history: History::default(),
             sent: None,
+            records_whole_bodies: false,
             step: StepState::default(),
             running: RunningCalls::default(),
             steps: 0,
@@ -339,6 +342,11 @@ impl Machine {
         }
         self.note_own_calls(&effects);
         effects
+    }
+
+    /// Records the Requests from here on whole, and not by their difference from the one before.
+    pub fn record_whole_bodies(&mut self) {
+        self.records_whole_bodies = true;
     }
 
     fn start(&mut self, effects: &mut Effects) {
