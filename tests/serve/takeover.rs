@@ -2,7 +2,9 @@
 
 use super::{ask, host, scripted, streamed, until};
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
@@ -122,10 +124,26 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
     }
 }
 
-/// Maximum seconds from the begin of a freeze to the `resumed` event of another server with the same PostgreSQL. The
-/// promise is 15 s, which the unit tests of the lease's times hold; a loaded machine may miss looks, after which the time
-/// for which a deadline must stay the same begins anew.
-const MAX_TAKEOVER: Duration = Duration::from_secs(30);
+/// Maximum seconds from the begin of a freeze to the `resumed` event of another server with the same PostgreSQL.
+const MAX_TAKEOVER: Duration = Duration::from_secs(15);
+
+/// The same on a machine that stood still in between: a server whose looks have a gap watches a lease anew.
+const MAX_TAKEOVER_AFTER_STALL: Duration = Duration::from_secs(30);
+
+/// Delay of a thread that only sleeps, from which on the machine counts as one that stood still.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Measures the longest delay of a sleeping thread until `is_over`.
+fn longest_stall(is_over: &AtomicBool) -> Duration {
+    const TICK: Duration = Duration::from_millis(50);
+    let mut longest = Duration::ZERO;
+    while !is_over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        std::thread::sleep(TICK);
+        longest = longest.max(begun.elapsed().saturating_sub(TICK));
+    }
+    longest
+}
 
 /// Stopped in the middle of its runs, each of which has made a call, and let go on once another server has them.
 #[test]
@@ -152,12 +170,23 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
         .collect();
     let stopped = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     frozen.signal("STOP");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let stalls = std::thread::spawn({
+        let is_over = is_over.clone();
+        move || longest_stall(&is_over)
+    });
     for run in &runs {
         until("its end", || {
             let shown: Value = other.get(&format!("/v1/runs/{run}")).good();
             (shown["state"] == "done").then_some(())
         });
     }
+    is_over.store(true, Ordering::Relaxed);
+    let most = if stalls.join().unwrap() < STALL {
+        MAX_TAKEOVER
+    } else {
+        MAX_TAKEOVER_AFTER_STALL
+    };
     let events = |server: &Server| -> Vec<Vec<ServerSentEvent>> {
         let path = |run| format!("/v1/runs/{run}/events");
         let events = runs.iter().map(|run| server.get(&path(run)).events());
@@ -177,7 +206,7 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
         let resumed = events.iter().find(|sent| sent.event == "resumed").unwrap();
         let resumed = Duration::from_millis(resumed.json()["at_ms"].as_u64().unwrap());
         let taken = resumed.saturating_sub(stopped);
-        assert!(taken <= MAX_TAKEOVER, "{taken:?} {}", other.said());
+        assert!(taken <= most, "{taken:?} of {most:?} {}", other.said());
         let ids: Vec<usize> = events.iter().map(|sent| sent.id.parse().unwrap()).collect();
         assert_eq!(ids, (0..events.len()).collect::<Vec<_>>());
     }
