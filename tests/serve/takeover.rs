@@ -127,7 +127,8 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
 /// Maximum seconds from the begin of a freeze to the `resumed` event of another server with the same PostgreSQL.
 const MAX_TAKEOVER: Duration = Duration::from_secs(15);
 
-/// The same on a machine that stood still in between: a server whose looks have a gap watches a lease anew.
+/// Maximum seconds of a takeover on a machine that stood still meanwhile: a server whose looks have a gap watches a lease
+/// anew.
 const MAX_TAKEOVER_AFTER_STALL: Duration = Duration::from_secs(30);
 
 /// Delay of a thread that only sleeps, from which on the machine counts as one that stood still.
