@@ -1,4 +1,4 @@
-//! Admission of work: a fair queue for a bounded number of permits, and rates per minute.
+//! Admission of work: a fair queue for a bounded number of permits, rates per minute, and work on blocking threads.
 //!
 //! The crate does not know what is admitted: calls of modules, runs of owners, requests to an endpoint. It
 //! promises that no party starves another, that queues are bounded, and that time is measured by tokio's clock,
@@ -6,6 +6,7 @@
 //!
 //! Read [`FairQueue`] first, then [`FairRate`] (one rate that keys share), [`KeyedRate`] (a rate for each key) and
 //! [`SlidingWindow`] (an exact minute);
+//! [`WorkKind`] is work that blocks a thread and that others cause, and [`own_work`] such work of the host itself;
 //! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time,
 //! which keys share.
 //!
@@ -32,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod blocking;
 mod debt;
 mod fair_rate;
 mod memory;
@@ -40,6 +42,9 @@ mod rate;
 mod window;
 
 pub use backoff::Backoff;
+pub use blocking::{
+    BlockingWork, WorkFailure, WorkKind, WorkStop, detach, own_work, start_own, start_queued,
+};
 pub use fair_rate::FairRate;
 pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};

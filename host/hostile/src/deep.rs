@@ -166,7 +166,7 @@ async fn deep_tree_at_start(lab: &Lab) -> Result<String, AttackFailure> {
     let long_ago = SystemTime::now() - Duration::from_hours(30 * 24);
     fs::File::open(&session)?.set_modified(long_ago)?;
     let storage = storage(kept.state.path());
-    let swept = tokio::task::spawn_blocking(move || storage.sweep()).await;
+    let swept = own_work(move || storage.sweep()).await;
     ensure(swept.is_ok(), || "the host panicked".into())?;
     kept.emptied("the tree").await?;
     kept.arena.unharmed().await?;

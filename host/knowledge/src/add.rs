@@ -7,6 +7,7 @@ use crate::split::{self, Structure, TextPassage, passages};
 use crate::vectors::{WrongDimensions, encode};
 use crate::words;
 use std::collections::BTreeMap;
+use toolhold_admission::WorkKind;
 use toolhold_json::hex::sha256;
 use toolhold_storage::{
     Begun, Collection, CollectionDocument, NewDocument, NewPassage, PublishError, StagedDocument,
@@ -14,6 +15,9 @@ use toolhold_storage::{
 
 /// Passages of one transaction, and of one request for vectors.
 pub(crate) const BATCH: usize = 32;
+
+/// Texts that are cut into passages.
+const CUTS: WorkKind = WorkKind::new("passages of documents", 16);
 
 /// Bytes of a document's source: PostgreSQL's index of sources takes rows of 2,704 bytes.
 const MAX_SOURCE_BYTES: usize = 2_000;
@@ -289,7 +293,7 @@ impl Knowledge {
             document.structure,
             self.settings.passage,
         );
-        let cut = tokio::task::spawn_blocking(move || {
+        let cut = CUTS.run(Some(&collection.owner), move || {
             let passages = passages(&text, structure, size)?;
             Ok::<_, text_splitter::ChunkConfigError>(passages.map(Cut::from).collect::<Vec<_>>())
         });

@@ -7,6 +7,7 @@ use crate::rank::{ScoredBy, ScoredList, fuse};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
+use toolhold_admission::WorkKind;
 use toolhold_storage::{Collection, CollectionDocument, Passage, WordQuestion};
 use uuid::Uuid;
 
@@ -20,6 +21,9 @@ const MAX_LIST: usize = 1_000;
 const MAX_TEXTS: usize = 8;
 /// Bytes of all of them.
 const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// Scans of vectors, of which each search needs one for each collection.
+const SCANS: WorkKind = WorkKind::new("scans of vectors", 16);
 
 /// By what passages are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,7 +141,9 @@ impl Knowledge {
         }
         let mut without_vectors = None;
         if question.by != By::Words {
-            match self.by_vectors(collections, question, length).await? {
+            match self
+                .by_vectors(reader, collections, question, length)
+                .await? {
                 Ok(found) => lists.extend(found),
                 Err(why) => without_vectors = Some(why),
             }
@@ -151,6 +157,7 @@ impl Knowledge {
     /// A list for each text of the question.
     async fn by_vectors(
         &self,
+        reader: &str,
         collections: &[Collection],
         question: &SearchQuery,
         length: usize,
@@ -179,7 +186,7 @@ impl Knowledge {
             let ends = Instant::now() + self.settings.search_time;
             let queries = queries.clone();
             // Tens of milliseconds for a large collection: not on a thread that serves others.
-            let scan = tokio::task::spawn_blocking(move || {
+            let scan = SCANS.run(Some(reader), move || {
                 let goes_on = || Instant::now() < ends;
                 let found = queries
                     .iter()
@@ -188,7 +195,7 @@ impl Knowledge {
             });
             let found = scan.await.map_err(|error| {
                 SearchError::Store(toolhold_storage::StoreError::Failed {
-                    source: std::io::Error::other(error).into(),
+                    source: std::io::Error::from(error).into(),
                 })
             })??;
             for (all, found) in near.iter_mut().zip(found) {

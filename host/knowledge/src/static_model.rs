@@ -12,10 +12,14 @@ use kitoken::{Definition, EncodeError, Kitoken, Processing};
 use safetensors::{Dtype, SafeTensors};
 use std::sync::Arc;
 use std::{fmt, panic};
+use toolhold_admission::WorkKind;
 use toolhold_json::hex::sha256;
 
 /// Most numbers of a vector: what models of this kind have, several times over.
 const MAX_DIMENSIONS: usize = 4_096;
+
+/// Vectors of texts, which documents and searches need.
+const VECTORS: WorkKind = WorkKind::new("vectors of texts", 16);
 
 /// Weights or a tokenizer that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -167,7 +171,7 @@ impl Embedder for StaticModel {
                     .map(|text| model.vector(text))
                     .collect::<Result<Vec<_>, _>>()
             };
-            match tokio::task::spawn_blocking(work).await {
+            match VECTORS.run(None, work).await {
                 Ok(Ok(vectors)) => Ok(vectors),
                 Ok(Err(error)) => Err(failed(Arc::new(error))),
                 Err(error) => Err(failed(Arc::new(error))),

@@ -12,11 +12,15 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
+use toolhold_admission::WorkKind;
 use toolhold_json::hex::sha256;
 use toolhold_policy::{GrantChange, Pin, PinState, PinStore, PinWriteError, PinnedBy};
 
 /// Maximum attempts to judge an offer while other processes change the server's pin.
 const MAX_JUDGE_ATTEMPTS: usize = 8;
+
+/// Reads and writes of pins, which each call of a server's tool may cause.
+const PINS: WorkKind = WorkKind::new("pins of MCP servers", 16);
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -148,14 +152,14 @@ impl ServerPins {
     /// The record cannot be written.
     pub async fn revoke(&self, name: &str) -> io::Result<()> {
         let (pins, name) = (self.pins.clone(), name.to_owned());
-        let revoked = tokio::task::spawn_blocking(move || pins.revoke(&name)).await;
-        revoked.unwrap_or_else(|error| Err(io::Error::other(error)))
+        let revoked = PINS.run(None, move || pins.revoke(&name)).await;
+        revoked.map_err(io::Error::from)?
     }
 
     /// Whether there is a record for this name, even if no such server is configured.
     pub async fn knows(&self, name: &str) -> bool {
         let (pins, name) = (self.pins.clone(), name.to_owned());
-        let known = tokio::task::spawn_blocking(move || pins.knows(&name)).await;
+        let known = PINS.run(None, move || pins.knows(&name)).await;
         known.unwrap_or(false)
     }
 
@@ -175,13 +179,13 @@ impl ServerPins {
     async fn replace(&self, before: Option<Pin>, pin: Pin) -> Result<(), PinWriteError> {
         let pins = self.pins.clone();
         let replace = move || pins.replace(before.as_ref(), &pin);
-        let replaced = tokio::task::spawn_blocking(replace).await;
-        replaced.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+        let replaced = PINS.run(None, replace).await;
+        replaced.map_err(io::Error::from)?
     }
 
     async fn recorded(&self, settings: &ServerSettings) -> Recorded {
         let (pins, name) = (self.pins.clone(), settings.name.clone());
-        let read = tokio::task::spawn_blocking(move || match pins.get(&name) {
+        let read = PINS.run(None, move || match pins.get(&name) {
             Some(pin) => Recorded::One(Box::new(pin)),
             None if pins.knows(&name) => Recorded::Unreadable,
             None => Recorded::None,

@@ -4,6 +4,7 @@ use crate::artifact::{Descriptor, ImageManifest, check_component};
 use crate::client::{MAX_MANIFEST_BYTES, RegistrySession};
 use crate::store::ComponentCache;
 use crate::{Digest, FetchError, Reference, Settings};
+use toolhold_admission::own_work;
 
 /// Resolves references to components, with a cache on disk.
 #[derive(Debug)]
@@ -218,10 +219,10 @@ fn nested() -> FetchError {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
-    match tokio::task::spawn_blocking(work).await {
+    match own_work(work).await {
         Ok(outcome) => outcome,
         Err(error) => Err(FetchError::store("use", std::path::Path::new("the store"))(
-            std::io::Error::other(error),
+            std::io::Error::from(error),
         )),
     }
 }

@@ -114,7 +114,8 @@ impl ScoreBook {
             return;
         }
         let book = self.clone();
-        let adding = tokio::task::spawn_blocking(move || {
+        // Also if the run ends meanwhile: while `is_reading` is set, nothing else reads.
+        let adding = start_own(move || {
             let read = read();
             let mut state = book.state();
             for (key, score) in read {
@@ -122,7 +123,8 @@ impl ScoreBook {
             }
             state.is_reading = false;
         });
-        if tokio::time::timeout(most, adding).await.is_err() {
+        let mut adding = adding.even_if_left();
+        if tokio::time::timeout(most, adding.done()).await.is_err() {
             tracing::warn!(
                 "what the candidates of the fallback managed was not read in time; their order is the configured one"
             );
@@ -223,7 +225,7 @@ impl CandidateOutcomes for CandidateScores {
         }
         drop(state);
         let (book, file) = (self.book.clone(), self.file.clone());
-        tokio::task::spawn_blocking(move || book.save(&file));
+        detach(move || book.save(&file));
     }
 }
 

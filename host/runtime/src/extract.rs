@@ -206,7 +206,7 @@ impl Extractors {
             name,
         } = extractor;
         let bytes = document.bytes;
-        let hashed = tokio::task::spawn_blocking(move || (digest(&bytes), bytes));
+        let hashed = READINGS.run(None, move || (digest(&bytes), bytes));
         let (digest, bytes) = hashed
             .await
             .map_err(|error| Unreadable::Start(error.into()))?;
@@ -298,7 +298,7 @@ async fn plain(document: DocumentBytes) -> Result<Result<TextDocument, NoText>, 
     } = document;
     let media_type = media_type.unwrap_or_default();
     let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
-    let read = tokio::task::spawn_blocking(read);
+    let read = READINGS.run(None, read);
     read.await.map_err(|error| Unreadable::Start(error.into()))
 }
 

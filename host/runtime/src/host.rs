@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_admission::detach;
 use toolhold_model::{Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_oci::{Credentials, FetchError, Fetcher};
 use toolhold_policy::is_name;
@@ -26,7 +27,7 @@ use toolhold_telemetry::Telemetry;
 pub fn registry(config: &Configuration) -> Result<Registry> {
     let policy = config.policy();
     let storage = policy.storage.clone();
-    tokio::task::spawn_blocking(move || storage.sweep());
+    detach(move || storage.sweep());
     let registry = Registry::new(engine(config)?, cache(config), policy);
     Ok(
         registry.with_knowledge(Arc::new(ModuleKnowledge::new(config, |config| {

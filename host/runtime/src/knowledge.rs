@@ -4,6 +4,7 @@ use crate::config::Configuration;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::sync::Arc;
+use toolhold_admission::own_work;
 use toolhold_files::Links;
 use toolhold_knowledge::{Embedder as _, Knowledge, Settings, StaticModel};
 use toolhold_storage::{Store, Vectors};
@@ -34,8 +35,7 @@ pub async fn open(
     let model = match (is_named(&table.weights), is_named(&table.tokenizer)) {
         (false, false) => None,
         (true, true) => {
-            let read =
-                tokio::task::spawn_blocking(move || read_model(&table.weights, &table.tokenizer));
+            let read = own_work(move || read_model(&table.weights, &table.tokenizer));
             Some(read.await??)
         }
         _ => bail!("knowledge.weights and knowledge.tokenizer belong together: set both, or none"),

@@ -65,8 +65,7 @@ impl ModuleKnowledge {
             let (config, open_store) = (self.config.clone(), self.open_store);
             let runtime = Handle::current();
             // On a thread of its own: the future of sqlx's migrations cannot go from one to another.
-            let opening =
-                tokio::task::spawn_blocking(move || runtime.block_on(open(&config, open_store)));
+            let opening = own_work(move || runtime.block_on(open(&config, open_store)));
             async { opening.await? }
         });
         let opened: anyhow::Result<&Arc<Opened>> = opened.await;

@@ -291,7 +291,7 @@ impl RemoteRequests {
     async fn egress(&self) -> Result<&Egress, String> {
         let (grants, resolver) = (self.grants.clone(), self.resolver.clone());
         let set_up = || async move {
-            let egress = tokio::task::spawn_blocking(move || {
+            let egress = own_work(move || {
                 Egress::new(grants.to_vec(), Vec::new(), resolver)
             });
             let egress = egress.await.map_err(|error| error.to_string())?;

@@ -117,7 +117,7 @@ impl RequestsFolder {
     pub async fn now(&self) -> Requests {
         let mut read = self.read.clone().lock_owned().await;
         let path = self.path.clone();
-        let found = tokio::task::spawn_blocking(move || {
+        let found = FOLDERS.run(None, move || {
             let stamp = FolderStamp::of(&path);
             if let Some((seen, requests)) = &*read
                 && *seen == stamp

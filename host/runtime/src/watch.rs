@@ -224,7 +224,7 @@ impl ConfigWatch {
         loop {
             let is_noted = self.folders.is_noted().await;
             let files = self.files.clone();
-            let now = tokio::task::spawn_blocking(move || ConfigDigests::now(&files)).await;
+            let now = own_work(move || ConfigDigests::now(&files)).await;
             if let Ok(now) = now
                 && now != self.seen
             {

@@ -12,18 +12,12 @@ use crate::revocation::Revocation;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::Notify;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::Instant;
-use toolhold_admission::{FairQueue, Lane, Permit};
+use toolhold_admission::{BlockingWork, FairQueue, Lane, WorkStop, own_work, start_queued};
 
 /// Permits of work that blocks: a lane for each module (by its number) and each tenant that calls it.
 pub(crate) type WorkQueue = FairQueue<u64, Arc<str>>;
-
-type WorkPermit = Permit<u64, Arc<str>>;
 
 /// Threads for the work of calls, at least: from 16 on, a queue leaves some to modules and keys that have none.
 const MIN_THREADS: usize = 16;
@@ -31,8 +25,6 @@ const MIN_THREADS: usize = 16;
 const MAX_THREADS: usize = 256;
 /// Maximum pieces of work that wait for a thread. A waiting write counts in what the host keeps for its call.
 const MAX_WAITING: usize = 4_096;
-/// Maximum time that a piece of work waits for a thread. A call that is over waits no longer.
-const QUEUE_TIME: Duration = Duration::from_mins(1);
 /// Time between two looks at a [`Stop`], of work that waits for a lock.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -55,7 +47,7 @@ pub(crate) struct CallWork {
 /// Tells work that it is of no use any more.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop {
-    is_left: Arc<AtomicBool>,
+    waiter: WorkStop,
     revocation: Arc<Revocation>,
 }
 
@@ -66,11 +58,7 @@ pub(crate) struct WorkStopped;
 
 /// Work under way. If it is dropped before the work has begun, the work never begins: nothing of a call starts after it.
 pub(crate) struct Blocking<T, E = io::Error> {
-    stop: Stop,
-    /// Ends the wait for a thread. Absent: one was free at once.
-    leave_queue: Option<Arc<Notify>>,
-    /// Absent once it is over.
-    task: Option<JoinHandle<Result<T, E>>>,
+    work: BlockingWork<Result<T, E>>,
 }
 
 impl From<WorkStopped> for io::Error {
@@ -83,7 +71,7 @@ impl Stop {
     /// # Errors
     /// The work is to end.
     pub fn check(&self) -> Result<(), WorkStopped> {
-        if self.is_left.load(Ordering::Acquire) || self.revocation.check().is_err() {
+        if self.waiter.is_left() || self.revocation.check().is_err() {
             return Err(WorkStopped);
         }
         Ok(())
@@ -102,8 +90,9 @@ impl Stop {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn leave(&self) {
-        self.is_left.store(true, Ordering::Release);
+        self.waiter.leave();
     }
 }
 
@@ -137,32 +126,17 @@ impl CallWork {
         T: Send + 'static,
         E: From<io::Error> + Send + 'static,
     {
-        let stop = Stop {
-            is_left: Arc::default(),
-            revocation: self.revocation.clone(),
-        };
-        let seen = stop.clone();
-        let begin = move |permit: WorkPermit| {
-            spawn_blocking(move || {
-                // Until the thread is free, and not only until the waiter is gone.
-                let _permit = permit;
-                seen.check().map_err(io::Error::from)?;
-                work(&seen)
-            })
-        };
-        let (leave_queue, task) = match self.queue.try_enter(self.lane.clone(), usize::MAX) {
-            Some(permit) => (None, begin(permit)),
-            None => {
-                let leave = Arc::new(Notify::new());
-                let (queue, lane) = (self.queue.clone(), self.lane.clone());
-                let waiting = after_wait(queue, lane, leave.clone(), begin);
-                (Some(leave), tokio::spawn(waiting))
-            }
+        let revocation = self.revocation.clone();
+        let work = move |waiter: &WorkStop| {
+            let stop = Stop {
+                waiter: waiter.clone(),
+                revocation,
+            };
+            stop.check().map_err(io::Error::from)?;
+            work(&stop)
         };
         Blocking {
-            stop,
-            leave_queue,
-            task: Some(task),
+            work: start_queued(&self.queue, self.lane.clone(), usize::MAX, work),
         }
     }
 
@@ -189,69 +163,24 @@ impl<T: Send + 'static, E: From<io::Error> + Send + 'static> Blocking<T, E> {
     /// # Errors
     /// As [`CallWork::run`].
     pub async fn done(&mut self) -> Result<T, E> {
-        let Some(task) = &mut self.task else {
-            return Err(io::Error::from(WorkStopped).into());
-        };
-        let done = task.await;
-        self.task = None;
-        done.map_err(io::Error::other)?
+        self.work.done().await.map_err(io::Error::from)?
     }
 
     /// Work that has not begun does not begin; waits for work that has.
     pub async fn stop(&mut self) {
-        self.stop.leave();
-        if let Some(task) = &mut self.task {
-            match &self.leave_queue {
-                // A task that has a thread by now waits for the end of its work.
-                Some(leave) => leave.notify_one(),
-                None => task.abort(),
-            }
-            // Its result is of no use any more.
-            let _ = task.await;
-        }
-        self.task = None;
-    }
-}
-
-impl<T, E> Drop for Blocking<T, E> {
-    /// Aborting a task that waits for a thread takes it out of the queue. Work that has a thread looks at its [`Stop`].
-    fn drop(&mut self) {
-        self.stop.leave();
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.work.stop().await;
     }
 }
 
 impl<T, E> fmt::Debug for Blocking<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Blocking")
-            .field("stop", &self.stop)
-            .finish_non_exhaustive()
+            .field("work", &self.work)
+            .finish()
     }
 }
 
-/// Waits for a thread, unless told to leave the queue, and for the end of the work on it.
-async fn after_wait<T, E>(
-    queue: Arc<WorkQueue>,
-    lane: Lane<u64, Arc<str>>,
-    leave: Arc<Notify>,
-    begin: impl FnOnce(WorkPermit) -> JoinHandle<Result<T, E>>,
-) -> Result<T, E>
-where
-    E: From<io::Error>,
-{
-    let deadline = Instant::now() + QUEUE_TIME;
-    let permit = tokio::select! {
-        biased;
-        () = leave.notified() => return Err(io::Error::from(WorkStopped).into()),
-        permit = queue.enter(lane, usize::MAX, deadline) => permit,
-    };
-    let permit = permit.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
-    begin(permit).await.map_err(io::Error::other)?
-}
-
-/// Work of the host itself, which no call waits for: without a permit, and to its end.
+/// Work of the host itself, which no call waits for: without a permit.
 ///
 /// # Errors
 /// Those of the work; its thread ended without a result.
@@ -262,7 +191,7 @@ where
     T: Send + 'static,
     E: From<io::Error> + Send + 'static,
 {
-    spawn_blocking(work).await.map_err(io::Error::other)?
+    own_work(work).await.map_err(io::Error::from)?
 }
 
 #[cfg(test)]
@@ -279,6 +208,9 @@ mod tests {
     use futures_util::FutureExt as _;
     use std::sync::mpsc;
     use tokio::task::yield_now;
+    use toolhold_admission::Permit;
+
+    type WorkPermit = Permit<u64, Arc<str>>;
 
     fn of(queue: &Arc<WorkQueue>, module: u64, tenant: &str) -> CallWork {
         CallWork::new(queue, module, tenant.into(), Arc::default())

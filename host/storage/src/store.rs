@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use toolhold_admission::own_work;
 use toolhold_policy::redaction::Redaction;
 
 /// The database, and this process' part in it. Clones share both.
@@ -146,10 +147,8 @@ async fn prepare(path: &Path) -> Result<File, StoreError> {
             Ok(lock)
         }
     };
-    let lock = tokio::task::spawn_blocking(made)
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)));
-    lock.map_err(|source| StoreError::Folder { path, source })
+    let lock = own_work(made).await.map_err(io::Error::from);
+    lock.flatten().map_err(|source| StoreError::Folder { path, source })
 }
 
 async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {

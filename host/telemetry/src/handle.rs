@@ -104,7 +104,7 @@ impl Telemetry {
         let Some(inner) = self.inner.clone() else {
             return;
         };
-        let closed = tokio::task::spawn_blocking(move || {
+        let closed = own_work(move || {
             let traces = inner.tracers.as_ref().map(SdkTracerProvider::shutdown);
             for result in [traces, Some(inner.meters.shutdown())]
                 .into_iter()

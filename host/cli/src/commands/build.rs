@@ -138,14 +138,14 @@ pub async fn one(
                 .filter_map(|input| policy.writer_within(input));
             anyhow::Ok(writers.next().map(str::to_owned))
         };
-        if let Some(writer) = tokio::task::spawn_blocking(writer).await?? {
+        if let Some(writer) = own_work(writer).await?? {
             control = control.of_unread(&writer);
         }
     }
     let _stopped = control.cancel_on_drop();
     let running = RunningBuild::begin();
     let dev = dev.cloned();
-    let built = tokio::task::spawn_blocking(move || {
+    let built = own_work(move || {
         let _running = running;
         build::build(
             &folder,

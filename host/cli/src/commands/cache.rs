@@ -48,7 +48,7 @@ pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
     let folder = config.cache_folder().to_owned();
     match args.command {
         None => {
-            let sizes = tokio::task::spawn_blocking({
+            let sizes = own_work({
                 let folder = folder.clone();
                 move || PARTS.map(|(name, _)| size(&folder.join(name)))
             });
@@ -59,7 +59,7 @@ pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
             let compiled =
                 compiled.context("the cache cannot be used; toolhold doctor says more")?;
             let unused_for = Duration::from_millis(now_ms().saturating_sub(older_than.at_ms()));
-            let pruned = tokio::task::spawn_blocking(move || -> io::Result<_> {
+            let pruned = own_work(move || -> io::Result<_> {
                 let removed = unused::prune(&compiled, unused_for)?;
                 let shipped = shipped::remove_unused(&folder, unused_for)?;
                 let tools = remove_outdated(&folder.join("toolchains"))?;

@@ -386,7 +386,7 @@ impl Prompt {
 
     async fn read(&self, prompt: &'static str) -> Result<Typed> {
         let this = self.clone();
-        tokio::task::spawn_blocking(move || this.typed(prompt)).await?
+        own_work(move || this.typed(prompt)).await?
     }
 
     fn typed(&self, prompt: &str) -> Result<Typed> {

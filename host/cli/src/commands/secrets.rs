@@ -163,7 +163,7 @@ async fn until_stopped<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ConfigError> + Send + 'static,
 ) -> Result<Option<T>> {
     tokio::select! {
-        done = tokio::task::spawn_blocking(work) => Ok(Some(done??)),
+        done = own_work(work) => Ok(Some(done??)),
         stopped = tokio::signal::ctrl_c() => Ok(stopped.map(|()| None)?),
     }
 }

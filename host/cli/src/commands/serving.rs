@@ -311,13 +311,13 @@ async fn take_back(
 
 async fn policy_again(held: &Loaded, cause: ReloadCause) -> Result<Policy> {
     let held = held.clone();
-    Ok(tokio::task::spawn_blocking(move || held.policy_again(cause)).await??)
+    Ok(own_work(move || held.policy_again(cause)).await??)
 }
 
 /// Reads the configuration again. It may wait for the keyring, and nothing else waits for that.
 async fn again(held: &Loaded, cause: ReloadCause) -> Result<Loaded> {
     let held = held.clone();
-    Ok(tokio::task::spawn_blocking(move || held.again(cause)).await??)
+    Ok(own_work(move || held.again(cause)).await??)
 }
 
 /// Works on what changed. Returns the new configuration, if there is one.

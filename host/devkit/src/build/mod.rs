@@ -7,7 +7,7 @@
 //! in them; `command` runs processes, and `control` ends them; `debug_info` keeps what a crash tells an author;
 //! `docs` keeps the author's doc comments; `error` names the next step.
 //!
-//! Everything blocks: call [`build`] from `spawn_blocking`.
+//! Everything blocks: call [`build`] on a thread that may wait.
 
 mod bundle;
 mod c;

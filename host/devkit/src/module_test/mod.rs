@@ -140,7 +140,7 @@ impl ModuleTester {
             for example in &tool.examples {
                 let places = self.govern(module).await?;
                 let (outcome, detail) = self.run(module, tool, example, &mut peak).await;
-                tokio::task::spawn_blocking(|| drop(places)).await?;
+                own_work(|| drop(places)).await?;
                 checks.push(ModuleCheck {
                     check: CheckSubject::Example,
                     tool: Some(local.clone()),
@@ -179,7 +179,7 @@ impl ModuleTester {
         let directories: Vec<_> = directories.collect();
         let to: Vec<_> = directories.iter().map(|it| it.host.clone()).collect();
         let from = folder(module);
-        tokio::task::spawn_blocking(move || testdata::copy(from.as_deref(), &to))
+        own_work(move || testdata::copy(from.as_deref(), &to))
             .await?
             .context("the examples cannot get copies of the folder testdata")?;
         let mut policy = self.policy.clone();

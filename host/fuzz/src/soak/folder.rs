@@ -56,7 +56,7 @@ impl ChangingFolder {
             .join(format!("{}.wasm", name(self.random.random_range(0..SLOTS))));
         let kind = self.random.random_range(0..20);
         let bytes = self.component();
-        tokio::task::spawn_blocking(move || {
+        own_work(move || {
             if path.is_dir() {
                 fs::remove_dir(&path)?;
             } else if fs::symlink_metadata(&path).is_ok() {
@@ -73,7 +73,7 @@ impl ChangingFolder {
             }
         })
         .await
-        .map_err(io::Error::other)?
+        .map_err(io::Error::from)?
     }
 
     /// Some component: by the grammar, by wasm-smith, of any types, the attackers of the hostile suite, or one of

@@ -138,7 +138,7 @@ impl Configuration {
         if let Some(shipped) = self.shipped_modules.clone() {
             // What it found is asked for later.
             let put = move || shipped.folder().is_ok();
-            let _ = tokio::task::spawn_blocking(put).await;
+            let _ = own_work(put).await;
         }
     }
 

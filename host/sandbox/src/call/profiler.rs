@@ -5,6 +5,7 @@ use serde::Deserialize;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolhold_admission::own_work;
 use toolhold_policy::{CallProfile, ProfileSlot, ProfileSummary, ProfiledFunction};
 use wasmtime::component::Component;
 use wasmtime::{AsContext, Engine, GuestProfiler};
@@ -76,7 +77,7 @@ impl Profiler {
     /// Leaves the profile in its slot.
     pub async fn finish(self: Box<Self>) {
         let slot = self.slot.clone();
-        let written = tokio::task::spawn_blocking(move || self.written()).await;
+        let written = own_work(move || self.written()).await;
         slot.put(written.unwrap_or_else(|error| Err(error.to_string())));
     }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use toolhold_admission::{WorkFailure, WorkKind};
 use toolhold_policy::Digest;
 use toolhold_policy::limits::Limits;
 use wasmtime::component::Component;
@@ -54,6 +55,8 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
     }
 }
 
+/// Components and their code that are read, stored and compiled in this process, for uploads among others.
+const COMPONENTS: WorkKind = WorkKind::new("components", 16);
 /// Components up to this size compile in a second or two, unless they are made to take long.
 const SMALL_COMPONENT_BYTES: usize = 1 << 20;
 /// Time for a small component before it has to wait for its turn with the large ones.
@@ -79,8 +82,8 @@ pub(crate) async fn compiled(
 ) -> Result<(Component, Digest), LoadError> {
     static SMALL: Semaphore = Semaphore::const_new(1);
     static LARGE: Semaphore = Semaphore::const_new(1);
-    let lost = |error: tokio::task::JoinError| LoadError::Compile {
-        reason: error.to_string(),
+    let lost = |failure: WorkFailure| LoadError::Compile {
+        reason: failure.to_string(),
     };
 
     let CompileSource { bytes, built_in } = source;
@@ -91,7 +94,7 @@ pub(crate) async fn compiled(
     let built_in = built_in.filter(|_| serves_author);
     let (cached, digest, edited) = {
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
-        tokio::task::spawn_blocking(move || {
+        let looked = move || {
             let digest = Digest::of(&bytes);
             let folder = built_in.as_deref().and_then(FolderName::of);
             let cached = cache.and_then(|cache| {
@@ -100,9 +103,8 @@ pub(crate) async fn compiled(
                 Some(component)
             });
             (cached, digest, folder)
-        })
-        .await
-        .map_err(lost)?
+        };
+        COMPONENTS.run(None, looked).await.map_err(lost)?
     };
     if let Some(component) = cached {
         return Ok((component, digest));
@@ -126,7 +128,7 @@ pub(crate) async fn compiled(
         }
     };
     let (engine, cache) = (engine.clone(), cache.cloned());
-    let component = tokio::task::spawn_blocking(move || {
+    let adopted = COMPONENTS.run(None, move || {
         if let Some(cache) = cache {
             if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%digest, %error, "the compiled component could not be cached");
@@ -134,9 +136,8 @@ pub(crate) async fn compiled(
             note_edit(&cache, &engine, edited.as_ref(), &digest);
         }
         cache::adopt(&engine, &artefact)
-    })
-    .await
-    .map_err(lost)??;
+    });
+    let component = adopted.await.map_err(lost)??;
     Ok((component, digest))
 }
 
@@ -150,19 +151,19 @@ pub(crate) async fn compiled_base(
     digest: Digest,
     folder: PathBuf,
 ) -> Result<Component, LoadError> {
-    let lost = |error: tokio::task::JoinError| LoadError::Compile {
-        reason: error.to_string(),
+    let lost = |failure: WorkFailure| LoadError::Compile {
+        reason: failure.to_string(),
     };
     if let Some(cache) = cache.cloned() {
         let engine = engine.clone();
-        let load = tokio::task::spawn_blocking(move || cache.load(&engine, &digest));
+        let load = COMPONENTS.run(None, move || cache.load(&engine, &digest));
         if let Some(component) = load.await.map_err(lost)? {
             return Ok(component);
         }
     }
     let artefact = process::compile(engine, limits, bytes).await?;
     let (engine, cache) = (engine.clone(), cache.cloned());
-    tokio::task::spawn_blocking(move || {
+    let adopted = COMPONENTS.run(None, move || {
         if let Some(cache) = cache {
             if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%error, "the compiled base could not be cached");
@@ -176,9 +177,8 @@ pub(crate) async fn compiled_base(
             );
         }
         cache::adopt(&engine, &artefact)
-    })
-    .await
-    .map_err(lost)?
+    });
+    adopted.await.map_err(lost)?
 }
 
 /// Notes what an author's folder holds now. It costs nobody a call if that fails: entries stay in the cache.

@@ -83,11 +83,12 @@ pub(crate) async fn compile(
         Compiler::InProcess => {
             let engine = engine.clone();
             let limit = max_artefact_bytes(bytes.len());
-            let artefact =
-                tokio::task::spawn_blocking(move || engine.wasmtime().precompile_component(&bytes))
-                    .await
-                    .map_err(|error| compile_error(&error.to_string()))?
-                    .map_err(|error| compile_error(&format!("{error:#}")))?;
+            let compile = move || engine.wasmtime().precompile_component(&bytes);
+            let artefact = COMPONENTS
+                .run(None, compile)
+                .await
+                .map_err(|failure| compile_error(&failure.to_string()))?
+                .map_err(|error| compile_error(&format!("{error:#}")))?;
             if artefact.len() as u64 > limit {
                 return Err(LoadError::CompiledSize { limit });
             }

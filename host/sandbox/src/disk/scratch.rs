@@ -221,10 +221,7 @@ impl Drop for Scratch {
         let path = std::mem::take(&mut self.path);
         let remove = move || removal_queue::remove_soon(path);
         // A guest may have left thousands of files: not on an async thread.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
-            Err(_) => remove(),
-        }
+        detach(remove);
     }
 }
 

@@ -11,16 +11,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use toolhold_admission::WorkKind;
 use toolhold_policy::egress::is_localhost;
 use toolhold_policy::egress::{AddressScope, reach};
 
 /// The system's resolver asks each server twice, five seconds each, which is too long for a call.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum lookups at a time in the whole process. Each holds a thread until the system answers, which no
-/// timeout of ours can stop.
-const MAX_CONCURRENT_LOOKUPS: usize = 32;
+/// Lookups in the whole process, at most 32 at a time. Each holds a thread until the system answers, which no timeout of
+/// ours can stop.
+const LOOKUPS: WorkKind = WorkKind::new("lookups of names", 32);
 
 /// Finds the addresses of a host name. Tests use a lying resolver.
 pub trait Resolve: fmt::Debug + Send + Sync {
@@ -34,16 +34,10 @@ pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        static PLACES: Semaphore = Semaphore::const_new(MAX_CONCURRENT_LOOKUPS);
         Box::pin(async move {
-            let place = PLACES.acquire().await.map_err(io::Error::other)?;
             let host = host.to_owned();
-            let found = tokio::task::spawn_blocking(move || {
-                // Held by the thread and not by the caller, who may have given up.
-                let _place = place;
-                (host.as_str(), 0).to_socket_addrs()
-            });
-            let found = found.await.map_err(io::Error::other)??;
+            let found = LOOKUPS.run(None, move || (host.as_str(), 0).to_socket_addrs());
+            let found = found.await.map_err(io::Error::from)??;
             Ok(found.map(|address| address.ip()).collect())
         })
     }

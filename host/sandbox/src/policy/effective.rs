@@ -191,7 +191,7 @@ impl EffectivePolicy {
         }
         let (this, restrictions, module) = (self.clone(), restrictions.clone(), module.to_owned());
         // Compares and opens directories, which blocks.
-        let made = tokio::task::spawn_blocking(move || {
+        let made = NARROWINGS.run(None, move || {
             let NarrowedGrant { grant, withheld } =
                 restrictions.narrow(&module, &this.granted.grant, &same_directory);
             let granted = this

@@ -133,7 +133,11 @@ impl Uploads {
         let _turn = self.turn.lock().await;
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
         let found =
-            tokio::task::spawn_blocking(move || free(&folder, &name, named.as_deref())).await;
+            UPLOADS
+            .run(Some(&client.name), move || {
+                free(&folder, &name, named.as_deref())
+            })
+            .await;
         found.map_err(|error| ApiError::internal(&error))??;
 
         let registry = app.dispatcher.agents().registry();
@@ -152,7 +156,9 @@ impl Uploads {
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
         // Compiling takes time, so the file may have been replaced meanwhile.
         let written =
-            tokio::task::spawn_blocking(move || put(&folder, &name, named.as_deref(), &component));
+            UPLOADS.run(Some(&client.name), move || {
+            put(&folder, &name, named.as_deref(), &component)
+        });
         written
             .await
             .map_err(|error| ApiError::internal(&error))??;

@@ -13,7 +13,11 @@ use crate::store::Store;
 use sqlx::Row as _;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use toolhold_admission::WorkKind;
 use uuid::Uuid;
+
+/// Candidates of searches that are ranked.
+const RANKINGS: WorkKind = WorkKind::new("rankings of searches", 16);
 
 /// What is looked for by its words.
 #[derive(Debug, Clone, Copy)]
@@ -84,9 +88,9 @@ impl Store {
         let candidates = self.candidates(&searched, &gathered_by, question).await?;
         let most = usize::try_from(question.most).unwrap_or(usize::MAX);
         // A thousand texts are divided into their words: not on a thread that serves others.
-        let ranked = tokio::task::spawn_blocking(move || ranked(&candidates, &ranking, most));
+        let ranked = RANKINGS.run(Some(reader), move || ranked(&candidates, &ranking, most));
         ranked.await.map_err(|error| StoreError::Failed {
-            source: sqlx::Error::Io(io::Error::other(error)),
+            source: sqlx::Error::Io(io::Error::from(error)),
         })
     }
 

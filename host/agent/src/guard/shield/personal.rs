@@ -4,9 +4,13 @@ use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use toolhold_admission::WorkKind;
 use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::pii::find;
+
+/// Values that built-in shields judge, of which each call and each reply has some.
+const JUDGEMENTS: WorkKind = WorkKind::new("judgements of shields", 16);
 
 /// Built in: data of these kinds does not pass.
 #[derive(Debug, Clone)]
@@ -51,8 +55,8 @@ pub(super) fn aside(
     judge: impl FnOnce(&Screening) -> ShieldVerdict + Send + 'static,
 ) -> BoxFuture<'static, Result<ShieldVerdict, String>> {
     let screening = screening.clone();
-    let judged = tokio::task::spawn_blocking(move || judge(&screening));
-    Box::pin(async move { judged.await.map_err(|_| "its code crashed".to_owned()) })
+    let mut judged = JUDGEMENTS.start(None, move |_| judge(&screening));
+    Box::pin(async move { judged.done().await.map_err(|failure| failure.to_string()) })
 }
 
 /// Every text in a value: strings, keys, and numbers as they are written. Recursion goes as deep as

@@ -115,7 +115,7 @@ async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
     };
     let in_file = format!("the file {}", place.file().display());
     let store = place.store();
-    let asked = tokio::task::spawn_blocking(move || place.next()).await;
+    let asked = own_work(move || place.next()).await;
     match asked {
         Ok(Ok(SecretPlace::File)) => Fine(format!("new ones are kept in {in_file}")),
         Ok(Ok(SecretPlace::Keyring)) => Fine("new ones are kept in the keyring".to_owned()),

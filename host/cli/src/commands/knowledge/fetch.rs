@@ -76,7 +76,7 @@ async fn fetch_under(
     url.set_fragment(None);
     // It reads the system's root certificates.
     let set_up = move || Egress::new(vec![grant], Vec::new(), Arc::new(SystemResolver));
-    let egress = tokio::task::spawn_blocking(set_up).await;
+    let egress = own_work(set_up).await;
     let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
     let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
     let max = usize::try_from(max).unwrap_or(usize::MAX);

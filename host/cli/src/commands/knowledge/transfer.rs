@@ -50,7 +50,7 @@ pub async fn export(config: &Configuration, args: ExportArgs) -> Result<Exit> {
     let mut reader = knowledge.knowledge.export(OWNER, &collection);
     let (pages, received) = mpsc::channel(AHEAD);
     let path = args.file.clone();
-    let writing = tokio::task::spawn_blocking(move || write(&path, received));
+    let mut writing = start_own(move || write(&path, received));
     let read = async {
         while let Some(lines) = reader.next().await? {
             // The writer is gone if it failed, and says why.
@@ -63,7 +63,7 @@ pub async fn export(config: &Configuration, args: ExportArgs) -> Result<Exit> {
     };
     let read = read.await;
     drop(pages);
-    let written = writing.await?;
+    let written = writing.done().await?;
     read?;
     written.with_context(|| format!("{} is not written", args.file.display()))?;
     output::tell(&format!(
@@ -106,7 +106,7 @@ pub async fn import(config: &Configuration, args: ImportArgs) -> Result<Exit> {
     super::check_name(&args.collection)?;
     let path = args.file.clone();
     let (sender, mut lines) = mpsc::channel(LINES_AHEAD);
-    let file = tokio::task::spawn_blocking(move || {
+    let file = own_work(move || {
         toolhold_files::open(&path, Links::Follow)
             .with_context(|| format!("{} cannot be read", path.display()))
     });
@@ -115,7 +115,7 @@ pub async fn import(config: &Configuration, args: ImportArgs) -> Result<Exit> {
     let configured = knowledge::open(config, store.clone(), Settings::default()).await?;
     let vectors = configured.vectors.as_ref();
     let collection = super::collection_or_new(&store, &args.collection, vectors).await?;
-    tokio::task::spawn_blocking(move || read(file, &sender));
+    detach(move || read(file, &sender));
     let mut importer = configured.knowledge.import(OWNER, &collection);
     let spinner = (!args.json).then(|| Spinner::start(format!("importing {}", collection.name)));
     let imported = all(&mut importer, &mut lines).await;

@@ -75,7 +75,7 @@ pub enum UnreadFile {
 /// Reads on a thread of its own, and waits there while the receiver is behind. Ends when the receiver is dropped.
 pub fn start(paths: Arc<[NamedPath]>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    tokio::task::spawn_blocking(move || {
+    detach(move || {
         let mut walk = FileWalk {
             bounds,
             files: 0,

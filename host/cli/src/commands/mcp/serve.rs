@@ -143,7 +143,7 @@ async fn requests(config: &Configuration, offer: &OfferedRequests) -> Result<Vec
         return Ok(Vec::new());
     }
     let folder = config.requests_folder().to_path_buf();
-    let requests = tokio::task::spawn_blocking(move || Requests::new(folder)).await?;
+    let requests = own_work(move || Requests::new(folder)).await?;
     let names: Vec<String> = match offer {
         OfferedRequests::All(_) => {
             let all = requests.names();

@@ -71,7 +71,7 @@ impl RequestedProfile {
             Some(Err(reason)) => (None, Some(reason)),
             Some(Ok(profile)) => {
                 let path = file.clone();
-                let written = tokio::task::spawn_blocking(move || {
+                let written = own_work(move || {
                     toolhold_files::replace(&path, &profile.firefox_json)
                 });
                 let error = written.await?.err().map(|error| error.to_string());

@@ -178,7 +178,7 @@ impl Sources {
             return stamps(self.named.clone()).await;
         }
         let modules = self.modules.clone();
-        let listed = tokio::task::spawn_blocking(move || -> io::Result<Vec<PathBuf>> {
+        let listed = own_work(move || -> io::Result<Vec<PathBuf>> {
             match fs::read_dir(modules) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
                 entries => entries?.map(|entry| Ok(entry?.path())).collect(),
@@ -203,7 +203,7 @@ impl Sources {
 
 /// The state of those folders that have a source.
 async fn stamps(folders: Vec<PathBuf>) -> Result<Vec<(PathBuf, Seen)>> {
-    let stamped = tokio::task::spawn_blocking(move || {
+    let stamped = own_work(move || {
         let stamps = folders.into_iter().filter_map(|folder| {
             let stamp = SourceStamp::of(&folder).map_err(|error| error.to_string());
             Some((folder, stamp.transpose()?))

@@ -120,7 +120,7 @@ async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRu
         // Grants may have changed since the start: whether a module may write the sources is asked of those of now.
         let now = loaded.clone();
         let policy =
-            tokio::task::spawn_blocking(move || now.policy_again(ReloadCause::Change)).await??;
+            own_work(move || now.policy_again(ReloadCause::Change)).await??;
         let config = &loaded.configuration;
         build::one(config, Some(policy), folder, timeout, Some(dev), sources).await
     };

@@ -39,7 +39,7 @@ pub struct SelftestArgs {
 pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit> {
     let engine = config.engine();
     // Attacks block, and each has a runtime of its own.
-    tokio::task::spawn_blocking(move || {
+    own_work(move || {
         let scale = if args.quick {
             Scale::Quick
         } else {
