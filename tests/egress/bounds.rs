@@ -81,6 +81,7 @@ async fn a_guest_is_told_nothing_of_the_hosts_stack() {
     let arguments = json!({"url": web.url("/cut")}).to_string();
     let mut command = host.command(&["modules", "call", "--trust-all", "fetch.drain", &arguments]);
     command.env("RUST_BACKTRACE", "full");
+    #[expect(clippy::disallowed_methods, reason = "a test that starts one command")]
     let done = tokio::task::spawn_blocking(move || command.output()).await;
     let done = finish(done.expect("no panic").expect("the binary runs"));
     let told = format!("{}{}", done.stdout, done.stderr);

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
+use toolhold_admission::own_work;
 use toolhold_policy::{Caller, Grant, Keep, ScratchGrant};
 use toolhold_sandbox::{ModulePolicy, Storage, remove_tree};
 

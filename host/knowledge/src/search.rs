@@ -143,7 +143,8 @@ impl Knowledge {
         if question.by != By::Words {
             match self
                 .by_vectors(reader, collections, question, length)
-                .await? {
+                .await?
+            {
                 Ok(found) => lists.extend(found),
                 Err(why) => without_vectors = Some(why),
             }

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
+use toolhold_admission::{detach, start_own};
 use toolhold_agent::run::{CandidateAttempt, CandidateOutcomes};
 use toolhold_files::{FileReaders, FolderLock, Links, UnfinishedFile};
 use toolhold_protocol::fallback::Candidate;

@@ -6,8 +6,12 @@ use crate::host;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
+use toolhold_admission::WorkKind;
 use toolhold_knowledge::{NoText, Structure, TextDocument, UnreadDocument, digest};
 use toolhold_sandbox::{DocumentFormat, Extraction, ExtractionError, Module, ModuleKind, Registry};
+
+/// Documents that are read and hashed before a module extracts their text.
+const READINGS: WorkKind = WorkKind::new("documents to extract", 16);
 
 /// The extractors that come with the program: none of them reads what is text already.
 pub const SHIPPED: [&str; 3] = ["extract_html", "extract_office", "extract_pdf"];

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use toolhold_admission::own_work;
 use toolhold_knowledge::{By, CollectionPath, SearchError, SearchQuery, Settings};
 use toolhold_policy::call::{
     FactQuery, FactToRemember, FoundPassages, KnowledgeAccess, KnowledgeCall, KnowledgeDocument,

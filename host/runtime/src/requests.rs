@@ -14,8 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::Mutex;
+use toolhold_admission::WorkKind;
 use toolhold_files::{FileStamp, ReadError, read_in};
 use toolhold_protocol::saved::SavedRequest;
+
+/// Saved Requests that are looked up in their folder.
+const FOLDERS: WorkKind = WorkKind::new("folders of saved Requests", 16);
 
 /// The saved Requests of a folder when it was read. Files outside of it are never read. The default has no
 /// folder and no Requests. Clones share the content.

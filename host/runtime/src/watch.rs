@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
+use toolhold_admission::own_work;
 use toolhold_files::{Links, ReadError, read};
 use toolhold_policy::Digest;
 

@@ -148,7 +148,8 @@ async fn prepare(path: &Path) -> Result<File, StoreError> {
         }
     };
     let lock = own_work(made).await.map_err(io::Error::from);
-    lock.flatten().map_err(|source| StoreError::Folder { path, source })
+    lock.flatten()
+        .map_err(|source| StoreError::Folder { path, source })
 }
 
 async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {

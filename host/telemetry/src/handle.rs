@@ -7,6 +7,7 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_admission::own_work;
 use toolhold_policy::redaction::Redaction;
 
 /// The telemetry of a process: exporters, and the metrics of all its runs. Clones share them.

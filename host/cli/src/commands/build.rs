@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
+use toolhold_admission::own_work;
 use toolhold_devkit::build;
 use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT, Supervisor};
 use toolhold_policy::is_name;

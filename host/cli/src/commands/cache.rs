@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use toolhold_admission::own_work;
 use toolhold_devkit::build::{OutdatedTools, remove_outdated};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;

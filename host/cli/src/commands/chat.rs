@@ -19,6 +19,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
+use toolhold_admission::own_work;
 use toolhold_agent::language;
 use toolhold_agent::run::decider::Decider;
 use toolhold_knowledge::Settings;

@@ -14,6 +14,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use toolhold_admission::own_work;
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {

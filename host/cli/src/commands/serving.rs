@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use toolhold_admission::own_work;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::startup::Startup;
 use toolhold_runtime::watch::{Changed, ConfigDigests, ConfigWatch, Folders};

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use toolhold_admission::own_work;
 use toolhold_agent::calls::CallableTool;
 use toolhold_agent::{ToolCall, ToolRunner as _, module_tool};
 use toolhold_policy::manifest::Requests;

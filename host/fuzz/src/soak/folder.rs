@@ -9,6 +9,7 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use toolhold_admission::own_work;
 use toolhold_hostile::components;
 
 /// The name of a hostile module.

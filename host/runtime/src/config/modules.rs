@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_admission::own_work;
 use toolhold_mcp as mcp;
 use toolhold_policy::{
     Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, KnowledgeGrant, Limits, LimitsRequest,

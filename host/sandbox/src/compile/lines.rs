@@ -92,7 +92,7 @@ impl DebugInfo {
     async fn ask(&self, offsets: &[Option<usize>]) -> Option<Vec<Vec<SourceLine>>> {
         let file = self.file.clone();
         // A component that was built elsewhere may have its own.
-        let debug = COMPONENTS.run(None, move || {
+        let debug = super::COMPONENTS.run(None, move || {
             toolhold_files::read(&file, MAX_DEBUG_FILE_BYTES, Links::Refuse).unwrap_or_default()
         });
         let debug = debug.await.ok()?;

@@ -84,7 +84,7 @@ pub(crate) async fn compile(
             let engine = engine.clone();
             let limit = max_artefact_bytes(bytes.len());
             let compile = move || engine.wasmtime().precompile_component(&bytes);
-            let artefact = COMPONENTS
+            let artefact = super::COMPONENTS
                 .run(None, compile)
                 .await
                 .map_err(|failure| compile_error(&failure.to_string()))?

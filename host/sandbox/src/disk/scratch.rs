@@ -7,6 +7,7 @@ use super::{private_folder, removal_queue};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use toolhold_admission::detach;
 use toolhold_files::{temporary_folder, temporary_name};
 use toolhold_policy::{Caller, Keep};
 

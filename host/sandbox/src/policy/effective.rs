@@ -11,7 +11,7 @@ use crate::revocation::Revocation;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toolhold_admission::FairRate;
+use toolhold_admission::{FairRate, WorkKind};
 use toolhold_policy::AllowingRule;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
@@ -19,6 +19,9 @@ use toolhold_policy::Capability;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
 use toolhold_policy::{EarlierPinDecision, Grant, Pin, PinState};
+
+/// Grants that are narrowed for agents and keys: directories are compared and opened.
+const NARROWINGS: WorkKind = WorkKind::new("narrowed grants", 16);
 
 #[derive(Debug)]
 pub(crate) struct EffectivePolicy {

@@ -233,17 +233,23 @@ async fn calls_that_wait_for_a_place_keep_nothing() {
         timeout: Some(std::time::Duration::from_millis(timeout_ms)),
         ..Invocation::new("call-1", "bytes.stay", &arguments)
     };
-    let first = stay(1_500);
-    let waiting: Vec<_> = (0..10).map(|_| stay(600)).collect();
+    let first = stay(60_000);
+    let waiting: Vec<_> = (0..10).map(|_| stay(60_000)).collect();
     let waiting = futures_util::future::join_all(waiting.iter().map(|it| registry.call(it)));
     let before = resident();
     let watched = async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        (engine.waiting_calls(), engine.kept().taken(), resident())
+        while engine.waiting_calls() < 10 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        (engine.kept().taken(), resident())
     };
-    let first = registry.call(&first);
-    let (_, _, (waiting, kept, now)) = tokio::join!(first, waiting, watched);
-    assert_eq!(waiting, 10);
+    // The calls are left when all of them wait.
+    let calls = futures_util::future::join(registry.call(&first), waiting);
+    let (kept, now) = tokio::select! {
+        biased;
+        _ = calls => panic!("the calls ended before ten of them waited"),
+        seen = watched => seen,
+    };
     // Those of the one that runs: 12 MB of values.
     assert!(kept < 15_000_000, "{kept}");
     if let (Some(before), Some(now)) = (before, now) {

@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use toolhold_admission::{MemoryReservation, MemoryShare};
+use toolhold_admission::{MemoryReservation, MemoryShare, WorkKind};
 use toolhold_connections::{KeptBody, KeptBodyError};
 use toolhold_files::Links;
 use toolhold_policy::Digest;
@@ -18,6 +18,9 @@ use toolhold_runtime::install;
 use toolhold_runtime::install::InstallPlace;
 use toolhold_sandbox::{LoadError, LoadEvent, Module, is_slot};
 use toolhold_storage::Draft;
+
+/// Looks into the modules folder, and writes of components into it.
+const UPLOADS: WorkKind = WorkKind::new("uploads of components", 8);
 
 /// An upload.
 #[derive(Debug)]
@@ -132,8 +135,7 @@ impl Uploads {
         } = upload;
         let _turn = self.turn.lock().await;
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
-        let found =
-            UPLOADS
+        let found = UPLOADS
             .run(Some(&client.name), move || {
                 free(&folder, &name, named.as_deref())
             })
@@ -155,8 +157,7 @@ impl Uploads {
         app.dispatcher.store().audit(draft).await?;
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
         // Compiling takes time, so the file may have been replaced meanwhile.
-        let written =
-            UPLOADS.run(Some(&client.name), move || {
+        let written = UPLOADS.run(Some(&client.name), move || {
             put(&folder, &name, named.as_deref(), &component)
         });
         written

@@ -12,6 +12,7 @@ use crate::terminal::output;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::{bad, block, dim, good, line, plural, warn};
 use std::path::Path;
+use toolhold_admission::own_work;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::LoadError;

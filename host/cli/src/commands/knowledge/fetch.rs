@@ -6,6 +6,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_admission::own_work;
 use toolhold_policy::HttpGrant;
 use toolhold_sandbox::egress::{DocumentError, Egress, SystemResolver};
 use url::Url;

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
+use toolhold_admission::{detach, own_work, start_own};
 use toolhold_files::Links;
 use toolhold_knowledge::{ImportCounts, Importer, MAX_LINE_BYTES, Settings};
 use toolhold_runtime::config::Configuration;

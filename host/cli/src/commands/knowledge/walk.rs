@@ -14,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use toolhold_admission::detach;
 use toolhold_files::ReadError;
 
 /// Files that are read ahead: each may have [`Bounds::file_bytes`].

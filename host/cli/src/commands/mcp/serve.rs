@@ -12,6 +12,7 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_admission::own_work;
 use toolhold_agent::calls::CallRules;
 use toolhold_mcp::serve::{
     Bound, FolderRequest, Mask, OfferedRequests, Rules, Service, request_tool, serve_http,

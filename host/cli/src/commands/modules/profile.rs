@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use toolhold_admission::own_work;
 use toolhold_policy::{ProfileSlot, ProfileSummary};
 
 /// A profile that is to be written when the call is over.
@@ -71,9 +72,8 @@ impl RequestedProfile {
             Some(Err(reason)) => (None, Some(reason)),
             Some(Ok(profile)) => {
                 let path = file.clone();
-                let written = own_work(move || {
-                    toolhold_files::replace(&path, &profile.firefox_json)
-                });
+                let written =
+                    own_work(move || toolhold_files::replace(&path, &profile.firefox_json));
                 let error = written.await?.err().map(|error| error.to_string());
                 (Some(profile.summary), error)
             }

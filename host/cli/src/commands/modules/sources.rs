@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use toolhold_admission::own_work;
 use toolhold_devkit::build::SourceStamp;
 use toolhold_runtime::config::Configuration;
 use toolhold_sandbox::Registry;

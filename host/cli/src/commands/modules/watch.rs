@@ -10,6 +10,7 @@ use crate::terminal::style::{bad, bytes, chain, good, line, warn};
 use anyhow::Result;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use toolhold_admission::own_work;
 use toolhold_runtime::host;
 use toolhold_runtime::watch::ConfigWatch;
 use toolhold_sandbox::base::BaseRunner;
@@ -119,8 +120,7 @@ async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRu
     let built = async {
         // Grants may have changed since the start: whether a module may write the sources is asked of those of now.
         let now = loaded.clone();
-        let policy =
-            own_work(move || now.policy_again(ReloadCause::Change)).await??;
+        let policy = own_work(move || now.policy_again(ReloadCause::Change)).await??;
         let config = &loaded.configuration;
         build::one(config, Some(policy), folder, timeout, Some(dev), sources).await
     };

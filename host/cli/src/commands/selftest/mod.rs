@@ -11,6 +11,7 @@ use serde::Serialize;
 use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use toolhold_admission::own_work;
 use toolhold_hostile::{
     Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, ROWS, Scale, SuiteProgress, run, run_all,
     suite,
