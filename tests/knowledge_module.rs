@@ -115,6 +115,11 @@ fn a_run_searches_documents_and_remembers_for_the_next() {
             && shown.stdout.contains(&format!("by {new}")),
         "{shown:?}"
     );
+    let log = host.run(&["audit", "export"]);
+    assert!(
+        log.stdout.contains("knowledge.remember") && !log.stdout.contains("card in "),
+        "{log:?}"
+    );
     let forgotten = host.run(&["memory", "forget", new, "--history", "--json"]);
     let forgotten: Value = serde_json::from_str(&forgotten.stdout).unwrap();
     assert_eq!(forgotten["facts"].as_array().unwrap().len(), 2);

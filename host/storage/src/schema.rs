@@ -16,7 +16,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 14] = [
+const MIGRATIONS: [(i64, &str, Sql); 15] = [
     (
         1,
         "initial",
@@ -85,6 +85,11 @@ const MIGRATIONS: [(i64, &str, Sql); 14] = [
         14,
         "approvals by time",
         Sql::Both(include_str!("schema/0014_approvals_by_time.sql")),
+    ),
+    (
+        15,
+        "audit salts",
+        Sql::Both(include_str!("schema/0015_audit_salts.sql")),
     ),
 ];
 

@@ -71,7 +71,7 @@ impl Store {
                 Process::of_server(&database, health.clone()).await?
             }
         };
-        Ok(Self {
+        let store = Self {
             pool: readers,
             writer: Writer::start(database.clone(), outage_timeout, health.clone()),
             database,
@@ -81,7 +81,16 @@ impl Store {
             promised: ClaimedRuns::default(),
             decided: Arc::default(),
             content: AuditContent::default(),
-        })
+        };
+        match store.redact_older_rows().await {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(rows, "texts of memory were redacted in the audit log"),
+            // The next store that opens goes on with it.
+            Err(error) => {
+                tracing::warn!(%error, "the audit log may still have texts of memory");
+            }
+        }
+        Ok(store)
     }
 
     /// Whether the database works at present.

@@ -135,7 +135,12 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
     let verified = store.verify_audit(expect).await?;
     let faults: Vec<String> = verified.faults.iter().map(ToString::to_string).collect();
     if is_json {
-        let found = json!({"entries": verified.entries, "head": verified.head, "faults": faults});
+        let found = json!({
+            "entries": verified.entries,
+            "redacted": verified.redacted,
+            "head": verified.head,
+            "faults": faults,
+        });
         output::json_line(&found)?;
     } else {
         for fault in &faults {
@@ -146,8 +151,12 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
             ));
         }
         if faults.is_empty() {
+            let redacted = match verified.redacted {
+                0 => String::new(),
+                count => format!(" ({count} without their texts, which were redacted)"),
+            };
             println!(
-                "{} {} entries, the last with the hash {}",
+                "{} {} entries{redacted}, the last with the hash {}",
                 style::good("genuine:"),
                 verified.entries,
                 if verified.head.is_empty() {

@@ -1,6 +1,7 @@
 //! Writing to, searching and verifying the audit log.
 
 mod open_calls;
+mod redact;
 mod search;
 mod verify;
 

@@ -72,7 +72,8 @@ impl Store {
                 read.inspect_err(|error| tracing::error!(%error, row, "a call that was interrupted cannot be read"))
                     .ok()
             });
-            let mut drafts: Vec<Draft> = drafts.collect();
+            // An older version may have written their texts.
+            let mut drafts: Vec<Draft> = drafts.map(Draft::without_texts).collect();
             drafts.sort_by_key(Draft::at_ms);
             let refs: Vec<&Draft> = drafts.iter().collect();
             audit_rows::append_after(&mut transaction, head, &refs).await?;

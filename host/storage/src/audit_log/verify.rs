@@ -1,12 +1,13 @@
 //! Verification of the audit log.
 
-use crate::audit_rows::link;
+use crate::audit_rows::{is_tombstone, link, sealed, tombstone_digest};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
 use serde_json::Value;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// A fault of the audit log, and its place.
@@ -22,6 +23,8 @@ pub enum AuditFault {
     Reordered { number: i64, was: i64 },
     #[error("entry {number} was inserted: the log ends with entry {head}")]
     Inserted { number: i64, head: i64 },
+    #[error("entry {number} has lost its texts, and no later entry says that they were redacted")]
+    NotRedacted { number: i64 },
     #[error("the log's head is gone, or there is more than one")]
     NoHead,
     #[error("the log's last hash is not the one that was written last")]
@@ -35,6 +38,8 @@ pub enum AuditFault {
 pub struct Verified {
     /// Entries that were read.
     pub entries: u64,
+    /// Those among them whose texts were redacted, as later entries say.
+    pub redacted: u64,
     /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
     /// anew.
     pub head: String,
@@ -69,6 +74,7 @@ impl Store {
         }
         Ok(Verified {
             entries: chain.entries,
+            redacted: chain.redacted,
             head: chain.hash,
             faults: chain.faults,
         })
@@ -113,6 +119,9 @@ struct ChainVerification {
     number: i64,
     hash: String,
     entries: u64,
+    redacted: u64,
+    /// Tombstones of which no entry has told yet, by their numbers, each with its digest.
+    tombstones: BTreeMap<i64, String>,
     faults: Vec<AuditFault>,
     expected: Option<String>,
     /// The last row held the entry of another number, so its hash does not continue the chain.
@@ -132,12 +141,17 @@ impl ChainVerification {
         let follows = number == self.number + 1 && !self.is_lost;
         let entry: Value = serde_json::from_str(&text).unwrap_or_default();
         let was = entry.get("number").and_then(Value::as_i64);
-        let is_whole = link(&self.hash, &text) == hash && agrees(row, &entry)?;
+        let agrees = agrees(row, &entry)?;
+        let is_whole = follows && agrees && link(&self.hash, &text) == hash;
         match was {
             Some(was) if was != number => self.note(AuditFault::Reordered { number, was }),
+            Some(_) if is_whole => self.take_seal(&entry),
+            Some(_) if agrees && is_tombstone(&entry) => {
+                let digest = tombstone_digest(&hash, &text);
+                self.tombstones.insert(number, digest);
+            }
             // After a gap, or after a foreign entry, the previous hash is unknown.
             Some(_) if !follows => {}
-            Some(_) if is_whole => {}
             _ => self.note(AuditFault::Changed { number }),
         }
         if self.expected.as_deref() == Some(hash.as_str()) {
@@ -149,6 +163,16 @@ impl ChainVerification {
         Ok(())
     }
 
+    /// Accepts the tombstones that this entry tells of.
+    fn take_seal(&mut self, entry: &Value) {
+        for (number, digest) in sealed(entry) {
+            if self.tombstones.get(&number).is_some_and(|of| of == digest) {
+                self.tombstones.remove(&number);
+                self.redacted += 1;
+            }
+        }
+    }
+
     fn note(&mut self, fault: AuditFault) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
@@ -156,6 +180,9 @@ impl ChainVerification {
     }
 
     fn end(&mut self, head: Option<&(i64, String)>) {
+        for number in std::mem::take(&mut self.tombstones).into_keys() {
+            self.note(AuditFault::NotRedacted { number });
+        }
         match head {
             None => self.note(AuditFault::NoHead),
             Some((last, _)) if self.number < *last => self.note(AuditFault::Removed {
@@ -163,7 +190,10 @@ impl ChainVerification {
                 to: *last,
             }),
             Some((last, _)) if self.number > *last => {
-                let is_behind = |fault: &AuditFault| matches!(fault, AuditFault::Changed { number } if number > last);
+                let is_behind = |fault: &AuditFault| {
+                    matches!(fault, AuditFault::Changed { number } | AuditFault::NotRedacted { number }
+                        if number > last)
+                };
                 self.faults.retain(|fault| !is_behind(fault));
                 self.note(AuditFault::Inserted {
                     number: last + 1,

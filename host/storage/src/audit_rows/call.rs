@@ -142,14 +142,16 @@ impl CallRecord {
 }
 
 fn draft(owner: &str, tool: &str, details: Map<String, Value>) -> Draft {
-    Draft {
+    let draft = Draft {
         at_ms: signed(now_ms()),
         owner: logged_owner(owner),
         action: "call".into(),
         source: None,
         tool: Some(tool_name(tool)),
         details: canonical(details),
-    }
+        salt: None,
+    };
+    draft.without_texts()
 }
 
 /// A call that has begun, as `open_calls` has it.

@@ -1,5 +1,6 @@
 //! Rows for the audit log.
 
+use super::texts::{SEAL, is_of_memory, salt_call, salt_members, seal_members};
 use crate::column::signed;
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct Draft {
     pub(super) tool: Option<String>,
     /// Further members of the entry. The members of each object are sorted by name.
     pub(super) details: BTreeMap<String, Value>,
+    /// The salt of the digests that stand in the place of texts. It is in no entry.
+    #[serde(skip)]
+    pub(super) salt: Option<String>,
 }
 
 /// Who deleted old records.
@@ -255,6 +259,35 @@ impl Draft {
         Self::now(owner, "facts_forgotten", json!({"facts": facts, "by": by}))
     }
 
+    /// Texts of older rows were redacted; each row has its number and the digest of its tombstone.
+    pub(crate) fn texts_redacted(tombstones: &[(i64, String)]) -> Self {
+        Self::now("", SEAL, seal_members(tombstones))
+    }
+
+    /// Puts salted digests in the place of texts, in the row of a call of memory.
+    pub(crate) fn without_texts(self) -> Self {
+        let is_call = self.action == "call";
+        if is_call && self.tool.as_deref().is_some_and(is_of_memory) {
+            self.with_salted_texts()
+        } else {
+            self
+        }
+    }
+
+    /// The same for a call that is known to be one of memory.
+    pub(super) fn with_salted_texts(mut self) -> Self {
+        self.salt = salt_call(&mut self.details).or(self.salt);
+        self
+    }
+
+    /// Puts salted digests in the place of these members.
+    pub(super) fn salting(mut self, names: &[&str]) -> Self {
+        if !names.is_empty() {
+            self.salt = salt_members(&mut self.details, names);
+        }
+        self
+    }
+
     pub(crate) fn at_ms(&self) -> i64 {
         self.at_ms
     }
@@ -271,6 +304,7 @@ impl Draft {
             source: None,
             tool: None,
             details: canonical(details),
+            salt: None,
         }
     }
 

@@ -7,11 +7,13 @@
 mod call;
 mod draft;
 mod run;
+mod texts;
 
 pub use call::{AuditContent, BegunCall, CallRecord};
 pub(crate) use draft::CollectionName;
 pub use draft::{Draft, PrunedBy};
 pub use run::RunAudit;
+pub use texts::{MEMORY_TOOLS, is_tombstone, sealed, tombstone, tombstone_digest};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -57,6 +59,7 @@ pub async fn append_after(
     let is_file = connection.backend_name() == Sqlite::NAME;
     let mut known = known_sources(connection, drafts, is_file).await?;
     let mut rows = Vec::with_capacity(drafts.len());
+    let mut salts = Vec::new();
     for draft in drafts {
         let source = draft.source.map(|(run, seq)| (run.to_string(), seq));
         if source.clone().is_some_and(|source| !known.insert(source)) {
@@ -66,6 +69,9 @@ pub async fn append_after(
         let entry = draft.entry(number).map_err(encoding)?;
         hash = link(&hash, &entry);
         let (run, seq) = source.unzip();
+        if let (Some(run), Some(salt)) = (&run, &draft.salt) {
+            salts.push((number, run.clone(), salt));
+        }
         rows.push(AuditRow {
             number,
             at_ms: draft.at_ms,
@@ -92,10 +98,22 @@ pub async fn append_after(
     sqlx::query("UPDATE audit_head SET number = $1, hash = $2")
         .bind(number)
         .bind(&hash)
-        .execute(connection)
+        .execute(&mut *connection)
         .await?;
+    for (row, run, salt) in salts {
+        sqlx::query(INSERT_SALT)
+            .bind(row)
+            .bind(run)
+            .bind(salt)
+            .execute(&mut *connection)
+            .await?;
+    }
     Ok(Some((number, hash)))
 }
+
+/// The salt of a row, if its run is recorded: it is deleted with the run.
+const INSERT_SALT: &str = "INSERT INTO audit_salts (number, run, salt) \
+     SELECT CAST($1 AS BIGINT), id, CAST($3 AS TEXT) FROM runs WHERE id = $2";
 
 fn encoding(error: serde_json::Error) -> sqlx::Error {
     sqlx::Error::Encode(error.into())

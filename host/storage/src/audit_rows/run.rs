@@ -2,6 +2,7 @@
 
 use super::call::{AuditContent, AuditedCall, REASON, audited, interrupted};
 use super::draft::{Draft, canonical, logged_owner, tool_name};
+use super::texts::is_of_memory;
 use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,8 @@ pub struct RunAudit {
     /// Hash of the policy that the run is under.
     policy: String,
     content: AuditContent,
+    /// Other names under which the run and its sub-agents have tools of memory.
+    memory_names: HashSet<String>,
     /// The calls that have not ended, by run or sub-run and call id.
     open: HashMap<(Uuid, String), UnendedCall>,
     /// What answered last, by run or sub-run. None of one whose reply streams.
@@ -34,6 +37,8 @@ pub struct RunAudit {
 /// A call of a run that has not ended.
 #[derive(Debug)]
 struct UnendedCall {
+    /// Whether it is one of those whose texts the log has not.
+    is_of_memory: bool,
     /// As the log keeps them.
     arguments: Value,
     /// Why a model made it.
@@ -80,6 +85,7 @@ impl RunAudit {
             owner: logged_owner(owner),
             policy: String::new(),
             content,
+            memory_names: HashSet::new(),
             open: HashMap::new(),
             models: HashMap::new(),
             streaming: HashSet::new(),
@@ -155,8 +161,12 @@ impl RunAudit {
 
     fn row(&mut self, event: &Event) -> Option<Draft> {
         let (within, kind) = self.lane(&event.kind);
+        let mut salted: &[&str] = &[];
         let (action, details) = match kind {
-            EventKind::Run { request, .. } => {
+            EventKind::Run { request, tools, .. } => {
+                let of_memory = tools.iter().filter(|tool| is_of_memory(tool.called()));
+                let names = of_memory.map(|tool| tool.tool.name.clone());
+                self.memory_names.extend(names);
                 if within == self.run {
                     self.policy.clone_from(&request.policy.hash);
                 }
@@ -254,6 +264,11 @@ impl RunAudit {
                 return Some(self.call_row(within, source, tool, details, model));
             }
             EventKind::Decided { id, decision, .. } => {
+                let open = self.open.get(&(within, id.clone()));
+                if open.is_some_and(|open| open.is_of_memory) {
+                    // It covers the arguments.
+                    salted = &["digest"];
+                }
                 let verdict: &str = (&decision.verdict).into();
                 let details = json!({
                     "call": id,
@@ -271,7 +286,8 @@ impl RunAudit {
             return None;
         };
         let source = (signed(event.seq), signed(event.at_ms));
-        Some(self.draft(within, source, action, None, details))
+        let draft = self.draft(within, source, action, None, details);
+        Some(draft.salting(salted))
     }
 
     /// Rows for the calls that have begun and not ended, and for those that have ended and have no row yet, in their
@@ -326,18 +342,26 @@ impl RunAudit {
         if within != self.run {
             details.insert("within".into(), json!(within));
         }
-        Draft {
+        let draft = Draft {
             at_ms,
             owner: self.owner.clone(),
             action: action.into(),
             source: Some((self.run, seq)),
             tool,
             details: canonical(details),
+            salt: None,
+        };
+        let name = draft.tool.as_deref();
+        if name.is_some_and(|name| self.memory_names.contains(name)) {
+            draft.with_salted_texts()
+        } else {
+            draft.without_texts()
         }
     }
 
     fn keep(&mut self, within: Uuid, call: &Call, arguments: &Value, begun: Option<CallBegin>) {
         let open = UnendedCall {
+            is_of_memory: is_of_memory(&call.tool) || self.memory_names.contains(&call.tool),
             arguments: self.content.kept(arguments),
             reason: self.content.reason(call.reason.as_deref()),
             model: self.models.get(&within).cloned(),

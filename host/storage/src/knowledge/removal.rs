@@ -72,7 +72,7 @@ impl Store {
 
     /// Writes SQLite's write-ahead log back and empties it: it holds what was removed, also what an earlier removal
     /// could not empty. Returns whether it is empty.
-    pub(super) async fn empty_log(&self) -> Result<bool, StoreError> {
+    pub(crate) async fn empty_log(&self) -> Result<bool, StoreError> {
         // One of its own, because of its patience.
         let mut connection = self.database.connect().await?;
         let emptied = async {

@@ -3,6 +3,7 @@
 
 mod alike;
 mod audit;
+mod audit_texts;
 mod facts;
 mod interrupted;
 mod knowledge;

@@ -1,0 +1,143 @@
+//! Redacts rows of older versions, which kept the texts of memory.
+//!
+//! A row is redacted once, when a store opens that finds it. Its text becomes a tombstone and its hash stays, so that the
+//! hashes of later rows and heads that were kept elsewhere hold. In the same transaction the log gets a row with the
+//! digests of the tombstones.
+
+use crate::audit_rows::{self, Draft, MEMORY_TOOLS, link, tombstone, tombstone_digest};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::{AnyConnection, Row as _};
+use std::time::Duration;
+
+/// Rows of one transaction.
+const BATCH_ROWS: i64 = 200;
+/// Wait between two transactions, in which other writers can write.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
+
+/// Rows of this version: their members are sorted, so the tool follows. It spares reading them one by one.
+const SALTED: &str = "%\"texts\":\"salted\",\"tool\":\"knowledge.%";
+
+/// Rows of a tool that were not looked at yet. Both databases find them by the index of tools.
+const UNSEEN: &str = "tool = $1 AND number > \
+     COALESCE((SELECT number FROM audit_redactions WHERE tool = $1), CAST(0 AS BIGINT))";
+
+impl Store {
+    /// Redacts what rows of older versions hold of memory. Returns the number of those rows.
+    ///
+    /// # Errors
+    /// The database cannot be read or written to. The next call goes on from there.
+    pub(crate) async fn redact_older_rows(&self) -> Result<u64, StoreError> {
+        let mut redacted = 0;
+        for tool in MEMORY_TOOLS {
+            while let Some(until) = self.newest_unseen(tool).await? {
+                let work = self.redact_some(tool, until);
+                let batch = self.database.within_minutes(work).await?;
+                redacted += batch.redacted;
+                if batch.is_last {
+                    break;
+                }
+                tokio::time::sleep(BATCH_DELAY).await;
+            }
+        }
+        // SQLite's write-ahead log may have the texts, too.
+        if redacted > 0 && self.database.is_file() && !self.empty_log().await? {
+            tracing::warn!(
+                "SQLite's write-ahead log still has texts that were redacted, because another process reads the \
+                 database; the next removal of a document or a fact empties it"
+            );
+        }
+        Ok(redacted)
+    }
+
+    /// The newest row that was not looked at yet. Most stores that open find none, and then they write nothing.
+    async fn newest_unseen(&self, tool: &str) -> Result<Option<i64>, sqlx::Error> {
+        let statement =
+            format!("SELECT number FROM audit WHERE {UNSEEN} ORDER BY number DESC LIMIT 1");
+        // The statement consists of constants.
+        sqlx::query_scalar(sqlx::AssertSqlSafe(statement))
+            .bind(tool)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await
+    }
+
+    /// Redacts the oldest unseen rows up to the row `until`.
+    async fn redact_some(&self, tool: &str, until: i64) -> Result<RedactedBatch, StoreError> {
+        let mut transaction = self.pool.begin().await?;
+        // The lock keeps two processes from redacting the same rows.
+        let head = audit_rows::lock_head(&mut transaction).await?;
+        let statement = format!(
+            "SELECT number, entry, hash, COALESCE((SELECT older.hash FROM audit AS older \
+             WHERE older.number = audit.number - 1), '') AS older_hash FROM audit WHERE {UNSEEN} \
+             AND number <= $2 AND entry NOT LIKE $3 ORDER BY number LIMIT $4"
+        );
+        // The statement consists of constants.
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(tool)
+            .bind(until)
+            .bind(SALTED)
+            .bind(BATCH_ROWS)
+            .fetch_all(&mut *transaction)
+            .await?;
+        let is_last = rows.len() < usize::try_from(BATCH_ROWS).unwrap_or_default();
+        let (mut tombstones, mut seen) = (Vec::new(), until);
+        for row in &rows {
+            let number: i64 = row.try_get("number")?;
+            if !is_last {
+                seen = number;
+            }
+            let (entry, hash): (String, String) = (row.try_get("entry")?, row.try_get("hash")?);
+            let before: String = row.try_get("older_hash")?;
+            let Some(text) = tombstone(&entry) else {
+                continue;
+            };
+            if link(&before, &entry) != hash {
+                // A tombstone would hide that somebody changed it.
+                tracing::warn!(number, "an entry of the audit log was changed, and is not redacted");
+                continue;
+            }
+            let digest = tombstone_digest(&hash, &text);
+            exchange(&mut transaction, number, &text).await?;
+            tombstones.push((number, digest));
+        }
+        if !tombstones.is_empty() {
+            let seal = Draft::texts_redacted(&tombstones);
+            audit_rows::append_after(&mut transaction, head, &[&seal]).await?;
+        }
+        // Another process may have come further meanwhile.
+        sqlx::query(
+            "INSERT INTO audit_redactions (tool, number) VALUES ($1, $2) ON CONFLICT (tool) DO UPDATE \
+             SET number = excluded.number WHERE audit_redactions.number < excluded.number",
+        )
+        .bind(tool)
+        .bind(seen)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(RedactedBatch {
+            redacted: tombstones.len() as u64,
+            is_last,
+        })
+    }
+}
+
+/// What one transaction redacted.
+struct RedactedBatch {
+    redacted: u64,
+    is_last: bool,
+}
+
+async fn exchange(
+    connection: &mut AnyConnection,
+    number: i64,
+    text: &str,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE audit SET entry = $1 WHERE number = $2")
+        .bind(text)
+        .bind(number)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
