@@ -10,7 +10,7 @@
 //! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
-//! collections of documents, and the facts of memory. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search and
+//! collections of documents, and the facts of memory. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
 //! verification).
 //!
 //! ```no_run

@@ -27,7 +27,7 @@ impl Store {
     /// Redacts what rows of older versions hold of memory. Returns the number of those rows.
     ///
     /// # Errors
-    /// The database cannot be read or written to. The next call goes on from there.
+    /// The database fails. A later call redacts the rest.
     pub(crate) async fn redact_older_rows(&self) -> Result<u64, StoreError> {
         let mut redacted = 0;
         for tool in MEMORY_TOOLS {
@@ -123,7 +123,7 @@ impl Store {
     }
 }
 
-/// What one transaction redacted.
+/// The work of one transaction.
 struct RedactedBatch {
     redacted: u64,
     is_last: bool,

@@ -38,7 +38,7 @@ pub enum AuditFault {
 pub struct Verified {
     /// Entries that were read.
     pub entries: u64,
-    /// Those among them whose texts were redacted, as later entries say.
+    /// Entries whose texts were redacted, as later entries say.
     pub redacted: u64,
     /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
     /// anew.

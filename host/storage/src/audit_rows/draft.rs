@@ -274,7 +274,7 @@ impl Draft {
         }
     }
 
-    /// The same for a call that is known to be one of memory.
+    /// Puts salted digests in the place of its texts.
     pub(super) fn with_salted_texts(mut self) -> Self {
         self.salt = salt_call(&mut self.details).or(self.salt);
         self

@@ -18,20 +18,20 @@ pub const SEALED: &str = "entries";
 
 /// The member that says what stands in the place of a row's texts.
 const TEXTS: &str = "texts";
-/// Salted digests stand in their place.
+/// Value of [`TEXTS`]: salted digests.
 const SALTED: &str = "salted";
-/// Nothing does.
+/// Value of [`TEXTS`]: nothing.
 const REDACTED: &str = "redacted";
 /// The member with the arguments of a call.
 const ARGUMENTS: &str = "arguments";
 /// The member with the digest of what a call returned, or of the text of its error.
 const RESULT_DIGEST: &str = "result_digest";
-/// What a call returned, and the text of its error. Their digest is [`RESULT_DIGEST`].
+/// The members with a call's result and with the text of its error. [`RESULT_DIGEST`] has the digest of either.
 const OUTCOMES: [&str; 2] = ["result", "message"];
 /// Random bytes of which a salt is made.
 const SALT_BYTES: usize = 32;
 
-/// Whether the log has no texts of calls of this tool, whatever version of the module it names: `knowledge@1.2.recall`.
+/// Whether calls of this tool are of memory. The name may have a version: `knowledge@1.2.recall`.
 pub fn is_of_memory(tool: &str) -> bool {
     let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
     let module = module.split('@').next().unwrap_or_default();

@@ -12,6 +12,7 @@ use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::{EventKind, Journal as _, ToolOutcome};
 use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Tool;
 
 const FACT: &str = "Ann lives in Trier";
 
@@ -320,7 +321,7 @@ fn a_tool_of_memory_is_known_under_another_name() {
         panic!("it is the begin");
     };
     tools.push(Bound {
-        tool: serde_json::from_value(json!({"name": "note", "parameters": {}})).unwrap(),
+        tool: Tool::new("note"),
         runner: Runner::Module("knowledge.remember".into()),
     });
     assert!(audit.take(&began).is_empty());
