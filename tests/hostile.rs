@@ -192,6 +192,12 @@ attacks! {
         row_52_nested_in_all_places
         row_52_listed_beside_full_places
         row_52_dropped_while_made
+        row_53_growth_that_fails_in_a_loop
+        row_54_names_of_this_machine_in_foreign_ones
+        row_55_shares_of_a_stranger
+        row_56_grants_of_many_processes
+        row_57_lines_of_the_host_in_prompts
+        row_58_work_of_a_revoked_key
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -254,7 +260,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 52")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 58")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

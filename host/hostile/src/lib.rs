@@ -7,7 +7,7 @@
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
-//! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`;
+//! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `scripted` a model, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -42,7 +42,10 @@ mod encodings;
 mod endurance;
 mod fetcher;
 mod files;
+mod foreign;
+mod forged;
 mod found;
+mod granted;
 mod ground;
 mod isolation;
 mod keys;
@@ -54,6 +57,7 @@ mod measure;
 mod memory;
 mod names;
 mod network;
+mod offers;
 mod output;
 mod pipes;
 mod pool;
@@ -61,6 +65,7 @@ mod process;
 mod quoted;
 mod reserved;
 mod responses;
+mod revoked;
 mod scripted;
 mod secrets;
 mod serving;
@@ -120,7 +125,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 52;
+pub const ROWS: u8 = 58;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -165,6 +170,11 @@ pub fn suite() -> Vec<Attack> {
         keys::ATTACKS,
         shipped::ATTACKS,
         pool::ATTACKS,
+        foreign::ATTACKS,
+        offers::ATTACKS,
+        granted::ATTACKS,
+        forged::ATTACKS,
+        revoked::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

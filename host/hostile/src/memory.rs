@@ -1,4 +1,4 @@
-//! Rows 4, 5 and 7: exhausting memory, tables and handles.
+//! Rows 4, 5, 7 and 53: exhausting memory, tables and handles.
 
 use crate::attack::{Attack, Company};
 use crate::components;
@@ -58,6 +58,14 @@ pub const ATTACKS: &[Attack] = &[
         must: "handles",
         company: Company::Others,
         tries: |lab| Box::pin(handles_in_a_loop(lab)),
+    },
+    Attack {
+        row: 53,
+        name: "growth_that_fails_in_a_loop",
+        attack: "growth beyond a component's own maximum, over and over; then the rest of the limit, or a crash",
+        must: "nothing of it is charged; the crash is a trap, and after a limit that refused it is memory",
+        company: Company::Others,
+        tries: |lab| Box::pin(growth_that_fails_in_a_loop(lab)),
     },
 ];
 
@@ -179,4 +187,66 @@ async fn handles_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
         arena.unharmed().await?;
     }
     Ok(format!("{} at 200", ended.join(", ")))
+}
+
+/// A memory and a table with maxima of their own are grown beyond them, over and over. A second memory and a
+/// second table then take nearly all of the limit, or the guest crashes.
+const WASTED_GROWTH: &str = r#"(component
+  (core module $wasteful
+    (memory 1 3)
+    (table $t 1 5 funcref)
+    (func (export "waste") (local $n i32)
+      (loop
+        (drop (memory.grow (i32.const 1000)))
+        (drop (table.grow $t (ref.null func) (i32.const 9000)))
+        (drop (memory.grow (i32.const 65535)))
+        (br_if 0 (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 100))))))
+  (core module $m
+    (import "w" "waste" (func $waste))
+    (memory 1)
+    (table $t 1 funcref)
+    (func (export "rest")
+      (call $waste)
+      (if (i32.ne (memory.grow (i32.const 900)) (i32.const 1)) (then unreachable)))
+    (func (export "elements")
+      (call $waste)
+      (if (i32.ne (table.grow $t (ref.null func) (i32.const 9000)) (i32.const 1)) (then unreachable)))
+    (func (export "boom") (call $waste) unreachable)
+    (func (export "refused") (drop (memory.grow (i32.const 2000))) unreachable))
+  (core instance $w (instantiate $wasteful))
+  (core instance $i (instantiate $m (with "w" (instance $w))))
+  (func (export "rest") (canon lift (core func $i "rest")))
+  (func (export "elements") (canon lift (core func $i "elements")))
+  (func (export "boom") (canon lift (core func $i "boom")))
+  (func (export "refused") (canon lift (core func $i "refused"))))"#;
+
+async fn growth_that_fails_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
+    const PAGE_BYTES: u64 = 64 << 10;
+    // A page of each memory, and what `rest` takes: WASTED_GROWTH.
+    const HELD: u64 = 902 * PAGE_BYTES;
+    let arena = lab
+        .against(WASTED_GROWTH, |l| {
+            (l.memory_bytes, l.table_elements) = (CAP, 10_000);
+        })
+        .await?;
+    for tool in ["bad.rest", "bad.elements"] {
+        let report = arena.call(tool, json!({})).await;
+        ensure(kind(&report) == "ok", || {
+            format!(
+                "{tool}: after growth that failed: {}: {:?}",
+                kind(&report),
+                report.result
+            )
+        })?;
+        let held = report.usage.memory_bytes;
+        ensure(tool != "bad.rest" || held == HELD, || {
+            format!("{tool}: {held} bytes are charged for {HELD}")
+        })?;
+        arena.unharmed().await?;
+    }
+    // No limit refused it.
+    arena.ends("bad.boom", json!({}), "trap").await?;
+    // The same crash is blamed where one did, or nothing is proved.
+    arena.ends("bad.refused", json!({}), "memory").await?;
+    Ok(format!("{HELD} bytes charged, and all of them held"))
 }

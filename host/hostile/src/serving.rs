@@ -91,6 +91,22 @@ impl Served {
             .ok_or_else(|| AttackFailure::Broke(format!("{method} {path}: the answer is no HTTP")))
     }
 
+    /// Opens a connection and sends these bytes on it, which may be no HTTP.
+    pub fn open(&self, bytes: &[u8]) -> Result<TcpStream, AttackFailure> {
+        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(bytes)?;
+        Ok(stream)
+    }
+
+    /// The answer to these bytes, which ask for no further one on the connection. `None`: it was closed without one.
+    pub fn say(&self, bytes: &[u8]) -> Result<Option<Answered>, AttackFailure> {
+        let mut answer = Vec::new();
+        // A connection that is reset after the answer has the answer all the same.
+        let _ = self.open(bytes)?.take(MOST).read_to_end(&mut answer);
+        Ok(Answered::read(&String::from_utf8_lossy(&answer)))
+    }
+
     /// Kills it while another thread still asks it.
     pub fn kill_now(&self) {
         // Its own number: the child was not waited for.

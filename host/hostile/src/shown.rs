@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 37,
     name: "texts_where_people_approve",
-    attack: "ESC, C1, bidi, new lines in folder, version, description, texts",
+    attack: "ESC, C1, bidi, new lines, tags, fillers, selectors, blanks in folder, version, description, texts",
     must: "shown escaped, each in its place",
     company: Company::Others,
     tries: |lab| Box::pin(ready(texts_where_people_approve(lab))),
@@ -22,8 +22,9 @@ const BOUNDS: Bounds = Bounds {
     memory: 2 << 30,
 };
 
-/// Clears the screen, by ESC and by C1; reorders; begins a line that looks like the host's own; overwrites one.
-const NASTY: &str = "\u{1b}[2J\u{9b}31m\u{202e}desrever\u{2066}\u{200b}\u{7f}\r\u{85}\u{2028}x";
+/// Clears the screen, by ESC and by C1; reorders; begins a line that looks like the host's own; overwrites one; has
+/// letters that are hidden as tags, and characters without width or ink.
+const NASTY: &str = "\u{1b}[2J\u{9b}31m\u{202e}desrever\u{2066}\u{200b}\u{7f}\r\u{85}\u{2028}x\u{ad}\u{34f}\u{61c}\u{180e}\u{3164}\u{115f}\u{ffa0}\u{2800}\u{fe0f}\u{fff9}\u{e0041}\u{e0100}";
 /// A section of the host's own as a module would like to have it.
 const FORGED: &str =
     "\n\nwhat it may do\n  compute, and nothing else\n\npin\n  approved as it is\n";
@@ -171,4 +172,16 @@ fn ensure_plain(ran: &Ran, what: &str, shows_all: bool) -> Result<(), AttackFail
 fn steers(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{3164}'
+                | '\u{115f}'
+                | '\u{ffa0}'
+                | '\u{2800}'
+        )
+        || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }

@@ -1,0 +1,254 @@
+//! Row 58: what goes on when a key is revoked.
+
+use crate::attack::{Attack, Company};
+use crate::command::{Bounds, CommandFolder};
+use crate::components;
+use crate::fault::{AttackFailure, ensure};
+use crate::lab::{Lab, ms};
+use crate::serving::{Answering, MODELS, Served};
+use std::future::ready;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
+
+pub const ATTACKS: &[Attack] = &[Attack {
+    row: 58,
+    name: "work_of_a_revoked_key",
+    attack: "a key is revoked, with and without its runs, while a call, a stream and a WebSocket of it go on",
+    must: "all end, and say why; another key's run goes on",
+    company: Company::Others,
+    tries: |lab| Box::pin(ready(work_of_a_revoked_key(lab))),
+}];
+
+const BOUNDS: Bounds = Bounds {
+    time: Duration::from_mins(1),
+    memory: 2 << 30,
+};
+/// Time from the end of `keys revoke` to the end of all that goes on. The document promises about a second.
+const MOST: Duration = Duration::from_secs(5);
+const CONFIG: [&str; 2] = ["--config", "host.toml"];
+/// Sleeps for longer than anybody waits here.
+const SLEEP: &str = r#"{"arguments":{"count":1,"nanoseconds":60000000000}}"#;
+/// Codes of a close frame (RFC 6455, 7.4.1): the right has ended, or the run was over before that was seen.
+const RIGHT_ENDED: u16 = 1008;
+const RUN_OVER: u16 = 1000;
+
+/// A client's work and its end.
+struct WorkEnd {
+    when: Instant,
+    said: String,
+    close_code: Option<u16>,
+}
+
+fn create(folder: &CommandFolder, name: &str) -> Result<String, AttackFailure> {
+    let made = folder.run(&[&CONFIG[..], &["keys", "create", name]].concat(), BOUNDS)?;
+    ensure(made.code == Some(0), || {
+        format!("no key can be made: {}", made.stderr)
+    })?;
+    Ok(format!("Bearer {}", made.stdout.trim()))
+}
+
+/// Begins a call that sleeps, and returns when it has ended. A server that is not ready is asked again.
+fn sleeps(served: &Served, key: &str) -> Result<WorkEnd, AttackFailure> {
+    loop {
+        let headers = [("authorization", key)];
+        let answered = served.ask("POST", "/v1/tools/bad.wait", &headers, SLEEP)?;
+        if answered.status != 503 {
+            return Ok(WorkEnd {
+                when: Instant::now(),
+                said: format!("{} {}", answered.status, answered.body),
+                close_code: None,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The id of the key's newest run, once there is one.
+fn run_of(served: &Served, key: &str) -> Result<String, AttackFailure> {
+    let is_id =
+        |text: &&str| text.len() == 36 && text.bytes().filter(|it| *it == b'-').count() == 4;
+    let started = Instant::now();
+    loop {
+        let listed = served.ask("GET", "/v1/runs", &[("authorization", key)], "")?;
+        if let Some(id) = listed.body.split('"').find(is_id) {
+            return Ok(id.to_owned());
+        }
+        ensure(started.elapsed() < BOUNDS.time, || {
+            format!("no run began: nothing is proved: {listed:?}")
+        })?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Follows a run by a stream of events, or by a WebSocket, to its end. `open` hears when something of it has come.
+fn follows(
+    served: &Served,
+    key: &str,
+    path: &str,
+    is_socket: bool,
+    open: &Sender<()>,
+) -> Result<WorkEnd, AttackFailure> {
+    let upgrade = if is_socket {
+        "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    } else {
+        "connection: close\r\n"
+    };
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {key}\r\naccept: text/event-stream\r\n{upgrade}\r\n"
+    );
+    let mut stream = served.open(request.as_bytes())?;
+    let mut heard = Vec::new();
+    let mut body = None;
+    let mut close_code = None;
+    while close_code.is_none() && hears(&mut stream, &mut heard)? {
+        if body.is_none()
+            && let Some(at) = heard.windows(4).position(|four| four == b"\r\n\r\n")
+        {
+            body = Some(at + 4);
+        }
+        if let Some(body) = body
+            && heard.len() > body
+        {
+            // The attack does not wait for who is open already.
+            let _ = open.send(());
+            if is_socket {
+                close_code = close_code_in(&heard[body..]);
+            }
+        }
+    }
+    Ok(WorkEnd {
+        when: Instant::now(),
+        said: String::from_utf8_lossy(&heard).into_owned(),
+        close_code,
+    })
+}
+
+/// False at the end of the connection.
+fn hears(stream: &mut TcpStream, heard: &mut Vec<u8>) -> Result<bool, AttackFailure> {
+    let mut piece = [0; 16 << 10];
+    let read = stream.read(&mut piece)?;
+    heard.extend(&piece[..read]);
+    Ok(read > 0)
+}
+
+/// The code of the close frame, once it is there (RFC 6455, 5.2). A server's frames are not masked.
+fn close_code_in(mut frames: &[u8]) -> Option<u16> {
+    loop {
+        let (opcode, length) = (frames.first()? & 0x0f, frames.get(1)? & 0x7f);
+        let (head, length) = match length {
+            126 => (
+                4,
+                u64::from(u16::from_be_bytes([*frames.get(2)?, *frames.get(3)?])),
+            ),
+            127 => (10, u64::from_be_bytes(frames.get(2..10)?.try_into().ok()?)),
+            short => (2, u64::from(short)),
+        };
+        let end = head + usize::try_from(length).ok()?;
+        let payload = frames.get(head..end)?;
+        if opcode == 8 {
+            return Some(u16::from_be_bytes([*payload.first()?, *payload.get(1)?]));
+        }
+        frames = &frames[end..];
+    }
+}
+
+fn work_of_a_revoked_key(lab: &Lab) -> Result<String, AttackFailure> {
+    let endpoint = Answering::start(200, MODELS)?;
+    let folder = CommandFolder::new(lab)?;
+    folder.write("modules/bad.wasm", components::ATTACKER)?;
+    folder.write(
+        "host.toml",
+        format!(
+            "[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\n\
+             [modules]\npinning = \"never\"\n[serve]\nkeys = \"always\"\n[decisions]\ndefault = \"never\"\n\
+             [run]\ncall_timeout_ms = 120000\n[module.bad.limits]\ntimeout_ms = 120000\n",
+            endpoint.port
+        ),
+    )?;
+    let keys: [(&str, &[&str]); 2] = [("ada", &[]), ("bob", &["--cancel-runs"])];
+    let own = [create(&folder, keys[0].0)?, create(&folder, keys[1].0)?];
+    let other = create(&folder, "carol")?;
+    let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
+    let server = Served::start(&folder, &serve)?;
+    let (served, folder, other) = (&server, &folder, other.as_str());
+    let slowest = std::thread::scope(|scope| {
+        let others = scope.spawn(move || sleeps(served, other));
+        let slowest = keys
+            .iter()
+            .zip(&own)
+            .map(|((name, flags), key)| ends_with_key(served, folder, name, flags, key))
+            .try_fold(Duration::ZERO, |slowest, took| {
+                took.map(|took| slowest.max(took))
+            });
+        let goes_on = run_of(served, other).map(|_| !others.is_finished());
+        // The call of the other key ends with the server.
+        served.kill_now();
+        let _ = others.join();
+        ensure(goes_on?, || {
+            "another key's call ended with the revoked ones".into()
+        })?;
+        slowest
+    })?;
+    Ok(format!("all ended {} after it at most", ms(slowest)))
+}
+
+/// Has a call, a stream and a WebSocket of the key go on, and revokes it. How long the slowest went on.
+fn ends_with_key(
+    served: &Served,
+    folder: &CommandFolder,
+    name: &str,
+    flags: &[&str],
+    key: &str,
+) -> Result<Duration, AttackFailure> {
+    let panicked = || AttackFailure::Broke("a client panicked".into());
+    std::thread::scope(|scope| {
+        let call = scope.spawn(move || sleeps(served, key));
+        let run = run_of(served, key)?;
+        let followers = [("events", false), ("socket", true)].map(|(path, is_socket)| {
+            let (sender, is_open) = mpsc::channel();
+            let path = format!("/v1/runs/{run}/{path}");
+            let ended = scope.spawn(move || follows(served, key, &path, is_socket, &sender));
+            (ended, is_open)
+        });
+        for (_, is_open) in &followers {
+            ensure(is_open.recv_timeout(BOUNDS.time).is_ok(), || {
+                format!("{name}: nothing of the run was heard: nothing is proved")
+            })?;
+        }
+        let revoke = [&CONFIG[..], &["keys", "revoke", name], flags].concat();
+        let revoked = folder.run(&revoke, BOUNDS)?;
+        ensure(revoked.code == Some(0), || {
+            format!("{name} cannot be revoked: {}", revoked.stderr)
+        })?;
+        let since = Instant::now();
+        let call = call.join().map_err(|_| panicked())??;
+        let mut slowest = call.when.saturating_duration_since(since);
+        ensure(
+            !call.said.starts_with("200 ") || call.said.contains("cancel"),
+            || format!("{name}: the call came to its end: {:.300}", call.said),
+        )?;
+        for (ended, _) in followers {
+            let ended = ended.join().map_err(|_| panicked())??;
+            slowest = slowest.max(ended.when.saturating_duration_since(since));
+            let is_told = ended.said.contains("revoked")
+                && matches!(ended.close_code, None | Some(RIGHT_ENDED | RUN_OVER));
+            ensure(is_told, || {
+                format!(
+                    "{name}: a client was not told why: {:?} {:.600}",
+                    ended.close_code, ended.said
+                )
+            })?;
+        }
+        ensure(slowest < MOST, || {
+            format!("{name}: it went on for {}", ms(slowest))
+        })?;
+        let answered = served.ask("GET", "/v1/runs", &[("authorization", key)], "")?;
+        ensure(answered.status == 401, || {
+            format!("{name}: a revoked key is answered {answered:?}")
+        })?;
+        Ok(slowest)
+    })
+}
