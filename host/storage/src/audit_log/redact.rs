@@ -95,7 +95,10 @@ impl Store {
             };
             if link(&before, &entry) != hash {
                 // A tombstone would hide that somebody changed it.
-                tracing::warn!(number, "an entry of the audit log was changed, and is not redacted");
+                tracing::warn!(
+                    number,
+                    "an entry of the audit log was changed, and is not redacted"
+                );
                 continue;
             }
             let digest = tombstone_digest(&hash, &text);

@@ -35,7 +35,9 @@ const SALT_BYTES: usize = 32;
 pub fn is_of_memory(tool: &str) -> bool {
     let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
     let module = module.split('@').next().unwrap_or_default();
-    let mut known = MEMORY_TOOLS.iter().filter_map(|known| known.split_once('.'));
+    let mut known = MEMORY_TOOLS
+        .iter()
+        .filter_map(|known| known.split_once('.'));
     known.any(|known| known == (module, own))
 }
 
@@ -125,12 +127,17 @@ pub fn sealed(entry: &Value) -> impl Iterator<Item = (i64, &str)> {
 }
 
 fn removed_members() -> impl Iterator<Item = &'static str> {
-    [ARGUMENTS, REASON, RESULT_DIGEST].into_iter().chain(OUTCOMES)
+    [ARGUMENTS, REASON, RESULT_DIGEST]
+        .into_iter()
+        .chain(OUTCOMES)
 }
 
 fn is_call_of_memory<'e>(member: impl Fn(&str) -> Option<&'e Value>) -> bool {
     let is_call = member("action").and_then(Value::as_str) == Some("call");
-    is_call && member("tool").and_then(Value::as_str).is_some_and(is_of_memory)
+    is_call
+        && member("tool")
+            .and_then(Value::as_str)
+            .is_some_and(is_of_memory)
 }
 
 #[cfg(test)]
@@ -139,7 +146,10 @@ mod tests {
 
     fn details() -> BTreeMap<String, Value> {
         BTreeMap::from([
-            ("arguments".to_owned(), json!({"b": 1, "a": "Ann lives in Trier"})),
+            (
+                "arguments".to_owned(),
+                json!({"b": 1, "a": "Ann lives in Trier"}),
+            ),
             ("reason".to_owned(), json!("Ann said so")),
             ("result".to_owned(), json!({"text": "Ann lives in Trier"})),
             ("result_digest".to_owned(), json!("ab12")),

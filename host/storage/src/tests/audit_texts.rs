@@ -152,7 +152,10 @@ async fn calls_of_memory_of_no_run_leave_no_text() {
             .fetch_all(&store.pool)
             .await
             .unwrap();
-        assert!(begun.len() == 2 && !begun.concat().contains(FACT), "{begun:?}");
+        assert!(
+            begun.len() == 2 && !begun.concat().contains(FACT),
+            "{begun:?}"
+        );
         let usage = ToolUsage::default();
         let row = record("ended").ended(store.content(), Ok(&json!(FACT)), &usage, None, false);
         store
