@@ -3,6 +3,7 @@
 
 use crate::context::ContextError;
 use crate::tool::ToolError;
+use std::time::Duration;
 use thiserror::Error;
 use toolhold_schema::SchemaFault;
 
@@ -31,4 +32,17 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// The run was to end, and its journal did not answer.
+    #[error(
+        "the run was cancelled or past its deadline, and its journal did not answer for {} s; it stands where its record \
+         ends: when the database answers again, resume it or cancel it there",
+        .waited.as_secs()
+    )]
+    JournalSilent { waited: Duration },
+    /// The run was to end, and nothing read its events. Its record has all of them, its end too.
+    #[error(
+        "the run ended, and its last events were not read within {} s; read them from its record",
+        .waited.as_secs()
+    )]
+    Unread { waited: Duration },
 }

@@ -31,6 +31,7 @@ mod run_loop;
 mod scheduling;
 mod schema;
 mod shields;
+mod stalls;
 mod support;
 mod tool_retries;
 mod tools;

@@ -30,7 +30,7 @@ use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
 use performer::Performer;
 use serde_json::Value;
-use sink::Publisher;
+use sink::{EndGrace, Publisher};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,8 @@ impl Run {
     /// Waits for the end of a run whose events were read.
     ///
     /// # Errors
-    /// [`RunError::Journal`] if the run was stopped because its record could not be written.
+    /// [`RunError::Journal`] or [`RunError::JournalSilent`] if the run was stopped because its record could not be written;
+    /// [`RunError::Unread`] if it ended and its last events are in its record alone.
     pub async fn finished(mut self) -> Result<(), RunError> {
         match (&mut self.task).await {
             Ok(result) => result.map(drop),
@@ -157,7 +158,7 @@ impl Driver {
             seal: Seal::default(),
             open: OpenCalls::default(),
             journal,
-            sender,
+            sender: Some(sender),
         });
         let begin = StartingPoint {
             fetches,
@@ -193,7 +194,7 @@ impl Driver {
             seal,
             open,
             journal,
-            sender,
+            sender: Some(sender),
         });
         let budget = BudgetTracker::new(Budgets::of(&machine.request().settings), spent);
         let task = tokio::spawn(self.clone().perform(
@@ -301,16 +302,23 @@ impl Driver {
                 results: self.results.clone(),
                 repair: settings.repair,
             };
+            let deadline = Instant::now() + begin.time_left;
+            let grace = EndGrace {
+                cancel: cancel.clone(),
+                deadline: deadline.into(),
+                until: None,
+            };
             let performer = Performer {
                 rules: Arc::new(rules),
                 tools: Arc::default(),
-                deadline: Instant::now() + begin.time_left,
+                deadline,
                 budget,
                 parent: Arc::new(machine.request().clone()),
                 driver: self,
                 session: None,
                 class: begin.class.clone(),
                 sink,
+                grace,
                 events,
                 subs: BTreeMap::new(),
                 nested_spent: HashMap::new(),

@@ -3,6 +3,7 @@
 use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
+use super::sink::EndGrace;
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
@@ -56,6 +57,8 @@ pub(super) struct Performer {
     pub(super) rules: Arc<CallRules>,
     pub(super) tools: Arc<CallableTools>,
     pub(super) sink: Sink,
+    /// For the waits for the sink.
+    pub(super) grace: EndGrace,
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
@@ -250,7 +253,7 @@ impl Performer {
             }
         }
         if !effects.events.is_empty() {
-            self.sink.publish(effects.events).await?;
+            self.sink.publish(effects.events, &mut self.grace).await?;
         }
         // Only what is in the record counts.
         if let Some(outcomes) = &self.driver.outcomes {
@@ -262,6 +265,7 @@ impl Performer {
             let _ = waiting.send(());
         }
         if ended.is_some() {
+            self.sink.was_read()?;
             return Ok(ended);
         }
         for action in effects.actions {

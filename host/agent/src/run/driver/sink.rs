@@ -1,9 +1,11 @@
 //! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
 
 use super::CallEventSender;
+use crate::run::cancel::RunCancel;
 use crate::run::open_calls::OpenCalls;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use uuid::Uuid;
@@ -21,15 +23,62 @@ pub(in crate::run) enum Sink {
 
 impl Sink {
     /// What happened together is recorded together. Only when this returns may anything follow from it.
-    pub(super) async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// It is not known to be recorded, so nothing may follow from it, and nothing more may be published.
+    pub(super) async fn publish(
+        &mut self,
+        kinds: Vec<EventKind>,
+        grace: &mut EndGrace,
+    ) -> Result<(), RunError> {
         match self {
-            Self::Journal(publisher) => publisher.publish(kinds).await,
+            Self::Journal(publisher) => publisher.publish(kinds, grace).await,
+            // The run around it waits for the same journal, with its own grace, and drops this one when that is over.
             Self::Parent { calls, events } => {
                 let kinds = kinds.into_iter().map(|kind| within(calls, kind));
                 events.record(kinds.collect()).await;
                 Ok(())
             }
         }
+    }
+
+    /// # Errors
+    /// Some of what was recorded was not shown, because nothing read it.
+    pub(super) fn was_read(&self) -> Result<(), RunError> {
+        match self {
+            Self::Journal(Publisher { sender: None, .. }) => {
+                Err(RunError::Unread { waited: END_GRACE })
+            }
+            Self::Journal(_) | Self::Parent { .. } => Ok(()),
+        }
+    }
+}
+
+/// How long the journal and the readers of a run may take, in all waits for them, from its cancellation or its deadline
+/// on. A database that is only slow, or connects again, records the run's end in this time.
+const END_GRACE: Duration = Duration::from_secs(10);
+
+/// Says when a run that is to end waits no longer for its journal and its readers.
+pub(super) struct EndGrace {
+    pub(super) cancel: RunCancel,
+    pub(super) deadline: Instant,
+    /// Known once the run is to end.
+    pub(super) until: Option<Instant>,
+}
+
+impl EndGrace {
+    /// Returns when a cancelled run, or one past its deadline, has waited long enough.
+    async fn over(&mut self) {
+        let until = if let Some(until) = self.until {
+            until
+        } else {
+            tokio::select! {
+                _ = self.cancel.cancelled() => {}
+                () = sleep_until(self.deadline) => {}
+            }
+            *self.until.insert(Instant::now() + END_GRACE)
+        };
+        sleep_until(until).await;
     }
 }
 
@@ -52,11 +101,19 @@ pub(in crate::run) struct Publisher {
     pub(super) seal: Seal,
     pub(super) open: OpenCalls,
     pub(super) journal: Box<dyn Journal>,
-    pub(super) sender: mpsc::Sender<Event>,
+    /// Absent once a run that is to end has given up its readers.
+    pub(super) sender: Option<mpsc::Sender<Event>>,
 }
 
 impl Publisher {
-    async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
+    /// A journal that does not answer ends the run where its record ends: what was handed to it may still be recorded, or
+    /// may not, so nothing is shown or done any more. Readers that do not read are given up instead, because the record
+    /// is whole without them, and a cancelled run without its end in the record would be resumed.
+    async fn publish(
+        &mut self,
+        kinds: Vec<EventKind>,
+        grace: &mut EndGrace,
+    ) -> Result<(), RunError> {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
@@ -81,14 +138,175 @@ impl Publisher {
             self.seq += 1;
             events.push(event);
         }
-        self.journal
-            .append(&events)
-            .await
-            .map_err(|source| RunError::Journal { source })?;
+        tokio::select! {
+            // An answer counts, also one that comes in the last moment.
+            biased;
+            appended = self.journal.append(&events) => {
+                appended.map_err(|source| RunError::Journal { source })?;
+            }
+            () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
+        }
         for event in events {
-            // A reader that went away does not end the run; its journal is still being written.
-            let _ = self.sender.send(event).await;
+            let Some(sender) = &self.sender else {
+                break;
+            };
+            tokio::select! {
+                biased;
+                // A reader that went away does not end the run; its journal is still being written.
+                _ = sender.send(event) => {}
+                () = grace.over() => self.sender = None,
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::BoxFuture;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// Answers so many times, and then never again.
+    #[derive(Debug)]
+    struct AnswersFor {
+        left: usize,
+        recorded: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Journal for AnswersFor {
+        fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+            Box::pin(async move {
+                if self.left == 0 {
+                    std::future::pending::<()>().await;
+                }
+                self.left -= 1;
+                let numbers = events.iter().map(|event| event.seq);
+                self.recorded.lock().unwrap().extend(numbers);
+                Ok(())
+            })
+        }
+    }
+
+    struct Published {
+        sink: Sink,
+        recorded: Arc<Mutex<Vec<u64>>>,
+        events: mpsc::Receiver<Event>,
+    }
+
+    /// A sink whose journal answers so many times, with a reader that has room for one event.
+    fn published(answers: usize) -> Published {
+        let recorded = Arc::<Mutex<Vec<u64>>>::default();
+        let (sender, events) = mpsc::channel(1);
+        let sink = Sink::Journal(Publisher {
+            run: Uuid::nil(),
+            seq: 0,
+            seal: Seal::default(),
+            open: OpenCalls::default(),
+            journal: Box::new(AnswersFor {
+                left: answers,
+                recorded: recorded.clone(),
+            }),
+            sender: Some(sender),
+        });
+        Published {
+            sink,
+            recorded,
+            events,
+        }
+    }
+
+    fn grace(cancel: &RunCancel, time_left: Duration) -> EndGrace {
+        EndGrace {
+            cancel: cancel.clone(),
+            deadline: Instant::now() + time_left,
+            until: None,
+        }
+    }
+
+    fn notice() -> Vec<EventKind> {
+        vec![EventKind::Notice {
+            step: 0,
+            message: "said".into(),
+        }]
+    }
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    /// The clock of these tests goes on by itself while nothing else can: a wait without an end fails here.
+    async fn ends<T>(wait: impl Future<Output = T>) -> T {
+        let bound = tokio::time::timeout(2 * LONG, wait);
+        bound.await.expect("the wait ends")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_run_does_not_wait_for_a_journal_that_never_answers() {
+        let mut at = published(0);
+        let cancel = RunCancel::default();
+        let mut grace = grace(&cancel, LONG);
+        cancel.cancel();
+        let begun = Instant::now();
+        let said = ends(at.sink.publish(notice(), &mut grace)).await;
+        assert!(matches!(said, Err(RunError::JournalSilent { .. })), "{said:?}");
+        assert_eq!(begun.elapsed().as_secs(), END_GRACE.as_secs());
+        drop(at.sink);
+        let shown = at.events.recv().await;
+        assert!(shown.is_none(), "only what is recorded is shown");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_past_its_deadline_does_not_wait_for_a_journal_that_never_answers() {
+        let mut at = published(0);
+        let mut grace = grace(&RunCancel::default(), Duration::from_mins(1));
+        let begun = Instant::now();
+        let said = ends(at.sink.publish(notice(), &mut grace)).await;
+        assert!(matches!(said, Err(RunError::JournalSilent { .. })), "{said:?}");
+        assert_eq!(begun.elapsed().as_secs(), 60 + END_GRACE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_run_is_recorded_to_its_end_though_nothing_reads_its_events() {
+        let mut at = published(usize::MAX);
+        let cancel = RunCancel::default();
+        let mut grace = grace(&cancel, LONG);
+        at.sink.publish(notice(), &mut grace).await.unwrap();
+        at.sink.was_read().unwrap();
+        cancel.cancel();
+        let begun = Instant::now();
+        for _ in 0..3 {
+            ends(at.sink.publish(notice(), &mut grace)).await.unwrap();
+        }
+        assert_eq!(*at.recorded.lock().unwrap(), [0, 1, 2, 3]);
+        let taken = begun.elapsed().as_secs();
+        assert_eq!(taken, END_GRACE.as_secs(), "all waits together");
+        let said = at.sink.was_read();
+        assert!(matches!(said, Err(RunError::Unread { .. })), "{said:?}");
+        assert_eq!(at.events.recv().await.unwrap().seq, 0);
+        let next = at.events.recv().await;
+        assert!(next.is_none(), "no event comes after a gap");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_run_is_shown_to_a_reader_that_is_slow() {
+        let Published {
+            mut sink,
+            mut events,
+            ..
+        } = published(usize::MAX);
+        let cancel = RunCancel::default();
+        let mut grace = grace(&cancel, LONG);
+        cancel.cancel();
+        let both = notice().into_iter().chain(notice()).collect();
+        let reads = async {
+            tokio::time::sleep(END_GRACE / 2).await;
+            let first = events.recv().await.unwrap().seq;
+            [first, events.recv().await.unwrap().seq]
+        };
+        let all = async { tokio::join!(sink.publish(both, &mut grace), reads) };
+        let (said, read) = ends(all).await;
+        said.unwrap();
+        assert_eq!(read, [0, 1]);
+        sink.was_read().unwrap();
     }
 }
