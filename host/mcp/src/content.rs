@@ -20,9 +20,9 @@ const MAX_PARTS: usize = 1_000;
 ///
 /// # Errors
 /// The tool reported a failure, or its result cannot be used.
-pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, Failure> {
+pub fn read(result: &Value, checks: &Checks, max_bytes: usize) -> Result<Value, Failure> {
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
-        return Err(Failure::Tool(complaint(&result)));
+        return Err(Failure::Tool(complaint(result)));
     }
     let value = match (result.get("structuredContent"), &checks.output) {
         (Some(structured), output) => {
@@ -38,7 +38,7 @@ pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, F
             let missing = "there is no structuredContent";
             return Err(Failure::OutputSchema(missing.into()));
         }
-        (None, None) => parts(&result)?,
+        (None, None) => parts(result)?,
     };
     if !is_at_most(&value, MAX_DEPTH) {
         return Err(Failure::Output(format!(
@@ -173,7 +173,7 @@ mod tests {
             ),
         ] {
             let result = json!({"content": content});
-            assert_eq!(read(result, &checks(None), 1_000), Ok(expect), "{content}");
+            assert_eq!(read(&result, &checks(None), 1_000), Ok(expect), "{content}");
         }
     }
 
@@ -181,13 +181,13 @@ mod tests {
     fn structured_content_is_held_to_its_schema() {
         let schema = || Some(json!({"type": "object", "required": ["n"]}));
         let with = |n: &str| json!({"content": [], "structuredContent": {n: 1}});
-        assert_eq!(read(with("n"), &checks(schema()), 100), Ok(json!({"n": 1})));
-        assert_eq!(read(with("m"), &checks(None), 100), Ok(json!({"m": 1})));
+        assert_eq!(read(&with("n"), &checks(schema()), 100), Ok(json!({"n": 1})));
+        assert_eq!(read(&with("m"), &checks(None), 100), Ok(json!({"m": 1})));
         for wrong in [
             with("m"),
             json!({"content": [{"type": "text", "text": "{\"n\": 1}"}]}),
         ] {
-            let failure = read(wrong, &checks(schema()), 100).unwrap_err();
+            let failure = read(&wrong, &checks(schema()), 100).unwrap_err();
             assert_eq!(failure.kind(), "output_schema");
         }
     }
@@ -237,7 +237,7 @@ mod tests {
                 "1000 parts",
             ),
         ] {
-            let failure = read(result, &checks(None), 100).unwrap_err();
+            let failure = read(&result, &checks(None), 100).unwrap_err();
             assert_eq!(failure.kind(), kind, "{failure}");
             assert!(failure.to_string().contains(part), "{failure}");
         }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolhold_admission::Backoff;
+use toolhold_agent::calls::checked;
 use toolhold_policy::{PinState, Redactor};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_schema::CheckError;
@@ -59,7 +60,7 @@ pub struct ReadySession {
     pub offer: Offer,
     /// Whether it may run.
     pub pin_state: PinState,
-    checks: BTreeMap<String, Checks>,
+    checks: BTreeMap<String, Arc<Checks>>,
     has_worked: AtomicBool,
 }
 
@@ -120,16 +121,18 @@ impl McpServer {
             return Err(refused(&self.settings, &ready.pin_state));
         }
         let checks = ready.checks.get(tool).ok_or_else(|| ready.unknown(tool))?;
-        checks
-            .arguments
-            .check(arguments)
-            .map_err(|error| match error {
-                CheckError::Misfit(reason) => Failure::Arguments(reason),
-                CheckError::TooCostly(unknown) => Failure::CheckCost(unknown),
-            })?;
+        let own = checks.clone();
+        let fits = move |arguments: &Value| own.arguments.check(arguments);
+        let fits = checked(tool, arguments, fits).await;
+        fits.map_err(|error| match error {
+            CheckError::Misfit(reason) => Failure::Arguments(reason),
+            CheckError::TooCostly(unknown) => Failure::CheckCost(unknown),
+        })?;
         let result = ready.session.call(tool, arguments).await?;
         ready.has_worked.store(true, Ordering::Relaxed);
-        content::read(self.clean(result)?, checks, self.settings.max_result_bytes)
+        let (own, most) = (checks.clone(), self.settings.max_result_bytes);
+        let read = move |result: &Value| content::read(result, &own, most);
+        checked(tool, &self.clean(result)?, read).await
     }
 
     /// The tools that models may see: as they were pinned, without starting the server, or as they are seen
@@ -269,7 +272,11 @@ impl McpServer {
         let offer = Offer::read(listed, &self.settings.tools);
         Ok(Arc::new(ReadySession {
             pin_state: self.pins.judge(&self.settings, &offer).await,
-            checks: offer.checks(),
+            checks: offer
+                .checks()
+                .into_iter()
+                .map(|(tool, own)| (tool, Arc::new(own)))
+                .collect(),
             session,
             number: SESSIONS.fetch_add(1, Ordering::Relaxed),
             offer,

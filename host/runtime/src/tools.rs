@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
-use toolhold_agent::calls::validator;
+use toolhold_agent::calls::{checked, validator};
 use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool};
 use toolhold_policy::names;
 use toolhold_policy::{
@@ -257,7 +257,7 @@ impl SandboxTools {
         call: &ToolCall,
         profile: Option<Arc<ProfileSlot>>,
     ) -> Result<CallReport, ToolFailure> {
-        self.check(call)?;
+        self.check(call).await?;
         let context: Vec<(String, Value)> = call
             .context
             .iter()
@@ -290,13 +290,20 @@ impl SandboxTools {
         Ok(self.components.registry().call(&invocation).await)
     }
 
+    /// The module's own schema of a tool's arguments, where a tool message has another one.
+    fn bound_to(&self, tool: &str) -> Option<Arc<Validator>> {
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+        bound.get(tool).cloned()
+    }
+
     /// The arguments satisfy the tool message's schema. The module expects that they satisfy its own, so that
     /// is validated here.
-    fn check(&self, call: &ToolCall) -> Result<(), ToolFailure> {
-        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-        let validator = bound.get(&call.tool).cloned();
-        drop(bound);
-        match validator.map_or(Ok(()), |own| own.check(&call.arguments)) {
+    async fn check(&self, call: &ToolCall) -> Result<(), ToolFailure> {
+        let Some(own) = self.bound_to(&call.tool) else {
+            return Ok(());
+        };
+        let fits = move |arguments: &Value| own.check(arguments);
+        match checked(&call.tool, &call.arguments, fits).await {
             Ok(()) => Ok(()),
             Err(CheckError::Misfit(reason)) => Err(ToolFailure::correctable(
                 "arguments",

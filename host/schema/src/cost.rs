@@ -32,9 +32,11 @@ const SILENT_A_STEP: u64 = 4;
 /// What checks a format, or content that is encoded, looks at each byte of a text.
 const TEXT_BY_BYTE: u64 = 32;
 
+/// The weights of a schema, and the most entries that apply to one value.
+///
 /// # Errors
 /// Why the schema is refused.
-pub(crate) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
+pub(crate) fn weigh(schema: &Value) -> Result<(Weights, u64), SchemaTooCostly> {
     let document = SchemaTree::of(schema)?;
     let mut weighing = Weighing::new(&document);
     weighing.below.push((schema, String::new()));
@@ -44,14 +46,15 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
     if weighing.pattern_bytes > MAX_PATTERN_BYTES || weighing.patterns.len() > MAX_PATTERNS {
         return Err(SchemaTooCostly::Patterns);
     }
-    Ok(Weights {
+    let weights = Weights {
         child: 1 + weighing.silent / SILENT_A_STEP,
         text: weighing.text,
         number: weighing.number,
         name: 1 + weighing.name,
         constant: 1 + weighing.constant,
         fault: FAULT_STEPS + document.longest / FAULT_BYTES_A_STEP,
-    })
+    };
+    Ok((weights, weighing.entries))
 }
 
 /// What one schema does to one value, with references followed.
@@ -109,6 +112,7 @@ struct Weighing<'a> {
     patterns: HashMap<&'a str, u64>,
     pattern_bytes: u64,
     tracked: u64,
+    entries: u64,
     silent: u64,
     text: u64,
     name: u64,
@@ -125,6 +129,7 @@ impl<'a> Weighing<'a> {
             patterns: HashMap::new(),
             pattern_bytes: 0,
             tracked: 0,
+            entries: 0,
             silent: 0,
             text: 1,
             name: 0,
@@ -174,6 +179,7 @@ impl<'a> Weighing<'a> {
                 place: shown(place),
             });
         }
+        self.entries = self.entries.max(whole.entries);
         self.silent = self.silent.max(whole.silent);
         self.name = self.name.max(whole.names);
         self.known.insert(address, Some(whole));

@@ -25,7 +25,7 @@ use toolhold_text::cut;
 use weights::Weights;
 
 pub use bounds::{CheckTooCostly, SchemaTooCostly};
-pub use metered::size;
+pub use metered::{allowance, briefly, size, spend};
 pub use pattern::PatternFault;
 
 /// A compiled schema.
@@ -33,6 +33,7 @@ pub use pattern::PatternFault;
 pub struct Validator {
     inner: jsonschema::Validator<Metered>,
     weights: Weights,
+    price: u64,
 }
 
 /// A schema cannot be used.
@@ -87,14 +88,24 @@ impl Validator {
     /// The fault in the schema, or why it is refused. References to other documents are errors: nothing
     /// is fetched.
     pub fn new(schema: &Value) -> Result<Self, SchemaFault> {
-        let weights = cost::weigh(schema)?;
+        let (weights, price) = cost::weigh(schema)?;
         jsonschema::options_for::<Metered>()
             .offline()
             .with_pattern_options(pattern::options())
             .with_format("regex", pattern::is_regex)
             .build(schema)
-            .map(|inner| Self { inner, weights })
+            .map(|inner| Self {
+                inner,
+                weights,
+                price,
+            })
             .map_err(|error| SchemaFault::Invalid(bounded(&error).unwrap_or_else(|short| short)))
+    }
+
+    /// An estimate of the steps of a check, for each step of the value's [`size`]: the most keywords and entries that
+    /// apply to one value, with references followed.
+    pub fn price(&self) -> u64 {
+        self.price
     }
 
     /// # Errors

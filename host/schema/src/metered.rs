@@ -42,6 +42,8 @@ struct Budget {
 
 thread_local! {
     static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: 0, weights: Weights::NONE, stack: 0 }) };
+    /// Steps that all checks of brief work may still take together. Absent outside of such work.
+    static ALLOWANCE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Runs `work`, which reads values, with a budget of `steps`. Its result holds only if the budget sufficed.
@@ -51,6 +53,7 @@ pub(crate) fn within<T>(
     work: impl FnOnce() -> T,
 ) -> Result<T, CheckTooCostly> {
     let here = 0_u8;
+    let steps = steps.min(allowance());
     let outer = BUDGET.replace(Budget {
         left: steps,
         weights,
@@ -60,10 +63,44 @@ pub(crate) fn within<T>(
     let result = work();
     let left = BUDGET.get().left;
     drop(restore);
+    spend(steps - left);
     if left == 0 {
         Err(CheckTooCostly)
     } else {
         Ok(result)
+    }
+}
+
+/// Runs `work`, all checks of which together may take this many steps. `None`: they would take more, and what came of it
+/// says nothing. Work that ends in time comes to what it comes to without this bound.
+pub fn briefly<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
+    let outer = ALLOWANCE.get();
+    let own = outer.map_or(steps, |outer| outer.min(steps));
+    let restore = RestoreAllowance(outer);
+    ALLOWANCE.set(Some(own));
+    let result = work();
+    let left = allowance();
+    drop(restore);
+    spend(own - left);
+    (left > 0).then_some(result)
+}
+
+/// Steps that are left to [brief](briefly) work, for work beside checks that counts steps of its own.
+pub fn allowance() -> u64 {
+    ALLOWANCE.get().unwrap_or(u64::MAX)
+}
+
+/// Takes steps from those of [brief](briefly) work.
+pub fn spend(steps: u64) {
+    ALLOWANCE.set(ALLOWANCE.get().map(|left| left.saturating_sub(steps)));
+}
+
+/// Puts the outer allowance back, also when the work panics.
+struct RestoreAllowance(Option<u64>);
+
+impl Drop for RestoreAllowance {
+    fn drop(&mut self) {
+        ALLOWANCE.set(self.0);
     }
 }
 

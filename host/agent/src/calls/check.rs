@@ -69,13 +69,26 @@ impl ToolCheck {
         arguments: Value,
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        let fits = self.fits(&arguments);
+        let repaired = self.repaired(&arguments, repair)?;
+        Ok(repaired.unwrap_or((arguments, Vec::new())))
+    }
+
+    /// The repaired arguments and the repairs of [`Self::fitting`]; `None` where the arguments fit as they are.
+    ///
+    /// # Errors
+    /// As [`Self::fitting`].
+    pub fn repaired(
+        &self,
+        arguments: &Value,
+        repair: bool,
+    ) -> Result<Option<(Value, Vec<Repair>)>, ToolFailure> {
+        let fits = self.fits(arguments);
         if fits.is_ok() && !(repair && self.has_dates) {
-            return Ok((arguments, Vec::new()));
+            return Ok(None);
         }
         let coerced = repair.then(|| match fits {
-            Ok(()) => coerce_dates(&self.parameters, &arguments),
-            Err(_) => coerce(&self.parameters, &arguments),
+            Ok(()) => coerce_dates(&self.parameters, arguments),
+            Err(_) => coerce(&self.parameters, arguments),
         });
         match (coerced.flatten(), fits) {
             (Some(coerced), _) if !coerced.unclear.is_empty() => {
@@ -86,11 +99,17 @@ impl ToolCheck {
                 Err(unfit(CheckError::Misfit(told.join("; "))))
             }
             (Some(coerced), _) if self.fits(&coerced.arguments).is_ok() => {
-                Ok((coerced.arguments, coerced.repairs))
+                Ok(Some((coerced.arguments, coerced.repairs)))
             }
-            (_, Ok(())) => Ok((arguments, Vec::new())),
+            (_, Ok(())) => Ok(None),
             (_, Err(reason)) => Err(unfit(reason)),
         }
+    }
+
+    /// The [price](Validator::price) of the dearer one of its schemas.
+    pub fn price(&self) -> u64 {
+        let output = self.output.as_ref().map_or(0, |schema| schema.price());
+        self.arguments.price().max(output)
     }
 
     /// # Errors
@@ -228,6 +247,12 @@ impl CallChecks {
             repeats: Repeats::default(),
             refusals: Refusals::default(),
         })
+    }
+
+    /// The [price](ToolCheck::price) of the dearest tool.
+    pub fn price(&self) -> u64 {
+        let prices = self.tools.values().map(|check| check.price());
+        prices.max().unwrap_or_default()
     }
 
     /// Of one tool, if there is such a tool.

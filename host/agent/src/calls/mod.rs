@@ -22,6 +22,7 @@
 //! The guard against repetition is about a model that asks the same thing again and again, so it remembers the
 //! calls of one run's model. A call that no model makes has no such memory.
 
+pub(crate) mod aside;
 mod budget;
 mod cached;
 mod check;
@@ -37,6 +38,7 @@ mod retry;
 pub(crate) mod screen;
 mod tools;
 
+pub use aside::checked;
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub(crate) use cached::ResultsOfRun;
 pub use cached::{KeptResults, ResultCache};

@@ -1,6 +1,7 @@
 //! Makes the calls that no run's machine makes: an MCP client's, a person's at the terminal, and those that
 //! modules make of other modules' tools.
 
+use crate::calls::aside::{apart, checked};
 use crate::calls::decide::{self, CallDecider, DecisionEffect, NoDecision};
 use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
@@ -21,7 +22,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::Settings;
-use toolhold_protocol::shield::ShieldPlace;
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool_retry::ToolRetryPolicy;
 
@@ -165,7 +166,7 @@ impl CallPipeline {
             }
         };
         if let Some(hiding) = &self.hiding {
-            end.result.outcome = hidden(&**hiding, end.result.outcome, &tool.check);
+            end.result.outcome = hidden(&**hiding, end.result.outcome, &tool).await;
         }
         let was_made = !end.by_host;
         match recording.ended(&end).await {
@@ -205,7 +206,10 @@ impl CallPipeline {
             Some(seen) => seen.hide_value(asked.clone()),
             None => asked.clone(),
         };
-        let (arguments, repairs) = tool.check.fitting(arguments, self.rules.repair)?;
+        let (check, repair) = (tool.check.clone(), self.rules.repair);
+        let fits = move |arguments: &Value| check.repaired(arguments, repair);
+        let repaired = checked(tool.bound.called(), &arguments, fits).await?;
+        let (arguments, repairs) = repaired.unwrap_or((arguments, Vec::new()));
         if !repairs.is_empty() {
             let repaired = EventKind::Repaired {
                 step: STEP,
@@ -285,10 +289,17 @@ impl CallPipeline {
             context: Vec::new(),
         };
         let (screened, said) = screen(shields, screening).await;
+        let is_redacted = matches!(screened, ScreeningResult::Redacted { .. });
         for event in said {
             recording.event(event).await;
         }
-        screened_arguments(screened, arguments, Some(&request.tool.check))
+        let check = request.tool.check.clone();
+        let left = move || screened_arguments(screened, arguments, Some(&*check));
+        if is_redacted {
+            apart(name, left).await
+        } else {
+            left()
+        }
     }
 
     /// The arguments with which a person lets the call be made, where a person has to.
@@ -333,8 +344,12 @@ impl CallPipeline {
             };
             recording.event(decided).await;
             let shown = pending.arguments.clone();
-            let fits = |arguments: &Value| tool.check.arguments(arguments);
-            arguments = match decide::apply_decision(pending, decision, fits, Some(&tool.check)) {
+            let check = tool.check.clone();
+            let apply = move || {
+                let fits = |arguments: &Value| check.arguments(arguments);
+                decide::apply_decision(pending, decision, fits, Some(&*check))
+            };
+            arguments = match apart(tool.bound.called(), apply).await {
                 DecisionEffect::Make(arguments) => return Ok(arguments),
                 DecisionEffect::Edited(edited) => {
                     match self.screened(request, edited, recording).await? {

@@ -9,7 +9,7 @@
 //! [`CalledTool`] does it for a tool that such a call runs, and for those that it calls. A caller outside of a run has
 //! no memory of placeholders: what is hidden from it is gone.
 
-use crate::calls::ToolCheck;
+use crate::calls::{CallableTool, checked};
 use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -139,10 +139,10 @@ pub fn revealed(
 }
 
 /// The outcome of a call as its caller gets it.
-pub(super) fn hidden(
+pub(super) async fn hidden(
     caller: &dyn PartyPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,
-    check: &ToolCheck,
+    tool: &CallableTool,
 ) -> Result<ToolOutput, ToolFailure> {
     if caller.is_off() {
         return outcome;
@@ -150,7 +150,9 @@ pub(super) fn hidden(
     match outcome {
         Ok(output) => {
             let value = caller.hide_value(output.value);
-            match check.result_fits(&value) {
+            let check = tool.check.clone();
+            let fits = move |value: &Value| check.result_fits(value);
+            match checked(tool.bound.called(), &value, fits).await {
                 Ok(()) => Ok(ToolOutput { value, ..output }),
                 Err(_) => Err(ToolFailure::correctable(
                     "shield",

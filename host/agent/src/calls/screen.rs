@@ -1,8 +1,9 @@
 //! Shields around a call: what it is given, and what it came to (docs/protocol.md). Every call passes here.
 
-use crate::calls::ToolCheck;
+use crate::calls::{ToolCheck, checked};
 use crate::guard::shield::{Screening, Shields};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use toolhold_model::CompletionObserver;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
@@ -73,10 +74,16 @@ pub async fn screen_result(
     call: &str,
     tool: &str,
     outcome: Result<ToolOutput, ToolFailure>,
-    check: Option<&ToolCheck>,
+    check: Option<&Arc<ToolCheck>>,
 ) -> (Result<ToolOutput, ToolFailure>, Vec<EventKind>) {
-    let fits = |value: &Value| check.map_or(Ok(()), |check| check.result(value));
-    let outcome = outcome.and_then(|output| fits(&output.value).map(|()| output));
+    let outcome = match (outcome, check.cloned()) {
+        (Ok(output), Some(check)) => {
+            let fits = move |value: &Value| check.result(value);
+            let fits = checked(tool, &output.value, fits).await;
+            fits.map(|()| output)
+        }
+        (outcome, _) => outcome,
+    };
     let place = ShieldPlace::ToolOutput;
     if !shields.applies_to(place, Some(tool)) {
         return (outcome, Vec::new());
@@ -98,7 +105,13 @@ pub async fn screen_result(
             Err(blocked(&shield, "the result of this call", &reason))
         }
         (ScreeningResult::Redacted { value }, Ok(output)) => {
-            let left = check.map_or(Ok(()), |check| check.result_fits(&value));
+            let left = match check.cloned() {
+                Some(check) => {
+                    let fits = move |value: &Value| check.result_fits(value);
+                    checked(tool, &value, fits).await
+                }
+                None => Ok(()),
+            };
             left.map(|()| ToolOutput { value, ..output }).map_err(|reason| {
                 let message = format!(
                     "a shield took something out of the result, and what is left does not fit the tool's output \

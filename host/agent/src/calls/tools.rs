@@ -13,7 +13,7 @@ use toolhold_protocol::tool::Tool;
 #[derive(Debug)]
 pub struct CallableTool {
     pub bound: Bound,
-    pub check: ToolCheck,
+    pub check: Arc<ToolCheck>,
 }
 
 impl CallableTool {
@@ -27,7 +27,7 @@ impl CallableTool {
     }
 
     fn bound(bound: Bound) -> Result<Self, SchemaError> {
-        let check = ToolCheck::new(&bound.tool)?;
+        let check = Arc::new(ToolCheck::new(&bound.tool)?);
         Ok(Self { bound, check })
     }
 }

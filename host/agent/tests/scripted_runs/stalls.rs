@@ -10,7 +10,7 @@ use toolhold_agent::Activities;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, Journal};
 
-/// Far more than a run has to end. The clock of these tests goes on by itself while nothing else can.
+/// Far more than a run has to end. The paused clock advances whenever all tasks wait.
 const BOUND: Duration = Duration::from_mins(1);
 
 /// A database that is gone.

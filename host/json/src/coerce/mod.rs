@@ -14,7 +14,7 @@ use crate::strict;
 use notation::Reading;
 use serde_json::{Map, Number, Value};
 use std::collections::HashSet;
-use toolhold_schema::{short_place, size};
+use toolhold_schema::{allowance, short_place, size, spend};
 use toolhold_text::cut;
 
 /// Arguments are validated to be no deeper than this.
@@ -57,16 +57,19 @@ pub fn coerce_dates(schema: &Value, arguments: &Value) -> Option<Coerced> {
 }
 
 fn coerced(schema: &Value, arguments: &Value, only_dates: bool) -> Option<Coerced> {
+    // In brief work no more than is left to it: the work is done again then, without that bound.
+    let most = MAX_STEPS.min(allowance());
     let mut coercion = Coercion {
         root: schema,
         only_dates,
         repairs: Vec::new(),
         unclear: Vec::new(),
-        steps: MAX_STEPS,
+        steps: most,
     };
     let mut arguments = arguments.clone();
     coercion.value(schema, &mut arguments, &mut String::new(), 0);
     let is_whole = coercion.steps > 0;
+    spend(most - coercion.steps);
     let Coercion {
         repairs, unclear, ..
     } = coercion;

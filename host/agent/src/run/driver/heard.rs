@@ -1,6 +1,6 @@
 //! What the tasks of a run tell while they work, before they are done.
 
-use crate::run::machine::{Effects, Input, Machine};
+use crate::run::machine::Input;
 use futures_util::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,20 +30,15 @@ pub(super) enum TaskUpdate {
 }
 
 impl TaskUpdate {
-    pub(super) fn to(self, machine: &mut Machine, elapsed: Duration) -> Effects {
-        let input = match self {
-            Self::Wrote(delta) => Input::Wrote(delta),
+    /// The machine's input. `Err`: an event that is only recorded.
+    pub(super) fn input(self) -> Result<Input, Box<EventKind>> {
+        match self {
+            Self::Wrote(delta) => Ok(Input::Wrote(delta)),
             Self::Event(event) => match *event {
-                EventKind::SideRequest(request) => Input::SideRequest(request),
-                event => {
-                    return Effects {
-                        events: vec![event],
-                        actions: Vec::new(),
-                    };
-                }
+                EventKind::SideRequest(request) => Ok(Input::SideRequest(request)),
+                event => Err(Box::new(event)),
             },
-        };
-        machine.handle(input, elapsed)
+        }
     }
 }
 

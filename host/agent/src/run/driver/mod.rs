@@ -8,11 +8,13 @@ mod heard;
 mod nested;
 mod performer;
 mod sink;
+mod step_cost;
 mod tools;
 
 pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
+use crate::calls::aside::{BRIEF_STEPS, apart};
 use crate::calls::{CallRules, KeptResults, ResultsOfRun};
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
@@ -44,6 +46,7 @@ use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest};
 use toolhold_protocol::shield::{Gates, ShieldPlace};
+use toolhold_schema::briefly;
 use uuid::Uuid;
 
 /// Capacity of the event channel, in events: a reader that falls further behind slows the run
@@ -245,7 +248,17 @@ impl Driver {
             .policy(&request.settings, Some(&instructions), request.depth);
         request.policy.gates = Some(self.gates(&request));
         request.settings.window.counted = self.model.counter().is_some();
-        let context = Context::new(request.context.clone())?;
+        let lane = request.id.to_string();
+        // A client's messages are checked against the types that it sends with them.
+        let context = briefly(BRIEF_STEPS, || Context::new(request.context.clone()));
+        let is_long = context.is_none();
+        let context = match context {
+            Some(context) => context?,
+            None => {
+                let messages = request.context.clone();
+                apart(&lane, move || Context::new(messages)).await?
+            }
+        };
         let offered = if request.own_tools_only {
             Vec::new()
         } else {
@@ -268,7 +281,14 @@ impl Driver {
             self.shields.applies_to(ShieldPlace::ToolInput, tool)
         });
         request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
-        Machine::new(request, self.model.name().to_owned(), tools, warnings)
+        let model = self.model.name().to_owned();
+        // It checks the context again.
+        let machine = move || Machine::new(request, model, tools, warnings);
+        if is_long {
+            apart(&lane, machine).await
+        } else {
+            machine()
+        }
     }
 
     /// Runs a machine to its end.
@@ -309,6 +329,7 @@ impl Driver {
                 until: None,
             };
             let performer = Performer {
+                cost: StepCost::new(&machine, &begin.input),
                 rules: Arc::new(rules),
                 tools: Arc::default(),
                 deadline,

@@ -4,8 +4,10 @@ use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
 use super::sink::EndGrace;
+use super::step_cost::StepCost;
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
+use crate::calls::aside::apart;
 use crate::calls::privacy::revealed;
 use crate::calls::screen::{screen, screen_passages, screen_result};
 use crate::calls::{
@@ -59,6 +61,7 @@ pub(super) struct Performer {
     pub(super) sink: Sink,
     /// For the waits for the sink.
     pub(super) grace: EndGrace,
+    pub(super) cost: StepCost,
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
@@ -90,11 +93,13 @@ pub(super) enum TaskKind {
 impl Performer {
     pub(super) async fn perform(
         mut self,
-        mut machine: Machine,
+        machine: Machine,
         begin: StartingPoint,
         mut call_events: mpsc::Receiver<CallEvent>,
         cancel: RunCancel,
     ) -> Result<SubAgentEnd, RunError> {
+        // It is handed from one thread to another.
+        let mut machine = Box::new(machine);
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
         let (heard, mut hearing) = updates();
@@ -107,7 +112,8 @@ impl Performer {
         if let Some(ended) = self.carry_out(unsaid, machine.spent(), &heard).await? {
             return Ok(ended);
         }
-        let mut effects = machine.handle(begin.input, elapsed());
+        let (stepped, mut effects) = self.step(machine, begin.input, elapsed()).await;
+        machine = stepped;
         // Among the first events: the run may end with them, and nothing comes after `done`.
         let begins = effects.events.iter().take_while(|event| {
             matches!(
@@ -136,7 +142,12 @@ impl Performer {
             // What was told meanwhile is recorded in one go; recording is what takes long.
             loop {
                 if let Some(told) = told.take() {
-                    effects.add(told.to(&mut machine, elapsed()));
+                    let (stepped, next) = match told.input() {
+                        Ok(input) => self.step(machine, input, elapsed()).await,
+                        Err(event) => (machine, only(*event)),
+                    };
+                    machine = stepped;
+                    effects.add(next);
                 }
                 if !effects.actions.is_empty() || effects.events.len() >= EVENT_BATCH {
                     if input.is_none() {
@@ -157,9 +168,31 @@ impl Performer {
                 }
             }
             if let Some(input) = input.map(|input| self.with_nested(input)) {
-                effects.add(machine.handle(input, elapsed()));
+                let (stepped, next) = self.step(machine, input, elapsed()).await;
+                machine = stepped;
+                effects.add(next);
             }
         }
+    }
+
+    /// The machine after its next step, and what follows from it. A cancellation is heard after the step, which ends by
+    /// the steps of its checks.
+    async fn step(
+        &mut self,
+        mut machine: Box<Machine>,
+        input: Input,
+        elapsed: Duration,
+    ) -> (Box<Machine>, Effects) {
+        if !self.cost.is_long(&input) {
+            let effects = machine.handle(input, elapsed);
+            return (machine, effects);
+        }
+        let lane = self.parent.id.to_string();
+        let step = move || {
+            let effects = machine.handle(input, elapsed);
+            (machine, effects)
+        };
+        apart(&lane, step).await
     }
 
     fn told(&mut self, event: CallEvent) -> TaskUpdate {
@@ -455,7 +488,7 @@ impl Performer {
             // Where no shield stands, the machine checks the result, and nothing comes between.
             let ToolCall { id, tool, .. } = work.call;
             let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(&tool));
-            let check = is_screened.then_some(&*work.check);
+            let check = is_screened.then_some(&work.check);
             let (outcome, said) = screen_result(&shields, &id, &tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = outcome;
@@ -471,6 +504,14 @@ impl Performer {
             spent.add_to(&mut result.usage);
         }
         input
+    }
+}
+
+/// An event that nothing follows from.
+fn only(event: EventKind) -> Effects {
+    Effects {
+        events: vec![event],
+        actions: Vec::new(),
     }
 }
 

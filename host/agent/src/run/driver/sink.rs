@@ -168,7 +168,7 @@ mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
 
-    /// Answers so many times, and then never again.
+    /// A journal that answers `left` times, and then never again.
     #[derive(Debug)]
     struct AnswersFor {
         left: usize,
@@ -195,7 +195,7 @@ mod tests {
         events: mpsc::Receiver<Event>,
     }
 
-    /// A sink whose journal answers so many times, with a reader that has room for one event.
+    /// A sink whose journal answers `answers` times, with a reader that has room for one event.
     fn published(answers: usize) -> Published {
         let recorded = Arc::<Mutex<Vec<u64>>>::default();
         let (sender, events) = mpsc::channel(1);
@@ -234,7 +234,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_hours(1);
 
-    /// The clock of these tests goes on by itself while nothing else can: a wait without an end fails here.
+    /// Fails at a wait without an end: the paused clock advances whenever all tasks wait.
     async fn ends<T>(wait: impl Future<Output = T>) -> T {
         let bound = tokio::time::timeout(2 * LONG, wait);
         bound.await.expect("the wait ends")

@@ -283,6 +283,12 @@ impl Machine {
         self.tools.bound()
     }
 
+    /// The [price](Validator::price) of the dearest schema of its tools and its output.
+    pub(in crate::run) fn schema_price(&self) -> u64 {
+        let output = self.output.as_ref().map_or(0, |schema| schema.price());
+        self.tools.checks.price().max(output)
+    }
+
     /// Usage of the run so far, ended sub-agents included.
     pub fn spent(&self) -> RunUsage {
         self.usage.spent()
