@@ -181,7 +181,10 @@ mod tests {
     fn structured_content_is_held_to_its_schema() {
         let schema = || Some(json!({"type": "object", "required": ["n"]}));
         let with = |n: &str| json!({"content": [], "structuredContent": {n: 1}});
-        assert_eq!(read(&with("n"), &checks(schema()), 100), Ok(json!({"n": 1})));
+        assert_eq!(
+            read(&with("n"), &checks(schema()), 100),
+            Ok(json!({"n": 1}))
+        );
         assert_eq!(read(&with("m"), &checks(None), 100), Ok(json!({"m": 1})));
         for wrong in [
             with("m"),

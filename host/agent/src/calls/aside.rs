@@ -13,8 +13,7 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
-use tokio::task::{JoinError, spawn_blocking};
-use toolhold_admission::{FairQueue, Lane};
+use toolhold_admission::{FairQueue, Lane, WorkFailure, start_own};
 use toolhold_schema::briefly;
 
 /// Steps of checks that are made where their caller is: about 1 ms. A step is a read, an addition and a comparison, which
@@ -30,11 +29,7 @@ static LONG_CHECKS: LazyLock<Arc<FairQueue<String>>> = LazyLock::new(|| {
 
 /// What `check` finds out about `subject`: at once, or on a thread for long checks, for which the subject is copied. `check`
 /// must come to the same each time.
-pub async fn checked<S, T>(
-    lane: &str,
-    subject: &S,
-    check: impl Fn(&S) -> T + Send + 'static,
-) -> T
+pub async fn checked<S, T>(lane: &str, subject: &S, check: impl Fn(&S) -> T + Send + 'static) -> T
 where
     S: Clone + Send + Sync + 'static,
     T: Send + 'static,
@@ -53,16 +48,16 @@ pub(crate) async fn apart<T: Send + 'static>(
 ) -> T {
     let lane = Lane::of(lane.to_owned());
     let permit = LONG_CHECKS.enter_again(lane, usize::MAX).await;
-    let done = spawn_blocking(move || {
+    let mut done = start_own(move || {
         // Until the thread is free, and not only until the caller is gone.
         let _permit = permit;
         work()
     });
-    match done.await.map_err(JoinError::try_into_panic) {
+    match done.done().await {
         Ok(done) => done,
-        Err(Ok(panic)) => resume_unwind(panic),
+        Err(WorkFailure::Panicked { cause }) => resume_unwind(Box::new(cause)),
         // The runtime is shutting down, and drops what waits here.
-        Err(Err(_)) => std::future::pending().await,
+        Err(_) => std::future::pending().await,
     }
 }
 

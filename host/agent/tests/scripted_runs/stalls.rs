@@ -62,7 +62,11 @@ async fn a_cancelled_run_is_recorded_to_its_end_though_nothing_reads_it() {
     // Until the run can do nothing more.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let unread = run.events.len();
-    assert_eq!(unread, run.events.max_capacity(), "the run waits for its reader");
+    assert_eq!(
+        unread,
+        run.events.max_capacity(),
+        "the run waits for its reader"
+    );
     run.cancel.cancel();
     let ended = timeout(BOUND, run.finished()).await.unwrap();
     assert!(matches!(ended, Err(RunError::Unread { .. })), "{ended:?}");

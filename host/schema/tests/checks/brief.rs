@@ -48,5 +48,9 @@ fn work_within_brief_work_takes_no_more_than_is_left() {
     assert_eq!(whole, Some(Some(60)));
     assert_eq!(briefly(100, || spend(100)), None);
     spend(5);
-    assert_eq!(allowance(), u64::MAX, "outside of brief work there is no bound");
+    assert_eq!(
+        allowance(),
+        u64::MAX,
+        "outside of brief work there is no bound"
+    );
 }

@@ -36,6 +36,7 @@ use sink::{EndGrace, Publisher};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use step_cost::StepCost;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use toolhold_model::Model;

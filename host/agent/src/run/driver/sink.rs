@@ -248,7 +248,10 @@ mod tests {
         cancel.cancel();
         let begun = Instant::now();
         let said = ends(at.sink.publish(notice(), &mut grace)).await;
-        assert!(matches!(said, Err(RunError::JournalSilent { .. })), "{said:?}");
+        assert!(
+            matches!(said, Err(RunError::JournalSilent { .. })),
+            "{said:?}"
+        );
         assert_eq!(begun.elapsed().as_secs(), END_GRACE.as_secs());
         drop(at.sink);
         let shown = at.events.recv().await;
@@ -261,7 +264,10 @@ mod tests {
         let mut grace = grace(&RunCancel::default(), Duration::from_mins(1));
         let begun = Instant::now();
         let said = ends(at.sink.publish(notice(), &mut grace)).await;
-        assert!(matches!(said, Err(RunError::JournalSilent { .. })), "{said:?}");
+        assert!(
+            matches!(said, Err(RunError::JournalSilent { .. })),
+            "{said:?}"
+        );
         assert_eq!(begun.elapsed().as_secs(), 60 + END_GRACE.as_secs());
     }
 

@@ -104,10 +104,7 @@ mod tests {
 
     #[test]
     fn a_step_is_long_once_what_the_machine_holds_is_dear_to_check() {
-        let mut cost = StepCost {
-            price: 10,
-            held: 0,
-        };
+        let mut cost = StepCost { price: 10, held: 0 };
         assert!(!cost.is_long(&wrote("{}")));
         let long = "word ".repeat(20_000);
         assert!(!cost.is_long(&wrote(&long)), "it ends no call");
