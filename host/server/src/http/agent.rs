@@ -103,8 +103,8 @@ impl App {
         let (app, viewer) = (self.clone(), client.viewer());
         let begun = tokio::spawn(async move {
             match key {
-                None => app.begun(&prepared, viewer).await,
-                Some(key) => app.begun_once(&key, &request, &prepared, viewer).await,
+                None => Box::pin(app.begun(&prepared, viewer)).await,
+                Some(key) => Box::pin(app.begun_once(&key, &request, &prepared, viewer)).await,
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
@@ -167,7 +167,7 @@ impl App {
                     ));
                 }
                 KeyUse::First => {
-                    let begun = self.begun(prepared, viewer).await;
+                    let begun = Box::pin(self.begun(prepared, viewer)).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }
