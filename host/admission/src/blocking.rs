@@ -31,14 +31,14 @@ const MAX_WAITING: usize = 4_096;
 /// Maximum time that a piece of work waits for a thread. A waiter that left waits no longer.
 const QUEUE_TIME: Duration = Duration::from_mins(1);
 
-/// What the threads for all kinds of work are handed out by.
+/// Queue for the threads of all kinds of work.
 static KINDS: LazyLock<Arc<FairQueue<&'static str, WorkParty>>> =
     LazyLock::new(|| FairQueue::of_members(THREADS, MAX_WAITING));
 
 /// For whom work is done.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum WorkParty {
-    /// Nobody that is known: all such work of one kind counts as that of one party.
+    /// The party of all work of one kind whose key is not known.
     Kind(&'static str),
     Key(Arc<str>),
 }
@@ -66,7 +66,7 @@ pub enum WorkFailure {
     /// So much work waits already that this piece was not accepted.
     #[error("too much work waits for a thread; try again later")]
     Full,
-    /// It waited, and got no thread in time.
+    /// No thread was free before the deadline.
     #[error("no thread was free in time; try again later")]
     Late,
     /// Its code panicked.
@@ -141,8 +141,8 @@ impl WorkKind {
         Self { name, most }
     }
 
-    /// Begins the work if a thread is free, and lets it wait for one otherwise. `key` is whoever asked for it, if that is
-    /// known.
+    /// Begins the work if a thread is free, and lets it wait for one otherwise. `key` is the API key that asked for it, if
+    /// that is known.
     pub fn start<T: Send + 'static>(
         self,
         key: Option<&str>,
@@ -157,7 +157,7 @@ impl WorkKind {
         start_queued(&KINDS, lane, self.most, work)
     }
 
-    /// Does the work, and waits for its end. `key` is whoever asked for it, if that is known.
+    /// Does the work, and waits for its end. `key` is the API key that asked for it, if that is known.
     ///
     /// # Errors
     /// There was no thread in time, or no room in the queue; the work panicked.
@@ -224,7 +224,7 @@ async fn after_wait<G: LaneKey, M: LaneKey, T>(
     done.unwrap_or_else(|error| Err(WorkFailure::of(error)))
 }
 
-/// Begins work of the host itself, which nobody outside can ask for in any number: without a permit.
+/// Begins work of the host itself without a permit. Requests and calls must not cause such work.
 pub fn start_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> BlockingWork<T> {
     BlockingWork {
         stop: WorkStop::default(),
@@ -234,7 +234,7 @@ pub fn start_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     }
 }
 
-/// Does work of the host itself, which nobody outside can ask for in any number, and waits for its end.
+/// Does work of the host itself without a permit, and waits for its end. Requests and calls must not cause such work.
 ///
 /// # Errors
 /// The work panicked.
@@ -264,7 +264,7 @@ fn on_thread<T: Send + 'static>(
 }
 
 impl<T> BlockingWork<T> {
-    /// The same work, which begins and goes on also if this is dropped.
+    /// Work that begins and goes on also if this value is dropped.
     pub fn even_if_left(mut self) -> Self {
         self.goes_on = true;
         self

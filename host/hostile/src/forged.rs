@@ -35,7 +35,7 @@ const MARKS: [&str; 10] = [
     "Parameters: ",
     "````````",
 ];
-/// What a reader, a server or a program may take for the end of a line, with what hides behind it.
+/// Characters that a reader, a server or a program may take for the end of a line, and hidden ones behind them.
 const BREAKS: [&str; 16] = [
     "\n",
     "\r",
@@ -71,7 +71,7 @@ fn forgery(line_break: &str) -> String {
     text
 }
 
-/// True for characters that nobody sees at the beginning of a line.
+/// True for characters that are invisible at the beginning of a line.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')

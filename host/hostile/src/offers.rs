@@ -22,7 +22,7 @@ const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(1),
     memory: 2 << 30,
 };
-/// Maximum number of unanswered offers of one owner to one key: docs/server.md, "Bounds of shares".
+/// Maximum number of unanswered offers of one owner to one key (docs/server.md).
 const MOST_OFFERS: usize = 10;
 const LURES: usize = MOST_OFFERS + 3;
 /// Words of the stranger's documents, and of the victim's own.

@@ -1,4 +1,4 @@
-//! Row 58: what goes on when a key is revoked.
+//! Row 58: calls and streams of a key that is revoked.
 
 use crate::attack::{Attack, Company};
 use crate::command::{Bounds, CommandFolder};
@@ -25,7 +25,7 @@ const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(1),
     memory: 2 << 30,
 };
-/// Time from the end of `keys revoke` to the end of all that goes on. The document promises about a second.
+/// Maximum time from the end of `keys revoke` to the end of the key's calls and streams. The document promises about a second.
 const MOST: Duration = Duration::from_secs(5);
 const CONFIG: [&str; 2] = ["--config", "host.toml"];
 /// Sleeps for longer than anybody waits here.

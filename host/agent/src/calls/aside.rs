@@ -20,14 +20,14 @@ use toolhold_schema::briefly;
 /// take 5 to 10 ns.
 pub(crate) const BRIEF_STEPS: u64 = 128_000;
 
-/// Of the whole process, because its cores are.
+/// Queue for the long checks of the process: a permit for each of its cores.
 static LONG_CHECKS: LazyLock<Arc<FairQueue<String>>> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, NonZero::get);
     // Nothing is refused: those who wait are calls and runs, whose number is bounded elsewhere.
     FairQueue::new(cores, usize::MAX)
 });
 
-/// What `check` finds out about `subject`: at once, or on a thread for long checks, for which the subject is copied. `check`
+/// Result of `check` for `subject`: at once, or on a thread for long checks, for which the subject is copied. `check`
 /// must come to the same each time.
 pub async fn checked<S, T>(lane: &str, subject: &S, check: impl Fn(&S) -> T + Send + 'static) -> T
 where

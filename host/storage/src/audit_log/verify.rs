@@ -213,9 +213,13 @@ impl ChainVerification {
 fn agrees(row: &AnyRow, entry: &Value) -> Result<bool, sqlx::Error> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let number = |name: &str| entry.get(name).and_then(Value::as_i64);
-    for name in ["owner", "action", "run", "tool"] {
+    // The columns `run` and `seq` name the event that an entry was made of. An entry of no event, such as that of a deleted
+    // record, may have a run among its details.
+    let run = number("seq").and_then(|_| text("run"));
+    let texts = ["owner", "action", "tool"].map(|name| (name, text(name)));
+    for (name, expected) in texts.into_iter().chain([("run", run)]) {
         let column: Option<String> = row.try_get(name)?;
-        if column != text(name) {
+        if column != expected {
             return Ok(false);
         }
     }

@@ -1,4 +1,4 @@
-//! Where the machine's next step is made: beside the other tasks, or on a thread for long checks.
+//! Place of the machine's next step: beside the other tasks, or on a thread for long checks.
 //!
 //! The machine checks values within its steps, and a step cannot be begun again: it changes the machine. So what a step
 //! may check is estimated before it, from all that the machine was given: references fill arguments with any of it. The
@@ -14,7 +14,7 @@ use toolhold_schema::size;
 /// Bytes of JSON text for one value, or a step of a value: few values are shorter.
 const BYTES_A_STEP: usize = 4;
 
-/// What the next steps of a run's machine may check.
+/// Estimate of the checks in the next steps of a run's machine.
 #[derive(Debug)]
 pub(super) struct StepCost {
     /// Steps for each step of a value's size, by the dearest schema of the run.
@@ -24,7 +24,7 @@ pub(super) struct StepCost {
 }
 
 impl StepCost {
-    /// For a machine that begins with `first`. One that goes on from its record was given more than is known here.
+    /// Estimate for a machine that begins with `first`. A machine that goes on from its record has further inputs.
     pub(super) fn new(machine: &Machine, first: &Input) -> Self {
         let context = serde_json::to_string(&machine.request().context);
         let held = match (first, context) {
@@ -37,14 +37,14 @@ impl StepCost {
         }
     }
 
-    /// Whether the step with this input may check for long. Each input is told here, before its step.
+    /// True if the step with this input may check for long. To be called with each input, before its step.
     pub(super) fn is_long(&mut self, input: &Input) -> bool {
         self.held = self.held.saturating_add(added(input));
         may_check(input) && self.held.saturating_mul(self.price) > BRIEF_STEPS
     }
 }
 
-/// What an input adds to what the machine holds.
+/// Bytes that an input adds to the machine's data.
 fn added(input: &Input) -> u64 {
     match input {
         Input::Wrote(delta) => of_text(text(delta)),

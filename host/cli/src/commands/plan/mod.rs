@@ -88,7 +88,7 @@ pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> 
         PlanCommand::Show { file, format } => show(config, &file, format).await,
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
         PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
-        PlanCommand::Run(args) => run::run(config, *args).await,
+        PlanCommand::Run(args) => Box::pin(run::run(config, *args)).await,
     }
 }
 
