@@ -264,7 +264,7 @@ fn on_thread<T: Send + 'static>(
 }
 
 impl<T> BlockingWork<T> {
-    /// Work that begins and goes on also if this value is dropped.
+    /// Keeps the work going if this value is dropped.
     pub fn even_if_left(mut self) -> Self {
         self.goes_on = true;
         self

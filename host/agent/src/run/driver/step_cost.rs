@@ -24,7 +24,7 @@ pub(super) struct StepCost {
 }
 
 impl StepCost {
-    /// Estimate for a machine that begins with `first`. A machine that goes on from its record has further inputs.
+    /// Estimate for a machine that begins with `first`. Resumed machines have further inputs, which are not counted here.
     pub(super) fn new(machine: &Machine, first: &Input) -> Self {
         let context = serde_json::to_string(&machine.request().context);
         let held = match (first, context) {
