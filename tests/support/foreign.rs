@@ -19,7 +19,7 @@ fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Opt
     let lock = File::create(tools.join(format!("{folder}.lock"))).ok()?;
     lock.lock().ok()?;
     let folder = tools.join(folder);
-    if folder.join("done").exists() {
+    if folder.join("done").exists() && !was_moved(&folder) {
         return Some(folder);
     }
     let _ = std::fs::remove_dir_all(&folder);
@@ -27,6 +27,12 @@ fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Opt
     make(&folder).ok().filter(|made| *made)?;
     std::fs::write(folder.join("done"), "").ok()?;
     Some(folder)
+}
+
+/// True if the scripts of a Python environment name an interpreter in another folder: they do not start then.
+fn was_moved(folder: &Path) -> bool {
+    let script = std::fs::read_to_string(folder.join("bin/pip")).unwrap_or_default();
+    !script.is_empty() && !script.contains(&*folder.to_string_lossy())
 }
 
 /// The `bin` folder of an environment with these packages, such as `openai==2.1.0`.
