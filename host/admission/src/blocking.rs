@@ -81,7 +81,7 @@ pub struct BlockingWork<T> {
     leave_queue: Option<Arc<Notify>>,
     /// Absent once it is over.
     task: Option<JoinHandle<Result<T, WorkFailure>>>,
-    /// Whether the work goes on without a waiter.
+    /// True if the work goes on after its waiter left.
     goes_on: bool,
 }
 
