@@ -1,10 +1,13 @@
 //! Scratch files of sessions, all modules' together.
 
 use super::Registry;
-use crate::blocking::blocking;
 use crate::disk::SessionFiles;
 use std::io;
+use toolhold_admission::WorkKind;
 use toolhold_policy::Caller;
+
+/// Scratch files of sessions that are copied and removed, at requests of keys.
+const SESSIONS: WorkKind = WorkKind::new("scratch files of sessions", 16);
 
 impl Registry {
     /// The session `to` of `tenant` begins with copies of the scratch files that `from` left. No call may be made
@@ -17,15 +20,15 @@ impl Registry {
         let Some((before, after)) = files else {
             return Ok(());
         };
-        blocking(move || {
+        let carried = SESSIONS.run(Some(tenant), move || {
             let copied = before.copy(&after);
             if copied.is_err() {
                 // The reason is that of the copy.
                 let _ = after.remove();
             }
             copied
-        })
-        .await
+        });
+        carried.await.map_err(io::Error::from)?
     }
 
     /// Removes the scratch files of a session in which no call is made any more.
@@ -34,7 +37,11 @@ impl Registry {
     /// What the file system says.
     pub async fn remove_scratch(&self, tenant: &str, session: &str) -> io::Result<()> {
         match self.files_of(tenant, session) {
-            Some(files) => blocking(move || files.remove()).await,
+            Some(files) => {
+                // Also if the request ends meanwhile: nothing else removes them for days.
+                let removed = SESSIONS.start(Some(tenant), move |_| files.remove());
+                removed.even_if_left().done().await.map_err(io::Error::from)?
+            }
             None => Ok(()),
         }
     }
