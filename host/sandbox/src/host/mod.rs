@@ -24,6 +24,8 @@ mod refused_file;
 mod refusing;
 mod replaced;
 #[cfg(test)]
+mod reviewed_tests;
+#[cfg(test)]
 mod revocation_tests;
 
 use crate::bindings;

@@ -5,12 +5,27 @@
 //! Here that is an error, with which no module is loaded.
 
 use crate::call::CallState;
+#[cfg(test)]
+use std::cell::RefCell;
+#[cfg(test)]
+use std::collections::BTreeSet;
 use thiserror::Error;
 use wasmtime::component::{ComponentNamedList, Lift, Linker, LinkerInstance, Lower, ResourceType};
 use wasmtime::{Result, StoreContextMut};
 
 /// The version of WASI that wasmtime has.
 const WASI_VERSION: &str = "0.2.12";
+
+#[cfg(test)]
+thread_local! {
+    static REPLACED: RefCell<BTreeSet<(String, String)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Interfaces and functions that were replaced on this thread.
+#[cfg(test)]
+pub fn replaced_here() -> BTreeSet<(String, String)> {
+    REPLACED.with_borrow(Clone::clone)
+}
 
 /// One of wasmtime's interfaces, of which functions are replaced.
 pub struct ReplacedInterface<'a> {
@@ -96,6 +111,10 @@ impl<'a> ReplacedInterface<'a> {
             }
             .into());
         }
+        #[cfg(test)]
+        REPLACED.with_borrow_mut(|replaced| {
+            replaced.insert((self.name.clone(), name.to_owned()));
+        });
         self.linker.allow_shadowing(true);
         let defined = self
             .linker
