@@ -40,7 +40,11 @@ impl Registry {
             Some(files) => {
                 // Also if the request ends meanwhile: nothing else removes them for days.
                 let removed = SESSIONS.start(Some(tenant), move |_| files.remove());
-                removed.even_if_left().done().await.map_err(io::Error::from)?
+                removed
+                    .even_if_left()
+                    .done()
+                    .await
+                    .map_err(io::Error::from)?
             }
             None => Ok(()),
         }
