@@ -81,7 +81,7 @@ pub struct BlockingWork<T> {
     leave_queue: Option<Arc<Notify>>,
     /// Absent once it is over.
     task: Option<JoinHandle<Result<T, WorkFailure>>>,
-    /// True if the work goes on after its waiter left.
+    /// True if the end of the waiter does not stop the work.
     goes_on: bool,
 }
 

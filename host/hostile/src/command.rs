@@ -67,6 +67,23 @@ impl CommandFolder {
         self
     }
 
+    /// Makes an API key, and returns the `authorization` header of its requests.
+    ///
+    /// # Errors
+    /// The command failed.
+    pub fn key(
+        &self,
+        config: &[&str],
+        name: &str,
+        bounds: Bounds,
+    ) -> Result<String, AttackFailure> {
+        let made = self.run(&[config, &["keys", "create", name]].concat(), bounds)?;
+        ensure(made.code == Some(0), || {
+            format!("no key can be made: {}", made.stderr)
+        })?;
+        Ok(format!("Bearer {}", made.stdout.trim()))
+    }
+
     /// A command that is ready to run, with nothing of the environment but a home of its own.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);

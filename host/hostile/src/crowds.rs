@@ -348,14 +348,10 @@ fn wrong_keys_without_end(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = CommandFolder::new(lab)?;
     folder.write("host.toml", "[serve]\nkeys = \"always\"\n")?;
     let config = ["--config", "host.toml"];
-    let mut keys = Vec::new();
-    for name in ["ada", "bob"] {
-        let made = folder.run(&[&config[..], &["keys", "create", name]].concat(), BOUNDS)?;
-        ensure(made.code == Some(0), || {
-            format!("no key can be made: {}", made.stderr)
-        })?;
-        keys.push(format!("Bearer {}", made.stdout.trim()));
-    }
+    let keys = [
+        folder.key(&config, "ada", BOUNDS)?,
+        folder.key(&config, "bob", BOUNDS)?,
+    ];
     let served = Served::start(
         &folder,
         &[&config[..], &["serve", "--listen", "127.0.0.1:0"]].concat(),

@@ -41,14 +41,6 @@ struct WorkEnd {
     close_code: Option<u16>,
 }
 
-fn create(folder: &CommandFolder, name: &str) -> Result<String, AttackFailure> {
-    let made = folder.run(&[&CONFIG[..], &["keys", "create", name]].concat(), BOUNDS)?;
-    ensure(made.code == Some(0), || {
-        format!("no key can be made: {}", made.stderr)
-    })?;
-    Ok(format!("Bearer {}", made.stdout.trim()))
-}
-
 /// Begins a call that sleeps, and returns when it has ended. A server that is not ready is asked again.
 fn sleeps(served: &Served, key: &str) -> Result<WorkEnd, AttackFailure> {
     loop {
@@ -169,8 +161,11 @@ fn work_of_a_revoked_key(lab: &Lab) -> Result<String, AttackFailure> {
         ),
     )?;
     let keys: [(&str, &[&str]); 2] = [("ada", &[]), ("bob", &["--cancel-runs"])];
-    let own = [create(&folder, keys[0].0)?, create(&folder, keys[1].0)?];
-    let other = create(&folder, "carol")?;
+    let own = [
+        folder.key(&CONFIG, keys[0].0, BOUNDS)?,
+        folder.key(&CONFIG, keys[1].0, BOUNDS)?,
+    ];
+    let other = folder.key(&CONFIG, "carol", BOUNDS)?;
     let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
     let server = Served::start(&folder, &serve)?;
     let (served, folder, other) = (&server, &folder, other.as_str());

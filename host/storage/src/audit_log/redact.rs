@@ -51,7 +51,7 @@ impl Store {
         Ok(redacted)
     }
 
-    /// The newest row that was not looked at yet. Most stores that open find none, and then they write nothing.
+    /// The newest row that was not looked at yet. A store that finds none writes nothing.
     async fn newest_unseen(&self, tool: &str) -> Result<Option<i64>, sqlx::Error> {
         let statement =
             format!("SELECT number FROM audit WHERE {UNSEEN} ORDER BY number DESC LIMIT 1");

@@ -44,7 +44,7 @@ impl StepCost {
     }
 }
 
-/// Bytes that an input adds to the machine's data.
+/// Size that an input adds to the machine's data, in steps.
 fn added(input: &Input) -> u64 {
     match input {
         Input::Wrote(delta) => of_text(text(delta)),
