@@ -19,6 +19,7 @@ mod fallback_causes;
 mod fetches;
 mod instances;
 mod leaks;
+mod long_checks;
 mod messages;
 mod meta;
 mod nested;
