@@ -200,6 +200,11 @@ impl CallWork {
     pub fn alone() -> Self {
         Self::new(&work_queue(1), 1, "".into(), Arc::default())
     }
+
+    /// Permits until the call gets no more.
+    pub fn all_permits(&self) -> Vec<toolhold_admission::Permit<u64, Arc<str>>> {
+        std::iter::from_fn(|| self.queue.try_enter(self.lane.clone(), usize::MAX)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -208,23 +213,15 @@ mod tests {
     use futures_util::FutureExt as _;
     use std::sync::mpsc;
     use tokio::task::yield_now;
-    use toolhold_admission::Permit;
-
-    type WorkPermit = Permit<u64, Arc<str>>;
 
     fn of(queue: &Arc<WorkQueue>, module: u64, tenant: &str) -> CallWork {
         CallWork::new(queue, module, tenant.into(), Arc::default())
     }
 
-    /// Permits until the call gets no more.
-    fn all_of(work: &CallWork) -> Vec<WorkPermit> {
-        std::iter::from_fn(|| work.queue.try_enter(work.lane.clone(), usize::MAX)).collect()
-    }
-
     #[tokio::test]
     async fn one_module_leaves_a_thread_to_another() {
         let queue = work_queue(16);
-        let held = all_of(&of(&queue, 1, "a"));
+        let held = of(&queue, 1, "a").all_permits();
         assert!(held.len() < 16);
         let other = of(&queue, 2, "b");
         let other = other.run(|_| io::Result::Ok(5));
@@ -270,7 +267,7 @@ mod tests {
         for is_dropped in [true, false] {
             let queue = work_queue(16);
             let work = of(&queue, 1, "a");
-            let held = all_of(&work);
+            let held = work.all_permits();
             let (tell, told) = mpsc::channel();
             let mut late = work.start(move |_| {
                 tell.send(()).unwrap();
@@ -294,7 +291,7 @@ mod tests {
     async fn queued_work_that_nothing_polls_gives_its_thread_back() {
         let queue = work_queue(16);
         let work = of(&queue, 1, "a");
-        let held = all_of(&work);
+        let held = work.all_permits();
         let mut queued: Vec<_> = (0..20)
             .map(|_| work.start(|_| io::Result::Ok(())))
             .collect();
@@ -321,7 +318,7 @@ mod tests {
     async fn queued_work_that_has_a_thread_is_waited_for_when_it_is_stopped() {
         let queue = work_queue(16);
         let work = of(&queue, 1, "a");
-        let held = all_of(&work);
+        let held = work.all_permits();
         let (tell, told) = tokio::sync::oneshot::channel();
         let (go_on, wait) = mpsc::channel::<()>();
         let mut late = work.start(move |_| {
@@ -354,7 +351,7 @@ mod tests {
     async fn work_waits_for_a_thread_for_a_bounded_time() {
         let queue = work_queue(16);
         let work = of(&queue, 1, "a");
-        let held = all_of(&work);
+        let held = work.all_permits();
         let late = work.run(|_| io::Result::Ok(())).await.unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::ResourceBusy);
         drop(held);

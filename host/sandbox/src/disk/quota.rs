@@ -153,7 +153,7 @@ pub enum WritePlace {
 }
 
 /// Writes all of `bytes`. Blocks on the file system.
-pub fn write_all(file: &File, mut bytes: &[u8], place: WritePlace) -> io::Result<()> {
+fn write_all(file: &File, mut bytes: &[u8], place: WritePlace) -> io::Result<()> {
     let offset = match place {
         WritePlace::At(offset) => offset,
         WritePlace::End => loop {
@@ -171,6 +171,23 @@ pub fn write_all(file: &File, mut bytes: &[u8], place: WritePlace) -> io::Result
         },
     };
     file.write_all_at(bytes, offset)
+}
+
+/// Writes all of `bytes`, within the quota where there is one. Blocks on the file system.
+///
+/// # Errors
+/// As [`Quota::write`].
+pub fn write_within(
+    quota: Option<&Quota>,
+    file: &File,
+    bytes: &[u8],
+    place: WritePlace,
+    stop: &Stop,
+) -> io::Result<()> {
+    match quota {
+        Some(quota) => quota.write(file, bytes, place, stop),
+        None => write_all(file, bytes, place),
+    }
 }
 
 /// The directory may hold no more.

@@ -5,25 +5,22 @@
 //! when bytes go through them. wasmtime's own code keeps a path inside its preopen, and for opening cap-std's, which is
 //! the same. Preopens are the handles that were opened when the grant took effect.
 
+use super::input::{FileInput, read_at};
 use super::output::FileOutput;
 use super::replaced::ReplacedInterface;
 use crate::blocking::Stop;
-use crate::call::meter::{Gauge, RefusedResource};
+use crate::call::meter::RefusedResource;
 use crate::call::{CallState, OpenFile};
 use crate::denial_log::FileUse;
-use crate::disk::quota::WritePlace;
-use crate::revocation::Revocation;
-use bytes::Bytes;
+use crate::disk::quota::{WritePlace, write_within};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, FsPerms, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, HostDescriptor};
-use wasmtime_wasi::p2::{
-    DynInputStream, DynOutputStream, FsResult, InputStream, Pollable, StreamError, StreamResult,
-};
+use wasmtime_wasi::filesystem::{Descriptor, FsPerms};
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsResult};
 
 /// Puts the metered functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -68,11 +65,21 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut().entered();
                 state.revocation.check()?;
-                let read = HostDescriptor::read(&mut state.filesystem(), fd, length, offset).await;
-                if let Ok((bytes, _)) = &read {
+                let file = match state.table.get(&fd)? {
+                    Descriptor::Dir(_) => return Ok((Err(ErrorCode::BadDescriptor),)),
+                    Descriptor::File(file) => file.file.clone(),
+                };
+                let size = usize::try_from(length).unwrap_or(usize::MAX);
+                let read = move |_: &Stop| read_at(&file, size, offset);
+                let read = state.done(read).await;
+                if let Ok(bytes) = &read {
                     state.gauge.moved(bytes.len() as u64)?;
                 }
-                Ok((answer(read)?,))
+                let read = read.map(|bytes| {
+                    let is_end = bytes.is_empty();
+                    (bytes, is_end)
+                });
+                Ok((read,))
             })
         },
     )?;
@@ -82,21 +89,20 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut().entered();
                 state.revocation.check()?;
-                let at = fd.rep();
                 let length = buffer.len() as u64;
                 state.gauge.moved(length)?;
-                let _kept = state.gauge.keep(length)?;
-                let Some(quota) = state.files.quota(&fd) else {
-                    let written =
-                        HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;
-                    return Ok((state.noted(at, None, FileUse::Write, answer(written)?),));
-                };
+                // Until they are written.
+                let kept = state.gauge.keep(length)?;
                 let file = match state.writable(&fd)? {
                     Ok(file) => file,
                     Err(code) => return Ok((Err(code),)),
                 };
+                let quota = state.files.quota(&fd);
                 let place = WritePlace::At(offset);
-                let write = move |stop: &Stop| quota.write(&file, &buffer, place, stop);
+                let write = move |stop: &Stop| {
+                    let _kept = kept;
+                    write_within(quota.as_deref(), &file, &buffer, place, stop)
+                };
                 Ok((state.done(write).await.map(|()| length),))
             })
         },
@@ -107,16 +113,15 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut().entered();
                 state.revocation.check()?;
-                let at = fd.rep();
-                let Some(quota) = state.files.quota(&fd) else {
-                    let set = state.filesystem().set_size(fd, size).await;
-                    return Ok((state.noted(at, None, FileUse::Write, answer(set)?),));
-                };
                 let file = match state.writable(&fd)? {
                     Ok(file) => file,
                     Err(code) => return Ok((Err(code),)),
                 };
-                let set = move |stop: &Stop| quota.set_size(&file, size, stop);
+                let quota = state.files.quota(&fd);
+                let set = move |stop: &Stop| match quota {
+                    Some(quota) => quota.set_size(&file, size, stop),
+                    None => file.set_len(size),
+                };
                 Ok((state.done(set).await,))
             })
         },
@@ -126,18 +131,15 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut().entered();
             state.revocation.check()?;
-            let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
-            if let Ok(stream) = &stream {
-                let (gauge, revocation) = (state.gauge.clone(), state.revocation.clone());
-                let place = state.table.get_mut(stream)?;
-                let inner = std::mem::replace(place, Box::new(WrappedStream));
-                *place = Box::new(MeteredInput {
-                    inner,
-                    gauge,
-                    revocation,
-                });
-            }
-            Ok((stream,))
+            // Reading a directory is `EISDIR` in POSIX.
+            let file = match state.table.get(&fd)? {
+                Descriptor::Dir(_) => return Ok((Err(ErrorCode::IsDirectory),)),
+                Descriptor::File(file) => file.file.clone(),
+            };
+            let meters = (state.gauge.clone(), state.revocation.clone());
+            let stream = FileInput::new(file, offset, meters, state.work.clone());
+            let stream: DynInputStream = Box::new(stream);
+            Ok((Ok(state.table.push(stream)?),))
         },
     )?;
     types.func_wrap(
@@ -207,65 +209,4 @@ impl CallState {
         let stream: DynOutputStream = Box::new(stream);
         Ok(Ok(self.table.push(stream)?))
     }
-}
-
-/// A stream out of a file.
-struct MeteredInput {
-    inner: DynInputStream,
-    gauge: Gauge,
-    revocation: Arc<Revocation>,
-}
-
-impl MeteredInput {
-    fn may_read(&self) -> StreamResult<()> {
-        let holds = self.revocation.check();
-        holds.map_err(|revoked| StreamError::Trap(revoked.into()))
-    }
-
-    fn count(&self, bytes: Bytes) -> StreamResult<Bytes> {
-        self.gauge
-            .moved(bytes.len() as u64)
-            .map_err(|error| StreamError::Trap(error.into()))?;
-        Ok(bytes)
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl InputStream for MeteredInput {
-    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.may_read()?;
-        let bytes = self.inner.read(size)?;
-        self.count(bytes)
-    }
-
-    async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.may_read()?;
-        let bytes = self.inner.blocking_read(size).await?;
-        self.count(bytes)
-    }
-
-    async fn cancel(&mut self) {
-        self.inner.cancel().await;
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl Pollable for MeteredInput {
-    async fn ready(&mut self) {
-        self.inner.ready().await;
-    }
-}
-
-/// Stands in a stream's place for the moment in which it is wrapped.
-struct WrappedStream;
-
-impl InputStream for WrappedStream {
-    fn read(&mut self, _: usize) -> StreamResult<Bytes> {
-        Err(StreamError::Closed)
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl Pollable for WrappedStream {
-    async fn ready(&mut self) {}
 }

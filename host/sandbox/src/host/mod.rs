@@ -11,6 +11,7 @@ mod files;
 mod held_entry;
 mod http;
 mod imports;
+mod input;
 mod io_error;
 mod knowledge;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::blocking::{Blocking, CallWork};
 use crate::call::meter::{Gauge, RefusedResource};
-use crate::disk::quota::{Quota, WritePlace, write_all};
+use crate::disk::quota::{Quota, WritePlace, write_within};
 use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::fs::File;
@@ -114,10 +114,7 @@ impl OutputStream for FileOutput {
         let length = bytes.len();
         let task = self.work.start(move |stop| {
             let _kept = kept;
-            match quota {
-                Some(quota) => quota.write(&file, &bytes, place, stop),
-                None => write_all(&file, &bytes, place),
-            }
+            write_within(quota.as_deref(), &file, &bytes, place, stop)
         });
         self.state = OutputState::Writing(task, length);
         Ok(())
