@@ -9,6 +9,7 @@ use sqlx::any::AnyRow;
 use std::str::FromStr;
 use tokio::sync::futures::Notified;
 use toolhold_protocol::decision::{Decision, Pending};
+use toolhold_protocol::event::{Event, EventKind};
 use uuid::Uuid;
 
 /// A call that waits for a decision.
@@ -46,6 +47,18 @@ pub enum DecideOutcome {
     Already(Decision),
     /// The call does not wait, or is another than the one that was shown.
     Gone,
+}
+
+/// Decisions of a run that [`Store::decision_taken`] reads at most.
+const LATEST_DECISIONS: i64 = 64;
+
+/// The decision in an event about this call, of a run or of a sub-agent inside it.
+fn decision_about(call: &str, kind: EventKind) -> Option<Decision> {
+    match kind {
+        EventKind::Decided { id, decision, .. } if id == call => Some(decision),
+        EventKind::Sub { what, .. } => decision_about(call, *what),
+        _ => None,
+    }
 }
 
 /// Selects the waiting calls. They are few, and an owner's runs may be many: `CROSS JOIN` makes SQLite start with the
@@ -197,6 +210,34 @@ impl Store {
             }
             // Another decision came between the two statements, or the call was settled.
         }
+    }
+
+    /// The decision that the top-level run `run` took up about a call with this id and digest, from its record. The call
+    /// may be one of a sub-agent. Looks at the newest [`LATEST_DECISIONS`] decisions of the run.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn decision_taken(
+        &self,
+        run: Uuid,
+        call: &str,
+        digest: &str,
+    ) -> Result<Option<Decision>, StoreError> {
+        let lines: Vec<String> = sqlx::query_scalar(
+            "SELECT line FROM audit CROSS JOIN events WHERE audit.run = $1 AND action = 'approval_decided' \
+             AND events.run = audit.run AND events.seq = audit.seq ORDER BY audit.seq DESC LIMIT $2",
+        )
+        .bind(run.to_string())
+        .bind(LATEST_DECISIONS)
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let events = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        Ok(events
+            .filter_map(|event: Event| decision_about(call, event.kind))
+            .find(|decision| decision.digest == digest))
     }
 
     /// Completes when this process stores the next decision, about any call.

@@ -79,16 +79,25 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
         by: Some("toolhold approvals".into()),
     };
     let stored = store.decide(waiting.within, &call, &decision).await;
-    match stored.context("the decision cannot be kept")? {
-        DecideOutcome::Stored => {}
-        DecideOutcome::Already(first) => bail!(
+    let first = match stored.context("the decision cannot be kept")? {
+        DecideOutcome::Stored => None,
+        DecideOutcome::Already(first) => Some(first),
+        DecideOutcome::Gone => {
+            let taken = store.decision_taken(waiting.run, &call, &decision.digest);
+            let Some(first) = taken.await? else {
+                bail!(
+                    "nothing was decided: the call {call:?} does not wait any longer as it did; `toolhold approvals \
+                     list` shows those that wait"
+                );
+            };
+            Some(first)
+        }
+    };
+    if let Some(first) = first.filter(|first| *first != decision) {
+        bail!(
             "nothing was changed: it was decided before about the call {call:?}: {}",
             style::line(&first.in_words())
-        ),
-        DecideOutcome::Gone => bail!(
-            "nothing was decided: the call {call:?} does not wait any longer as it did; `toolhold approvals list` \
-             shows those that wait"
-        ),
+        );
     }
     let run = waiting.run;
     if store.is_held(run).await? {

@@ -470,19 +470,6 @@ async fn decide(
     Body { said: decided, .. }: Body<DecisionBody>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
-    let store = app.dispatcher.store();
-    let mut waiting = store.waiting_as(&call, Some(run)).await?;
-    waiting.retain(|it| client.sees(&it.owner));
-    if waiting.is_empty() {
-        return Err(ApiError::not_found("such call that waits"));
-    }
-    // A sub-agent's call may have the same id as a call of the run itself.
-    let shown = waiting
-        .into_iter()
-        .find(|it| it.pending.digest == decided.digest);
-    let shown = shown.ok_or_else(|| {
-        ApiError::conflict("the call is another than the one that was shown; look at it again")
-    })?;
     let by = match client.name.as_str() {
         "" => "api".to_owned(),
         name => format!("key {name}"),
@@ -492,12 +479,47 @@ async fn decide(
         verdict: decided.verdict()?,
         by: Some(by),
     };
+    let store = app.dispatcher.store();
+    let mut waiting = store.waiting_as(&call, Some(run)).await?;
+    waiting.retain(|it| client.sees(&it.owner));
+    if waiting.is_empty() {
+        let seen = store.run(run).await?.filter(|row| client.sees(&row.owner));
+        let first = match seen {
+            Some(_) => store.decision_taken(run, &call, &decision.digest).await?,
+            None => None,
+        };
+        return match first {
+            Some(first) => held_against(first, &decision),
+            None => Err(ApiError::not_found("such call that waits")),
+        };
+    }
+    // A sub-agent's call may have the same id as a call of the run itself.
+    let shown = waiting
+        .into_iter()
+        .find(|it| it.pending.digest == decision.digest);
+    let shown = shown.ok_or_else(|| {
+        ApiError::conflict("the call is another than the one that was shown; look at it again")
+    })?;
     match store.decide(shown.within, &call, &decision).await? {
         DecideOutcome::Stored => Ok(StatusCode::ACCEPTED),
-        DecideOutcome::Already(first) => Err(ApiError::conflict(format!(
-            "nothing was changed: it was decided before about the call: {}",
-            first.in_words()
-        ))),
-        DecideOutcome::Gone => Err(ApiError::conflict("the call does not wait any longer")),
+        DecideOutcome::Already(first) => held_against(first, &decision),
+        DecideOutcome::Gone => {
+            let first = store.decision_taken(run, &call, &decision.digest).await?;
+            match first {
+                Some(first) => held_against(first, &decision),
+                None => Err(ApiError::conflict("the call does not wait any longer")),
+            }
+        }
     }
+}
+
+/// The answer to a decision about a call that was decided: the first one holds, and whoever repeats it is told the same.
+fn held_against(first: Decision, decision: &Decision) -> Result<StatusCode, ApiError> {
+    if first == *decision {
+        return Ok(StatusCode::ACCEPTED);
+    }
+    Err(ApiError::conflict(format!(
+        "nothing was changed: it was decided before about the call: {}",
+        first.in_words()
+    )))
 }

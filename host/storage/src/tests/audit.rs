@@ -126,12 +126,22 @@ async fn a_call_is_logged_once_and_without_private_data() {
             step: 1,
             id: "c3".into(),
             decision: Decision {
-                digest: waits.digest,
+                digest: waits.digest.clone(),
                 verdict: Verdict::Approve,
                 by: Some("key bob".into()),
             },
         };
         journal.append(&[script.event(decided)]).await.unwrap();
+        let taken = async |call: &str, digest: &str| {
+            let taken = store
+                .decision_taken(script.run, call, digest)
+                .await
+                .unwrap();
+            taken.and_then(|decision| decision.by)
+        };
+        assert_eq!(taken("c3", &waits.digest).await.as_deref(), Some("key bob"));
+        assert_eq!(taken("c3", "another").await, None);
+        assert_eq!(taken("c2", &waits.digest).await, None);
         // Another process resumes the run, under another policy, in the middle of a sub-agent's call.
         drop(journal);
         let (mut journal, _) = loop {
