@@ -153,6 +153,7 @@ attacks! {
         row_36_module_becomes_a_fifo
         row_36_modules_without_number
         row_37_texts_where_people_approve
+        row_37_calls_where_people_decide
         row_38_secret_in_odd_forms
         row_39_newcomer_before_an_approved_name
         row_39_newcomer_as_another_version
@@ -197,7 +198,18 @@ attacks! {
         row_55_shares_of_a_stranger
         row_56_grants_of_many_processes
         row_57_lines_of_the_host_in_prompts
+        row_57_lines_of_the_host_in_later_steps
+        row_57_lines_of_the_host_by_a_server
         row_58_work_of_a_revoked_key
+        row_58_work_of_an_expired_key
+        row_58_requests_that_wait_for_their_turn
+        row_59_failures_for_now_without_end
+        row_60_walks_of_one_caller
+        row_60_copies_of_one_key
+        row_61_sweeps_beside_a_stopped_process
+        row_61_calls_that_begin_beside_sweeps
+        row_62_decisions_of_many_people
+        row_63_runs_of_a_frozen_server
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -260,7 +272,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 58")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 63")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -77,7 +77,19 @@ impl CommandFolder {
         name: &str,
         bounds: Bounds,
     ) -> Result<String, AttackFailure> {
-        let made = self.run(&[config, &["keys", "create", name]].concat(), bounds)?;
+        self.key_with(config, name, &[], bounds)
+    }
+
+    /// The same, of a key with these flags.
+    pub fn key_with(
+        &self,
+        config: &[&str],
+        name: &str,
+        flags: &[&str],
+        bounds: Bounds,
+    ) -> Result<String, AttackFailure> {
+        let create = [config, &["keys", "create", name], flags].concat();
+        let made = self.run(&create, bounds)?;
         ensure(made.code == Some(0), || {
             format!("no key can be made: {}", made.stderr)
         })?;

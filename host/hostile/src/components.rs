@@ -14,6 +14,9 @@ pub const FETCHER: &[u8] = include_bytes!("../../../tests/components/fetch/fetch
 /// The extractor that does what its document says.
 pub const READER: &[u8] = include_bytes!("../../../tests/components/reader/reader.wasm");
 
+/// The shipped module whose tool asks a service, and says of itself that it only reads.
+pub const SEARCH: &[u8] = include_bytes!("../../../modules/search/search.wasm");
+
 /// The guest that writes files through streams, and keeps values.
 pub const PROBE: &[u8] = include_bytes!("../../../modules/sdk/probe/probe.wasm");
 

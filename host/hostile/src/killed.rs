@@ -153,10 +153,10 @@ fn killed_mcp_server(folder: &CommandFolder) -> Result<(), AttackFailure> {
 }
 
 /// A process that is killed at the latest when it is dropped.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
-    fn kill(&mut self) -> std::io::Result<()> {
+    pub fn kill(&mut self) -> std::io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
     }

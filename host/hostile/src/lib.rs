@@ -6,10 +6,11 @@
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
-//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
-//! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`;
+//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
+//! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
+//! `retried`, `blocked`, `swept`, `queued`, `votes`, `fenced`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
-//! `command` is this host as a person runs it, `serving` a server of it, `scripted` a model, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
 //! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
@@ -26,6 +27,7 @@ pub mod liar;
 pub mod web;
 
 mod arguments;
+mod blocked;
 mod cache;
 mod command;
 mod compiler;
@@ -33,13 +35,16 @@ mod compute;
 mod costs;
 mod crowds;
 mod databases;
+mod decided;
 mod deep;
 mod descriptors;
 mod disk;
 mod documents;
+mod effects;
 mod egress;
 mod encodings;
 mod endurance;
+mod fenced;
 mod fetcher;
 mod files;
 mod foreign;
@@ -59,23 +64,29 @@ mod names;
 mod network;
 mod offers;
 mod output;
+mod page;
 mod pipes;
 mod pool;
 mod process;
+mod queued;
 mod quoted;
 mod reserved;
 mod responses;
+mod retried;
 mod revoked;
+mod runs;
 mod scripted;
 mod secrets;
 mod serving;
 mod shipped;
 mod shown;
 mod swaps;
+mod swept;
 mod tenants;
 mod trees;
 mod trust;
 mod values;
+mod votes;
 mod weight;
 
 pub use apart::{SuiteProgress, run_all, run_apart, share_compiled};
@@ -125,7 +136,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 58;
+pub const ROWS: u8 = 63;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -156,6 +167,7 @@ pub fn suite() -> Vec<Attack> {
         weight::ATTACKS,
         descriptors::ATTACKS,
         shown::ATTACKS,
+        decided::ATTACKS,
         found::ATTACKS,
         crowds::ATTACKS,
         killed::ATTACKS,
@@ -174,7 +186,15 @@ pub fn suite() -> Vec<Attack> {
         offers::ATTACKS,
         granted::ATTACKS,
         forged::ATTACKS,
+        forged::later::ATTACKS,
+        forged::servers::ATTACKS,
         revoked::ATTACKS,
+        retried::ATTACKS,
+        blocked::ATTACKS,
+        swept::ATTACKS,
+        queued::ATTACKS,
+        votes::ATTACKS,
+        fenced::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

@@ -1,4 +1,4 @@
-//! Row 58: calls and streams of a key that is revoked.
+//! Row 58: calls and streams of a key that is revoked, or expires.
 
 use crate::attack::{Attack, Company};
 use crate::command::{Bounds, CommandFolder};
@@ -12,27 +12,94 @@ use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-pub const ATTACKS: &[Attack] = &[Attack {
-    row: 58,
-    name: "work_of_a_revoked_key",
-    attack: "a key is revoked, with and without its runs, while a call, a stream and a WebSocket of it go on",
-    must: "all end, and say why; another key's run goes on",
-    company: Company::Others,
-    tries: |lab| Box::pin(ready(work_of_a_revoked_key(lab))),
-}];
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 58,
+        name: "work_of_a_revoked_key",
+        attack: "a key is revoked, with and without its runs, while a call, a stream and a WebSocket of it go on",
+        must: "all end, and say why; another key's run goes on",
+        company: Company::Others,
+        tries: |lab| Box::pin(ready(work_of_a_revoked_key(lab))),
+    },
+    Attack {
+        row: 58,
+        name: "work_of_an_expired_key",
+        attack: "a key expires while a call, a stream and a WebSocket of it go on",
+        must: "all end, not before it, and say why; another key's run goes on",
+        company: Company::Others,
+        tries: |lab| Box::pin(ready(work_of_an_expired_key(lab))),
+    },
+];
 
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(1),
     memory: 2 << 30,
 };
-/// Maximum time from the end of `keys revoke` to the end of the key's calls and streams. The document promises about a second.
-const MOST: Duration = Duration::from_secs(5);
+/// Maximum time from the end of a key's right to the end of its calls and streams. The document promises about a second.
+pub const MOST: Duration = Duration::from_secs(5);
+/// Times that a key is valid, in seconds: the next one where the machine was too slow for the one before.
+pub const LIVES: [u64; 3] = [4, 10, 24];
 const CONFIG: [&str; 2] = ["--config", "host.toml"];
 /// Sleeps for longer than anybody waits here.
 const SLEEP: &str = r#"{"arguments":{"count":1,"nanoseconds":60000000000}}"#;
 /// Codes of a close frame (RFC 6455, 7.4.1): the right has ended, or the run was over before that was seen.
 const RIGHT_ENDED: u16 = 1008;
 const RUN_OVER: u16 = 1000;
+
+/// The moments between which a key's right ends.
+pub struct RightEnd {
+    pub earliest: Instant,
+    pub latest: Instant,
+}
+
+/// A key that expires.
+pub struct ExpiringKey {
+    pub header: String,
+    pub end: RightEnd,
+}
+
+impl ExpiringKey {
+    pub fn new(folder: &CommandFolder, name: &str, life: u64) -> Result<Self, AttackFailure> {
+        let (text, life) = (format!("{life}s"), Duration::from_secs(life));
+        let earliest = Instant::now() + life;
+        let header = folder.key_with(&CONFIG, name, &["--expires", &text], BOUNDS)?;
+        Ok(Self {
+            header,
+            end: RightEnd {
+                earliest,
+                latest: Instant::now() + life,
+            },
+        })
+    }
+}
+
+/// Revokes a key.
+pub fn revoke(
+    folder: &CommandFolder,
+    name: &str,
+    flags: &[&str],
+) -> Result<RightEnd, AttackFailure> {
+    let earliest = Instant::now();
+    let revoke = [&CONFIG[..], &["keys", "revoke", name], flags].concat();
+    let revoked = folder.run(&revoke, BOUNDS)?;
+    ensure(revoked.code == Some(0), || {
+        format!("{name} cannot be revoked: {}", revoked.stderr)
+    })?;
+    Ok(RightEnd {
+        earliest,
+        latest: Instant::now(),
+    })
+}
+
+/// A key whose work ends with its right.
+struct EndingKey<'a> {
+    name: &'a str,
+    header: &'a str,
+    /// Word that all of its clients must hear.
+    word: &'static str,
+    /// Deadline for the begin of its work.
+    deadline: Instant,
+}
 
 /// A client's work and its end.
 struct WorkEnd {
@@ -57,19 +124,18 @@ fn sleeps(served: &Served, key: &str) -> Result<WorkEnd, AttackFailure> {
     }
 }
 
-/// The id of the key's newest run, once there is one.
-fn run_of(served: &Served, key: &str) -> Result<String, AttackFailure> {
+/// The id of the key's newest run, once there is one. `None`: there was none in time.
+fn run_of(served: &Served, key: &str, deadline: Instant) -> Result<Option<String>, AttackFailure> {
     let is_id =
         |text: &&str| text.len() == 36 && text.bytes().filter(|it| *it == b'-').count() == 4;
-    let started = Instant::now();
     loop {
         let listed = served.ask("GET", "/v1/runs", &[("authorization", key)], "")?;
         if let Some(id) = listed.body.split('"').find(is_id) {
-            return Ok(id.to_owned());
+            return Ok(Some(id.to_owned()));
         }
-        ensure(started.elapsed() < BOUNDS.time, || {
-            format!("no run began: nothing is proved: {listed:?}")
-        })?;
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -100,6 +166,10 @@ fn follows(
             && let Some(at) = heard.windows(4).position(|four| four == b"\r\n\r\n")
         {
             body = Some(at + 4);
+        }
+        let is_good = [b"HTTP/1.1 200", b"HTTP/1.1 101"].map(|good| heard.starts_with(good));
+        if body.is_some() && is_good == [false, false] {
+            break;
         }
         if let Some(body) = body
             && heard.len() > body
@@ -147,7 +217,8 @@ fn close_code_in(mut frames: &[u8]) -> Option<u16> {
     }
 }
 
-fn work_of_a_revoked_key(lab: &Lab) -> Result<String, AttackFailure> {
+/// A folder whose server has long calls, and the endpoint that it needs.
+fn folder_of_long_calls(lab: &Lab) -> Result<(CommandFolder, Answering), AttackFailure> {
     let endpoint = Answering::start(200, MODELS)?;
     let folder = CommandFolder::new(lab)?;
     folder.write("modules/bad.wasm", components::ATTACKER)?;
@@ -160,75 +231,128 @@ fn work_of_a_revoked_key(lab: &Lab) -> Result<String, AttackFailure> {
             endpoint.port
         ),
     )?;
+    Ok((folder, endpoint))
+}
+
+fn serve(folder: &CommandFolder) -> Result<Served, AttackFailure> {
+    let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
+    Served::start(folder, &serve)
+}
+
+fn work_of_a_revoked_key(lab: &Lab) -> Result<String, AttackFailure> {
+    let (folder, _endpoint) = folder_of_long_calls(lab)?;
     let keys: [(&str, &[&str]); 2] = [("ada", &[]), ("bob", &["--cancel-runs"])];
     let own = [
         folder.key(&CONFIG, keys[0].0, BOUNDS)?,
         folder.key(&CONFIG, keys[1].0, BOUNDS)?,
     ];
     let other = folder.key(&CONFIG, "carol", BOUNDS)?;
-    let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
-    let server = Served::start(&folder, &serve)?;
-    let (served, folder, other) = (&server, &folder, other.as_str());
-    let slowest = std::thread::scope(|scope| {
-        let others = scope.spawn(move || sleeps(served, other));
-        let slowest = keys
-            .iter()
-            .zip(&own)
-            .map(|((name, flags), key)| ends_with_key(served, folder, name, flags, key))
-            .try_fold(Duration::ZERO, |slowest, took| {
-                took.map(|took| slowest.max(took))
-            });
-        let goes_on = run_of(served, other).map(|_| !others.is_finished());
-        // The call of the other key ends with the server.
-        served.kill_now();
-        let _ = others.join();
-        ensure(goes_on?, || {
-            "another key's call ended with the revoked ones".into()
-        })?;
-        slowest
+    let served = serve(&folder)?;
+    let slowest = beside_another_key(&served, &other, || {
+        let mut slowest = Duration::ZERO;
+        for ((name, flags), header) in keys.iter().zip(&own) {
+            let key = EndingKey {
+                name,
+                header,
+                word: "revoked",
+                deadline: Instant::now() + BOUNDS.time,
+            };
+            let ended = ends_with_key(&served, &key, || revoke(&folder, name, flags))?;
+            let ended = ended.ok_or_else(|| {
+                AttackFailure::Broke(format!(
+                    "{name}: nothing of the run was heard: nothing is proved"
+                ))
+            })?;
+            slowest = slowest.max(ended);
+        }
+        Ok(slowest)
     })?;
     Ok(format!("all ended {} after it at most", ms(slowest)))
 }
 
-/// Has a call, a stream and a WebSocket of the key go on, and revokes it. How long the slowest went on.
+fn work_of_an_expired_key(lab: &Lab) -> Result<String, AttackFailure> {
+    let (folder, _endpoint) = folder_of_long_calls(lab)?;
+    let other = folder.key(&CONFIG, "carol", BOUNDS)?;
+    let served = serve(&folder)?;
+    let slowest = beside_another_key(&served, &other, || {
+        for life in LIVES {
+            let name = format!("dora{life}");
+            let ExpiringKey { header, end } = ExpiringKey::new(&folder, &name, life)?;
+            let key = EndingKey {
+                name: &name,
+                header: &header,
+                word: "has expired",
+                deadline: end.earliest,
+            };
+            if let Some(slowest) = ends_with_key(&served, &key, || Ok(end))? {
+                return Ok(slowest);
+            }
+        }
+        Err(AttackFailure::Broke(
+            "no work of a key began before it expired: nothing is proved".into(),
+        ))
+    })?;
+    Ok(format!("all ended {} after it at most", ms(slowest)))
+}
+
+/// Tries something beside a call of another key, which must outlive it.
+fn beside_another_key<T>(
+    served: &Served,
+    other: &str,
+    tries: impl FnOnce() -> Result<T, AttackFailure>,
+) -> Result<T, AttackFailure> {
+    std::thread::scope(|scope| {
+        let others = scope.spawn(move || sleeps(served, other));
+        let tried = tries();
+        let goes_on = run_of(served, other, Instant::now() + BOUNDS.time)
+            .map(|run| run.is_some() && !others.is_finished());
+        // The call of the other key ends with the server.
+        served.kill_now();
+        let _ = others.join();
+        ensure(goes_on?, || {
+            "another key's call ended with the others".into()
+        })?;
+        tried
+    })
+}
+
+/// Has a call, a stream and a WebSocket of the key go on until its right ends. How long the slowest went on after it;
+/// `None`: they did not begin in time.
 fn ends_with_key(
     served: &Served,
-    folder: &CommandFolder,
-    name: &str,
-    flags: &[&str],
-    key: &str,
-) -> Result<Duration, AttackFailure> {
+    key: &EndingKey<'_>,
+    end: impl FnOnce() -> Result<RightEnd, AttackFailure>,
+) -> Result<Option<Duration>, AttackFailure> {
     let panicked = || AttackFailure::Broke("a client panicked".into());
+    let (name, header) = (key.name, key.header);
     std::thread::scope(|scope| {
-        let call = scope.spawn(move || sleeps(served, key));
-        let run = run_of(served, key)?;
+        let call = scope.spawn(move || sleeps(served, header));
+        let Some(run) = run_of(served, header, key.deadline)? else {
+            return Ok(None);
+        };
         let followers = [("events", false), ("socket", true)].map(|(path, is_socket)| {
             let (sender, is_open) = mpsc::channel();
             let path = format!("/v1/runs/{run}/{path}");
-            let ended = scope.spawn(move || follows(served, key, &path, is_socket, &sender));
+            let ended = scope.spawn(move || follows(served, header, &path, is_socket, &sender));
             (ended, is_open)
         });
         for (_, is_open) in &followers {
-            ensure(is_open.recv_timeout(BOUNDS.time).is_ok(), || {
-                format!("{name}: nothing of the run was heard: nothing is proved")
-            })?;
+            let left = key.deadline.saturating_duration_since(Instant::now());
+            if is_open.recv_timeout(left).is_err() {
+                return Ok(None);
+            }
         }
-        let revoke = [&CONFIG[..], &["keys", "revoke", name], flags].concat();
-        let revoked = folder.run(&revoke, BOUNDS)?;
-        ensure(revoked.code == Some(0), || {
-            format!("{name} cannot be revoked: {}", revoked.stderr)
-        })?;
-        let since = Instant::now();
+        let RightEnd { earliest, latest } = end()?;
         let call = call.join().map_err(|_| panicked())??;
-        let mut slowest = call.when.saturating_duration_since(since);
         ensure(
             !call.said.starts_with("200 ") || call.said.contains("cancel"),
             || format!("{name}: the call came to its end: {:.300}", call.said),
         )?;
+        let mut moments = vec![call.when];
         for (ended, _) in followers {
             let ended = ended.join().map_err(|_| panicked())??;
-            slowest = slowest.max(ended.when.saturating_duration_since(since));
-            let is_told = ended.said.contains("revoked")
+            moments.push(ended.when);
+            let is_told = ended.said.contains(key.word)
                 && matches!(ended.close_code, None | Some(RIGHT_ENDED | RUN_OVER));
             ensure(is_told, || {
                 format!(
@@ -237,13 +361,20 @@ fn ends_with_key(
                 )
             })?;
         }
+        ensure(moments.iter().all(|when| *when >= earliest), || {
+            format!("{name}: something ended before the right of its key")
+        })?;
+        let late = moments
+            .iter()
+            .map(|when| when.saturating_duration_since(latest));
+        let slowest = late.max().unwrap_or_default();
         ensure(slowest < MOST, || {
             format!("{name}: it went on for {}", ms(slowest))
         })?;
-        let answered = served.ask("GET", "/v1/runs", &[("authorization", key)], "")?;
+        let answered = served.ask("GET", "/v1/runs", &[("authorization", header)], "")?;
         ensure(answered.status == 401, || {
-            format!("{name}: a revoked key is answered {answered:?}")
+            format!("{name}: its key is answered {answered:?}")
         })?;
-        Ok(slowest)
+        Ok(Some(slowest))
     })
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of a request.
 const MOST: usize = 8 << 20;
+/// Member of a reply that makes native calls of it.
+const NATIVE: &str = "native_calls";
 
 /// A model that says the replies in their order, and after the last one that it is done. It ends with this process,
 /// which every attack has for itself.
@@ -62,12 +64,24 @@ impl ScriptedModel {
     }
 }
 
+/// A reply that calls these tools natively, each with its arguments.
+pub fn native(calls: &[(&str, Value)]) -> String {
+    let calls = calls.iter().enumerate().map(|(index, (tool, arguments))| {
+        json!({
+            "index": index, "id": format!("native_{index}"), "type": "function",
+            // Names of functions have no dots.
+            "function": {"name": tool.replace('.', "-"), "arguments": arguments.to_string()},
+        })
+    });
+    json!({NATIVE: calls.collect::<Vec<_>>()}).to_string()
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Head and body, or nothing if the client leaves before.
-fn request(stream: &mut TcpStream) -> io::Result<Option<(String, String)>> {
+pub fn request(stream: &mut TcpStream) -> io::Result<Option<(String, String)>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut bytes = Vec::new();
     let mut piece = [0; 16 << 10];
@@ -94,11 +108,22 @@ fn request(stream: &mut TcpStream) -> io::Result<Option<(String, String)>> {
     }
 }
 
-fn plain(body: &str) -> String {
+/// An answer of JSON.
+pub fn plain(body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// A reply as an API's message.
+fn message(reply: &str) -> Value {
+    let read = serde_json::from_str::<Value>(reply).ok();
+    let calls = read.and_then(|mut read| read.get_mut(NATIVE).map(Value::take));
+    match calls {
+        Some(calls) => json!({"role": "assistant", "content": null, "tool_calls": calls}),
+        None => json!({"role": "assistant", "content": reply}),
+    }
 }
 
 /// The answer to a request for a completion, as a stream where it asks for one.
@@ -108,7 +133,7 @@ fn reply(request: &str, text: &str) -> String {
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
     if !is_streamed {
         let choice = json!({
-            "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop",
+            "index": 0, "message": message(text), "finish_reason": "stop",
         });
         let answer = json!({
             "id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage,
@@ -121,9 +146,7 @@ fn reply(request: &str, text: &str) -> String {
             "usage": usage,
         })
     };
-    let said = json!([{
-        "index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": null,
-    }]);
+    let said = json!([{"index": 0, "delta": message(text), "finish_reason": null}]);
     let end = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
     let none = Value::Null;
     let events: Vec<String> = [

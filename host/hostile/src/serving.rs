@@ -35,6 +35,8 @@ impl Served {
     /// It ended, or did not say where it serves.
     pub fn start(folder: &CommandFolder, arguments: &[&str]) -> Result<Self, AttackFailure> {
         let said = folder.path().join("said");
+        // A server before this one in the folder goes on writing to the file that it has.
+        let _ = fs::remove_file(&said);
         let child = folder
             .command(arguments)
             .stdout(Stdio::null())
@@ -71,8 +73,21 @@ impl Served {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Result<Answered, AttackFailure> {
-        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = self.send(method, path, headers, body)?;
+        let mut answer = Vec::new();
+        stream.take(MOST).read_to_end(&mut answer)?;
+        Answered::read(&String::from_utf8_lossy(&answer))
+            .ok_or_else(|| AttackFailure::Broke(format!("{method} {path}: the answer is no HTTP")))
+    }
+
+    /// The same, without a look at the answer: it comes on the connection.
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<TcpStream, AttackFailure> {
         let mut request = format!(
             "{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
             self.address,
@@ -83,12 +98,31 @@ impl Served {
             let _ = write!(request, "{name}: {value}\r\n");
         }
         request += "\r\n";
-        stream.write_all(request.as_bytes())?;
-        stream.write_all(body.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(MOST).read_to_end(&mut answer)?;
-        Answered::read(&String::from_utf8_lossy(&answer))
-            .ok_or_else(|| AttackFailure::Broke(format!("{method} {path}: the answer is no HTTP")))
+        request += body;
+        self.open(request.as_bytes())
+    }
+
+    /// Runs a task to its end, once the server is ready: its modules are loaded, and its endpoint has answered.
+    ///
+    /// # Errors
+    /// The server does not become ready, or refuses the task.
+    pub fn run_task(&self, body: &str) -> Result<Answered, AttackFailure> {
+        let started = Instant::now();
+        loop {
+            let ready = self.ask("GET", "/readyz", &[], "")?;
+            if ready.status == 200 {
+                break;
+            }
+            ensure(started.elapsed() < PATIENCE, || {
+                format!("a server that must be ready is not: {:.300}", ready.body)
+            })?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let answered = self.ask("POST", "/v1/agent", &[], body)?;
+        ensure(answered.status == 200, || {
+            format!("a run that must begin did not: {:.300}", answered.body)
+        })?;
+        Ok(answered)
     }
 
     /// Opens a connection and sends these bytes on it, which may be no HTTP.
@@ -109,9 +143,14 @@ impl Served {
 
     /// Kills it while another thread still asks it.
     pub fn kill_now(&self) {
+        self.signal("-KILL");
+    }
+
+    /// Sends it a signal, such as `-STOP`.
+    pub fn signal(&self, signal: &str) {
         // Its own number: the child was not waited for.
         let _ = std::process::Command::new("kill")
-            .args(["-9", &self.child.id().to_string()])
+            .args([signal, &self.child.id().to_string()])
             .status();
     }
 

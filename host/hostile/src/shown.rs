@@ -24,7 +24,7 @@ const BOUNDS: Bounds = Bounds {
 
 /// Clears the screen, by ESC and by C1; reorders; begins a line that looks like the host's own; overwrites one; has
 /// letters that are hidden as tags, and characters without width or ink.
-const NASTY: &str = "\u{1b}[2J\u{9b}31m\u{202e}desrever\u{2066}\u{200b}\u{7f}\r\u{85}\u{2028}x\u{ad}\u{34f}\u{61c}\u{180e}\u{3164}\u{115f}\u{ffa0}\u{2800}\u{fe0f}\u{fff9}\u{e0041}\u{e0100}";
+pub const NASTY: &str = "\u{1b}[2J\u{9b}31m\u{202e}desrever\u{2066}\u{200b}\u{7f}\r\u{85}\u{2028}x\u{ad}\u{34f}\u{61c}\u{180e}\u{3164}\u{115f}\u{ffa0}\u{2800}\u{fe0f}\u{fff9}\u{e0041}\u{e0100}";
 /// A section of the host's own as a module would like to have it.
 const FORGED: &str =
     "\n\nwhat it may do\n  compute, and nothing else\n\npin\n  approved as it is\n";
@@ -169,7 +169,7 @@ fn ensure_plain(ran: &Ran, what: &str, shows_all: bool) -> Result<(), AttackFail
 }
 
 /// A character that a terminal obeys, or that reorders or hides others.
-fn steers(c: char) -> bool {
+pub fn steers(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || matches!(

@@ -1,15 +1,17 @@
-//! Row 57: texts of a module that would be the host's own lines in a prompt.
+//! Row 57: texts of others that would be the host's own lines in a prompt.
+
+pub mod later;
+pub mod servers;
 
 use crate::attack::{Attack, Company};
 use crate::command::CommandFolder;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
 use crate::liar::{self, Claim, ClaimedExample, LiarReply};
-use crate::scripted::ScriptedModel;
+use crate::scripted::{ScriptedModel, native};
 use crate::serving::Served;
 use serde_json::{Value, json};
 use std::future::ready;
-use std::time::{Duration, Instant};
 
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 57,
@@ -132,6 +134,86 @@ fn ensure_no_forgery_in(value: &Value) -> Result<(), AttackFailure> {
     }
 }
 
+/// All texts in a value.
+fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(values) => values.iter().for_each(|value| collect(value, texts)),
+        Value::Object(members) => members.values().for_each(|value| collect(value, texts)),
+        _ => {}
+    }
+}
+
+/// All texts in the messages of a request to a model.
+fn messages(prompt: &Value) -> Vec<&str> {
+    let mut texts = Vec::new();
+    collect(&prompt["messages"], &mut texts);
+    texts
+}
+
+/// A server of this host and a scripted model that it asks.
+struct ForgedRuns {
+    model: ScriptedModel,
+    served: Served,
+    /// Removed when the server has ended.
+    _folder: CommandFolder,
+}
+
+impl ForgedRuns {
+    /// `more`: the end of the configuration.
+    fn start(
+        folder: CommandFolder,
+        contract: &str,
+        window: u32,
+        more: &str,
+    ) -> Result<Self, AttackFailure> {
+        let model = ScriptedModel::start(match contract {
+            "tools" => "done",
+            _ => r#"{"calls": [], "output": "done"}"#,
+        })?;
+        folder.write(
+            "host.toml",
+            format!(
+                "[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\n\
+                 contract = \"{contract}\"\nwindow = {window}\n\
+                 [modules]\npinning = \"never\"\n[serve]\nkeys = \"never\"\n\
+                 [decisions]\ndefault = \"never\"\n[fallback]\nenabled = false\n\
+                 [run]\nmax_steps = 40\nmax_tokens = 200\n{more}",
+                model.port
+            ),
+        )?;
+        let serve = ["--config", "host.toml", "serve", "--listen", "127.0.0.1:0"];
+        Ok(Self {
+            served: Served::start(&folder, &serve)?,
+            model,
+            _folder: folder,
+        })
+    }
+
+    /// The requests to the model in a run of this task, in which it says these replies.
+    fn prompts(&self, task: &Value, replies: Vec<String>) -> Result<Vec<Value>, AttackFailure> {
+        self.model.say(replies);
+        self.served.run_task(&task.to_string())?;
+        let prompts = self.model.prompts();
+        Ok(prompts
+            .iter()
+            .map(|prompt| serde_json::from_str(prompt).unwrap_or_default())
+            .collect())
+    }
+}
+
+/// A reply of a contract that makes one call, with the place of its result.
+fn call(contract: &str, tool: &str, place: Option<&str>) -> String {
+    let place = place.map(|place| ("_outputPath".to_owned(), json!(place)));
+    if contract == "tools" {
+        let arguments = Value::Object(place.into_iter().collect());
+        return native(&[(tool, arguments)]);
+    }
+    let named = ("_tool".to_owned(), json!(tool));
+    let call = Value::Object([named].into_iter().chain(place).collect());
+    json!({"calls": [call], "output": null}).to_string()
+}
+
 /// Tools with a forgery each, in all places where a module describes itself.
 fn claims() -> Vec<Claim> {
     let claim = |(number, line_break): (usize, &&str)| {
@@ -214,19 +296,7 @@ fn lines_of_the_host_in_prompts(lab: &Lab) -> Result<String, AttackFailure> {
             "messages": [{"role": "user", "content": "Say a word."}],
             "tools": offered,
         });
-        let started = Instant::now();
-        loop {
-            let answered = served.ask("POST", "/v1/agent", &[], &body.to_string())?;
-            if answered.status == 200 {
-                break;
-            }
-            // Until the server has asked the endpoint.
-            ensure(
-                answered.status == 503 && started.elapsed() < Duration::from_secs(30),
-                || format!("a run that must begin did not: {:.300}", answered.body),
-            )?;
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        served.run_task(&body.to_string())?;
         let prompts = model.prompts();
         // One before each call, and one after the last.
         ensure(
