@@ -27,9 +27,9 @@ pub enum SuiteProgress<'a> {
     Ended(&'a Attack, AttackVerdict),
 }
 
-/// Runs `attacks` in processes, one more at a time than this machine has processors, because many wait for their
-/// deadlines, and those that want to be alone afterwards. `command` makes the command that runs one attack by [`crate::run`] and prints its verdict
-/// as one JSON object; `told` hears of each.
+/// Runs `attacks` in processes, two at a time for each processor of this machine, because many wait for their deadlines,
+/// and those that want to be alone afterwards. `command` makes the command that runs one attack by [`crate::run`] and
+/// prints its verdict as one JSON object; `told` hears of each.
 pub fn run_all(
     attacks: &[Attack],
     scale: Scale,
@@ -53,7 +53,7 @@ pub fn run_all(
     };
     let command: &(dyn Fn(&Attack) -> Command + Sync) = &command;
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    for (attacks, workers) in [(others, workers + 1), (alone, 1)] {
+    for (attacks, workers) in [(others, 2 * workers), (alone, 1)] {
         let next = AtomicUsize::new(0);
         let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {

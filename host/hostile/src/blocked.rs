@@ -42,7 +42,7 @@ const ENTRIES: usize = 60_000;
 /// Time until the caller cancels all of its calls. Not all of the listings end within it.
 const HOLD: Duration = Duration::from_millis(40);
 /// Maximum time of a call of others, beside threads that compute.
-const ANSWERED: Duration = Duration::from_secs(2);
+const ANSWERED: Duration = Duration::from_secs(5);
 /// Room of the small directories.
 const ROOM: u64 = 1 << 20;
 

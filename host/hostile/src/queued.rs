@@ -33,8 +33,10 @@ const JUDGED: &str = "bad.fill";
 /// Files that the requests would make.
 const FILES: [&str; 3] = ["by-person", "by-place", "by-permit"];
 
-/// Requests of a key: one for a person, one that sleeps, and two that wait behind it.
+/// Requests of a key that wait: for a person, for the place of a call that sleeps, and for a permit.
 struct WaitingRequests {
+    /// The call that sleeps, of another key: nothing of the ended key frees its place.
+    sleeper: (String, TcpStream),
     /// Ids of the runs that began; the last request waits to be one.
     runs: Vec<String>,
     answers: Vec<TcpStream>,
@@ -78,22 +80,23 @@ impl QueuedBench {
     fn begin(&self, key: &str, deadline: Instant) -> Result<WaitingRequests, AttackFailure> {
         let own = self.client(key);
         let [person, place, permit] = FILES;
+        let calls = "toolhold_sandbox_calls";
+        let sleep = json!({"arguments": {"count": 1, "nanoseconds": 60_000_000_000_u64}});
+        let sleeper = self.admin().begin("bad.wait", &sleep)?;
+        self.until_one(calls, "state=\"running\"", deadline)?;
         let (fill, question) = own.begin(
             JUDGED,
             &json!({"arguments": {"dir": "/data", "path": person, "chunk": 1, "chunks": 1}}),
         )?;
         own.until_question(&fill)?;
-        let sleep = json!({"arguments": {"count": 1, "nanoseconds": 60_000_000_000_u64}});
-        let (sleeping, sleeper) = own.begin("bad.wait", &sleep)?;
-        let calls = "toolhold_sandbox_calls";
-        self.until_one(calls, "state=\"running\"", deadline)?;
         let (next, placeless) = own.begin("bad.write", &written(place))?;
         self.until_one(calls, "state=\"waiting\"", deadline)?;
         let permitless = own.send("bad.write", &written(permit))?;
         self.until_one("toolhold_run_queue_length", "", deadline)?;
         Ok(WaitingRequests {
-            runs: vec![fill, sleeping, next],
-            answers: vec![question, sleeper, placeless, permitless],
+            sleeper,
+            runs: vec![fill, next],
+            answers: vec![question, placeless, permitless],
         })
     }
 
@@ -109,9 +112,15 @@ impl QueuedBench {
         let before = self.admin().runs()?.len();
         let begun = self.begin(key, deadline);
         if Instant::now() >= deadline {
+            // The call that sleeps may be there: the next key waits for its end.
+            self.wake()?;
             return Ok(None);
         }
-        let WaitingRequests { runs, mut answers } = begun?;
+        let WaitingRequests {
+            sleeper,
+            runs,
+            mut answers,
+        } = begun?;
         let RightEnd { latest, .. } = end()?;
         let mut said = Vec::new();
         for answer in &mut answers {
@@ -138,13 +147,29 @@ impl QueuedBench {
             })?;
         }
         let after = self.admin().runs()?.len();
-        ensure(after == before + runs.len(), || {
+        ensure(after == before + 1 + runs.len(), || {
             format!(
                 "{before} runs, {} begun, and {after} in the end",
-                runs.len()
+                1 + runs.len()
             )
         })?;
+        ensure(self.admin().state(&sleeper.0)? == "running", || {
+            "the call of another key ended with them".into()
+        })?;
+        self.wake()?;
         Ok(Some(took))
+    }
+
+    /// Cancels the calls of the other key, and waits until their places are free.
+    fn wake(&self) -> Result<(), AttackFailure> {
+        for run in self.admin().runs()? {
+            if self.admin().state(&run)? != "done" {
+                let cancel = format!("/v1/runs/{run}/cancel");
+                self.admin().ask("POST", &cancel, &Value::Null)?;
+                self.admin().until_over(&run)?;
+            }
+        }
+        Ok(())
     }
 
     /// The places are free again: another key's call is made, and none of the ended keys was.
@@ -180,7 +205,7 @@ fn requests_that_wait_for_their_turn(lab: &Lab) -> Result<String, AttackFailure>
         format!(
             "[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\n\
              [modules]\npinning = \"never\"\n\
-             [serve]\nkeys = \"always\"\nkey_requests_per_minute = 0\nkey_concurrent_runs = 2\n\
+             [serve]\nkeys = \"always\"\nkey_requests_per_minute = 0\nkey_concurrent_runs = 1\n\
              [decisions]\ndefault = \"never\"\nalways = [\"{JUDGED}\"]\n[run]\ncall_timeout_ms = 120000\n\
              [module.bad]\ndirectories = [{{ host = \"./data\", guest = \"/data\", access = \"read-write\" }}]\n\
              [module.bad.limits]\ntimeout_ms = 120000\nconcurrent_calls = 1\n",

@@ -60,15 +60,25 @@ impl Scratch {
 
 /// Makes a folder and marks it as used.
 fn begun(make: impl Fn() -> io::Result<PathBuf>) -> io::Result<(PathBuf, FolderUse)> {
+    let mut refused = None;
     for _ in 0..ATTEMPTS {
-        let path = make()?;
+        let path = match make() {
+            // It was there when it was made, and a sweep took it before it was looked at.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                refused = Some(error);
+                continue;
+            }
+            made => made?,
+        };
         if let Some(used) = FolderUse::begin(&path)? {
             return Ok((path, used));
         }
     }
-    Err(io::Error::other(
-        "scratch directories are removed as soon as they are made; end other programs that remove them",
-    ))
+    Err(refused.unwrap_or_else(|| {
+        io::Error::other(
+            "scratch directories are removed as soon as they are made; end other programs that remove them",
+        )
+    }))
 }
 
 /// The scratch files that are kept for a session, of all modules: also of those that are gone, or have no grant any
@@ -274,6 +284,23 @@ mod tests {
         }
         sweep(root.path());
         assert_eq!(names(root.path()), ["session-b", "x"]);
+    }
+
+    /// As [`private_folder`] sees it: the folder is there, and gone when it looks what is there.
+    #[test]
+    fn a_folder_that_a_sweep_takes_while_it_is_made_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("folder");
+        let is_swept = std::cell::Cell::new(true);
+        let made = begun(|| {
+            if is_swept.replace(false) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            private_folder(&path).map(|()| path.clone())
+        });
+        assert_eq!(made.unwrap().0, path);
+        let never = begun(|| Err(io::ErrorKind::AlreadyExists.into())).unwrap_err();
+        assert_eq!(never.kind(), io::ErrorKind::AlreadyExists);
     }
 
     /// A call whose clock stands still, while a person decides, is as old as it likes.
