@@ -79,7 +79,7 @@ fn open_in(folder: &Path) -> usize {
         .count()
 }
 
-/// What this process has computed. Nothing where the system does not say.
+/// Processor time of this process; zero where the system does not tell it.
 fn computed() -> Duration {
     process::processor_time_of(std::process::id()).unwrap_or_default()
 }
@@ -257,7 +257,7 @@ impl Walks<'_> {
         Ok(beside)
     }
 
-    /// Nothing of the cancelled calls goes on: no descriptor, and no memory that is kept for them.
+    /// Waits until the cancelled calls have no descriptor and no kept memory.
     async fn ended(&self, tool: &str, before: usize) -> Result<(), AttackFailure> {
         let started = Instant::now();
         loop {

@@ -80,7 +80,7 @@ impl CommandFolder {
         self.key_with(config, name, &[], bounds)
     }
 
-    /// The same, of a key with these flags.
+    /// Makes a key with flags of the command, as [`Self::key`] does without.
     pub fn key_with(
         &self,
         config: &[&str],

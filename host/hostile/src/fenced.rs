@@ -47,9 +47,9 @@ struct ServerPair<'a> {
 struct FirstRuns {
     /// Its call waits for a person.
     waiting: String,
-    /// Its call goes on.
+    /// Run with a call that is made until the end.
     busy: String,
-    /// The same, to be cancelled.
+    /// Run that is cancelled while its server is frozen.
     cancelled: String,
     _answers: [TcpStream; 3],
 }

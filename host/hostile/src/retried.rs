@@ -214,7 +214,7 @@ impl Case {
         )
     }
 
-    /// What must hold once the answer was there, at `answered`. Returns how long the call took, from its first request.
+    /// Judges a call whose answer came at `answered`. Returns its duration from its first request on.
     fn judged(
         &self,
         lab: &Lab,

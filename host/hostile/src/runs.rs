@@ -80,7 +80,7 @@ impl RunClient<'_> {
         Ok(calls.find(|call| call["run"] == run).cloned())
     }
 
-    /// The same, once it waits.
+    /// Waits for the call of a run that waits for a person.
     pub fn until_question(&self, run: &str) -> Result<Value, AttackFailure> {
         until("a call that waits for a person", || self.question(run))
     }

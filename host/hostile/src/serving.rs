@@ -80,7 +80,7 @@ impl Served {
             .ok_or_else(|| AttackFailure::Broke(format!("{method} {path}: the answer is no HTTP")))
     }
 
-    /// The same, without a look at the answer: it comes on the connection.
+    /// Sends a request, and leaves its answer on the connection.
     pub fn send(
         &self,
         method: &str,

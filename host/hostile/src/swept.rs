@@ -47,9 +47,9 @@ const BOUNDS: Bounds = Bounds {
 const CONFIG: [&str; 2] = ["--config", "host.toml"];
 /// Time for what must come sooner or later.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Beyond the rest that a session may take.
+/// Age of a folder in hours: more than a session may rest.
 const LONG_AGO: Duration = Duration::from_hours(60 * 24);
-/// What a call's file says, and must go on to say.
+/// Content of a call's file, before and after each sweep.
 const KEPT: &str = "kept";
 /// Folders that nothing uses. A sweep that is over has removed all of them.
 const BAITS: u32 = 8;
@@ -61,7 +61,7 @@ fn made_old(path: &Path) -> io::Result<()> {
 /// A host with scratch files, of calls (module `bad`) and of sessions (module `worse`).
 struct ScratchHost {
     folder: CommandFolder,
-    /// Where the scratch files are.
+    /// Folder of the scratch files.
     root: PathBuf,
 }
 
@@ -159,7 +159,7 @@ impl ScratchHost {
     }
 }
 
-/// A folder that a call uses, of these with the prefix: nobody else gets its lock.
+/// A folder with this prefix that a call uses: its lock cannot be taken.
 fn used_folder(root: &Path, prefix: &str) -> Result<Option<PathBuf>, AttackFailure> {
     let entries = match fs::read_dir(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -89,7 +89,7 @@ impl Vote {
         }
     }
 
-    /// What later voters must hear of it.
+    /// Words of the decision in the replies to later voters.
     fn words(&self) -> String {
         let by = self.by();
         match &self.verdict {
@@ -149,7 +149,7 @@ impl VotingBench {
 /// The waiting call of a round.
 struct Question {
     run: String,
-    /// As the server shows it.
+    /// JSON of the call from the server's list.
     call: Value,
     /// Path that the tool was to ask for.
     path: String,
@@ -330,7 +330,7 @@ impl<'a> VotingPlace<'a> {
         Ok(winner)
     }
 
-    /// None of these counts beside the winner.
+    /// Casts later votes, none of which may count beside the winner.
     fn none_counts(
         self,
         question: &Question,

@@ -49,7 +49,7 @@ pub enum DecideOutcome {
     Gone,
 }
 
-/// Decisions of a run that [`Store::decision_taken`] reads at most.
+/// Maximum number of decisions that [`Store::decision_taken`] reads.
 const LATEST_DECISIONS: i64 = 64;
 
 /// The decision in an event about this call, of a run or of a sub-agent inside it.
@@ -213,7 +213,7 @@ impl Store {
     }
 
     /// The decision that the top-level run `run` took up about a call with this id and digest, from its record. The call
-    /// may be one of a sub-agent. Looks at the newest [`LATEST_DECISIONS`] decisions of the run.
+    /// may be one of a sub-agent. Looks at the newest 64 decisions of the run.
     ///
     /// # Errors
     /// What the database says.

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(names(root.path()), ["session-b", "x"]);
     }
 
-    /// As [`private_folder`] sees it: the folder is there, and gone when it looks what is there.
+    /// The error of [`private_folder`] where the folder exists and is gone before its kind is read.
     #[test]
     fn a_folder_that_a_sweep_takes_while_it_is_made_is_made_again() {
         let root = tempfile::tempdir().unwrap();

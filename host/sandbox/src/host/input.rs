@@ -20,7 +20,7 @@ const READ_AHEAD: usize = 4 << 10;
 
 pub struct FileInput {
     file: Arc<File>,
-    /// Where the next read begins.
+    /// Offset of the next read in bytes.
     offset: u64,
     gauge: Gauge,
     revocation: Arc<Revocation>,

@@ -513,7 +513,7 @@ async fn decide(
     }
 }
 
-/// The answer to a decision about a call that was decided: the first one holds, and whoever repeats it is told the same.
+/// Answers a decision about a call that was decided: the first one holds, and a repetition of it is accepted again.
 fn held_against(first: Decision, decision: &Decision) -> Result<StatusCode, ApiError> {
     if first == *decision {
         return Ok(StatusCode::ACCEPTED);
