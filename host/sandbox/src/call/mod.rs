@@ -40,7 +40,7 @@ use crate::descriptors::DescriptorShare;
 use crate::egress::EndedExchange;
 use crate::engine::Engine;
 use crate::grant::{OpenScratch, PreparedGrant};
-use crate::revocation::{Revocation, Revoked};
+use crate::revocation::Revocation;
 use bytes::Bytes;
 use capture::PrintStream;
 use crash::Crash;
@@ -298,8 +298,9 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let stack = engine.which().stack_bytes;
     let mut crashed = None;
     let mut result = match outcome {
+        // Whatever the guest made of it: the first sign of the revocation may be an error of work that did not begin.
+        Ok(_) if revocation.check().is_err() => Err(revoked()),
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) if error.downcast_ref::<Revoked>().is_some() => Err(revoked()),
         Ok(Err(error)) => {
             let cause = classify(&error, store.data(), limits, stack, timeout);
             crashed = debug.is_some().then_some(error);

@@ -20,7 +20,7 @@ pub(crate) struct Scratch {
     _use: FolderUse,
 }
 
-/// Folders that are made for one use. A sweep may take a new one before it is marked as used.
+/// Tries to make a folder and to mark it as used. A sweep may take an old one in between.
 const ATTEMPTS: usize = 8;
 
 impl Scratch {
@@ -49,7 +49,10 @@ impl Scratch {
     /// A new directory of one call, or of a copy in progress: never one that a killed call left.
     fn temporary(root: &Path) -> io::Result<Self> {
         private_folder(root)?;
-        let (path, used) = begun(|| temporary_folder(root, OF_CALL))?;
+        // A sweep takes each folder of a call that is not marked as used, so a new one has another name until it is.
+        let (new, used) = begun(|| temporary_folder(root, OF_NEW))?;
+        let path = root.join(temporary_name(OF_CALL, "")?);
+        std::fs::rename(&new, &path)?;
         Ok(Self {
             path,
             temporary: true,
@@ -162,8 +165,9 @@ pub(super) fn sweep(root: &Path) {
     let deadline = Instant::now() + SWEEPING_TIME;
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let is_of_call = name.as_encoded_bytes().starts_with(OF_CALL.as_bytes());
-        if !is_of_call && !name.as_encoded_bytes().starts_with(OF_SESSION.as_bytes()) {
+        let is_of = |kind: &str| name.as_encoded_bytes().starts_with(kind.as_bytes());
+        let is_of_call = is_of(OF_CALL);
+        if !is_of_call && !is_of(OF_SESSION) && !is_of(OF_NEW) {
             continue;
         }
         let path = entry.path();
@@ -201,6 +205,8 @@ fn sweep_folder(root: &Path, path: &Path, is_of_call: bool, deadline: Instant) -
 
 /// How the names of folders of one call begin.
 const OF_CALL: &str = "call-";
+/// How the names of folders begin that are made for a call and not marked as used yet.
+const OF_NEW: &str = "new-";
 /// How the names of folders of sessions begin.
 const OF_SESSION: &str = "session-";
 
