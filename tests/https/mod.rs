@@ -20,7 +20,7 @@ use support::until;
 /// Deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Time after its deadline within which a call is answered, on a machine with other work.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 /// Maximum growth of the host in bytes.
 const GROWTH: u64 = 16 << 20;
 

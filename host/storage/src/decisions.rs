@@ -223,21 +223,30 @@ impl Store {
         call: &str,
         digest: &str,
     ) -> Result<Option<Decision>, StoreError> {
-        let lines: Vec<String> = sqlx::query_scalar(
-            "SELECT line FROM audit CROSS JOIN events WHERE audit.run = $1 AND action = 'approval_decided' \
-             AND events.run = audit.run AND events.seq = audit.seq ORDER BY audit.seq DESC LIMIT $2",
+        let decided: Vec<i64> = sqlx::query_scalar(
+            "SELECT seq FROM audit WHERE run = $1 AND action = 'approval_decided' ORDER BY seq DESC LIMIT $2",
         )
         .bind(run.to_string())
         .bind(LATEST_DECISIONS)
         .fetch_all(&self.pool)
         .in_time(&self.database)
         .await?;
-        let events = lines
-            .iter()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        Ok(events
-            .filter_map(|event: Event| decision_about(call, event.kind))
-            .find(|decision| decision.digest == digest))
+        // One at a time: a decision may have large arguments.
+        for seq in decided {
+            let line: Option<String> =
+                sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
+                    .bind(run.to_string())
+                    .bind(seq)
+                    .fetch_optional(&self.pool)
+                    .in_time(&self.database)
+                    .await?;
+            let event = line.and_then(|line| serde_json::from_str::<Event>(&line).ok());
+            let decision = event.and_then(|event| decision_about(call, event.kind));
+            if let Some(decision) = decision.filter(|decision| decision.digest == digest) {
+                return Ok(Some(decision));
+            }
+        }
+        Ok(None)
     }
 
     /// Completes when this process stores the next decision, about any call.

@@ -277,6 +277,8 @@ mod tests {
         for (name, is_old) in [
             ("call-1", true),
             ("call-2", false),
+            ("new-1", true),
+            ("new-2", false),
             ("session-a", true),
             ("session-b", false),
             ("x", true),
@@ -289,7 +291,7 @@ mod tests {
             }
         }
         sweep(root.path());
-        assert_eq!(names(root.path()), ["session-b", "x"]);
+        assert_eq!(names(root.path()), ["new-2", "session-b", "x"]);
     }
 
     /// The error of [`private_folder`] where the folder exists and is gone before its kind is read.
