@@ -131,6 +131,7 @@ attacks! {
         row_25_arguments_too_large
         row_25_arguments_of_wrong_shape
         row_25_arguments_as_text
+        row_26_cancelled_at_random
         row_31_grant_replaced_by_a_link
         row_31_grant_replaced_by_a_folder
         row_31_grant_swapped_before_start
@@ -217,7 +218,6 @@ attacks! {
         row_17_bombs
         row_17_compile_bomb
         row_17_debug_information_bombs
-        row_26_cancelled_at_random
         row_27_crowd_of_sleepers
         row_27_timeouts_in_a_row
         row_32_types_to_inspect

@@ -20,6 +20,18 @@ const AROUND: Duration = Duration::from_secs(30);
 /// Bytes that are kept of what a process prints.
 const MAX_PRINTED: u64 = 64 << 10;
 
+/// The attacks that take longest. They begin first, so that no processor waits for one in the end.
+const LONGEST: [&str; 8] = [
+    "databases_of_many_writers",
+    "random_bytes",
+    "foreign_component_under_a_shipped_name",
+    "keys_sent_elsewhere",
+    "truncated_files",
+    "state_left_behind",
+    "cancelled_at_random",
+    "directory_never_left",
+];
+
 /// What happens while a suite runs.
 #[derive(Debug)]
 pub enum SuiteProgress<'a> {
@@ -36,9 +48,15 @@ pub fn run_all(
     command: &(dyn Fn(&Attack) -> Command + Sync),
     mut told: impl FnMut(SuiteProgress<'_>),
 ) {
-    let (alone, others): (Vec<_>, Vec<_>) = attacks
+    let (alone, mut others): (Vec<_>, Vec<_>) = attacks
         .iter()
         .partition(|attack| attack.company == Company::Alone);
+    others.sort_by_key(|attack| {
+        LONGEST
+            .iter()
+            .position(|longest| *longest == attack.name)
+            .unwrap_or(LONGEST.len())
+    });
     // Without it, each compiles its guests anew.
     let cache = tempfile::Builder::new()
         .prefix("toolhold-hostile-")
@@ -198,4 +216,23 @@ fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 fn text(pipe: Option<JoinHandle<Vec<u8>>>) -> String {
     let bytes = pipe.and_then(|pipe| pipe.join().ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn those_that_begin_first_are_in_the_suite() {
+        let suite = suite();
+        for longest in LONGEST {
+            let attack = suite.iter().find(|attack| attack.name == longest);
+            assert_eq!(
+                attack.map(|it| it.company),
+                Some(Company::Others),
+                "{longest}"
+            );
+        }
+    }
 }

@@ -17,7 +17,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "cancelled_at_random",
         attack: "cancel at 1 000 random moments",
         must: "no leak: places, threads, files, memory",
-        company: Company::Alone,
+        company: Company::Others,
         tries: |lab| Box::pin(cancelled_at_random(lab)),
     },
     Attack {

@@ -167,57 +167,64 @@ async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), A
 }
 
 async fn crowd_of_sleepers(lab: &Lab) -> Result<String, AttackFailure> {
+    // Each waits most of its time, in an engine of its own.
+    let (unlimited, limited) =
+        join(crowd(lab, None), crowd(lab, Some(u64::from(PLACES / 2)))).await;
+    Ok(format!(
+        "{CROWD} asleep; others waited {} at most",
+        ms(unlimited?.max(limited?))
+    ))
+}
+
+/// Calls that sleep.
+const CROWD: usize = 64;
+
+/// Has the crowd call a module that may have so many places, and returns the longest time that another call waited.
+async fn crowd(lab: &Lab, limit: Option<u64>) -> Result<Duration, AttackFailure> {
     const SLEEP: Duration = Duration::from_millis(400);
-    const CROWD: usize = 64;
     // A later caller gets the next free place, and does not wait for the eight rounds or more that the crowd
     // needs.
     let most = SLEEP + lab.grace();
     let mut slowest = Duration::ZERO;
-    for limit in [None, Some(u64::from(PLACES / 2))] {
-        let mut arena = lab.arena(|policy| {
-            let module = policy.modules.entry("bad".into()).or_default();
-            module.limits.timeout_ms = Some(60_000);
-            module.limits.concurrent_calls = limit;
-        })?;
-        arena.benign().await?;
-        arena.load("bad", components::ATTACKER.to_vec()).await?;
-        let sleep = json!({"count": 1, "nanoseconds": SLEEP.as_nanos() as u64});
-        let crowd = join_all(
-            (0..CROWD).map(|_| arena.call_as(caller("ada", "1"), "bad.wait", sleep.clone())),
-        );
-        let others = async {
-            tokio::time::sleep(SLEEP / 4).await;
-            // Another module, and another tenant of the same one.
-            join(
-                arena.call("benign.count", json!({})),
-                arena.call_as(caller("bob", "1"), "bad.arguments", json!({})),
-            )
-            .await
-        };
-        let (sleepers, (benign, bob)) = join(crowd, others).await;
-        for report in sleepers.iter().chain([&benign, &bob]) {
-            expect_kind(report, "ok")?;
-        }
-        // They did stand in a queue, or nothing is proved.
-        let last = sleepers.iter().map(|report| report.usage.queued).max();
-        ensure(last > Some(SLEEP * 5), || {
-            format!("the crowd's last waited only {last:?}")
-        })?;
-        for report in [&benign, &bob] {
-            let queued = report.usage.queued;
-            ensure(queued < most, || {
-                format!("a call waited {} behind the crowd", ms(queued))
-            })?;
-            slowest = slowest.max(queued);
-        }
-        // Places that a module may not have are there at once.
-        ensure(limit.is_none() || benign.usage.queued < lab.grace(), || {
-            format!("a free place was given after {}", ms(benign.usage.queued))
-        })?;
-        arena.unharmed().await?;
+    let mut arena = lab.arena(|policy| {
+        let module = policy.modules.entry("bad".into()).or_default();
+        module.limits.timeout_ms = Some(60_000);
+        module.limits.concurrent_calls = limit;
+    })?;
+    arena.benign().await?;
+    arena.load("bad", components::ATTACKER.to_vec()).await?;
+    let sleep = json!({"count": 1, "nanoseconds": SLEEP.as_nanos() as u64});
+    let crowd =
+        join_all((0..CROWD).map(|_| arena.call_as(caller("ada", "1"), "bad.wait", sleep.clone())));
+    let others = async {
+        tokio::time::sleep(SLEEP / 4).await;
+        // Another module, and another tenant of the same one.
+        join(
+            arena.call("benign.count", json!({})),
+            arena.call_as(caller("bob", "1"), "bad.arguments", json!({})),
+        )
+        .await
+    };
+    let (sleepers, (benign, bob)) = join(crowd, others).await;
+    for report in sleepers.iter().chain([&benign, &bob]) {
+        expect_kind(report, "ok")?;
     }
-    Ok(format!(
-        "{CROWD} asleep; others waited {} at most",
-        ms(slowest)
-    ))
+    // They did stand in a queue, or nothing is proved.
+    let last = sleepers.iter().map(|report| report.usage.queued).max();
+    ensure(last > Some(SLEEP * 5), || {
+        format!("the crowd's last waited only {last:?}")
+    })?;
+    for report in [&benign, &bob] {
+        let queued = report.usage.queued;
+        ensure(queued < most, || {
+            format!("a call waited {} behind the crowd", ms(queued))
+        })?;
+        slowest = slowest.max(queued);
+    }
+    // Places that a module may not have are there at once.
+    ensure(limit.is_none() || benign.usage.queued < lab.grace(), || {
+        format!("a free place was given after {}", ms(benign.usage.queued))
+    })?;
+    arena.unharmed().await?;
+    Ok(slowest)
 }
