@@ -287,7 +287,11 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
     );
     let run = answered.good()["id"].as_str().unwrap().to_owned();
 
-    server.use_key(&admin);
+    let scraper = key("scraper", "metrics");
+    server.use_key(&scraper);
+    for other in ["/v1/runs", "/v1/models", "/v1/tools", "/v1/audit"] {
+        assert_eq!(server.get(other).status, 403, "{other}");
+    }
     let scraped = server.get("/metrics");
     assert_eq!(scraped.status, 200);
     let metrics = samples(&scraped.text);
@@ -339,6 +343,7 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
         scraped.text
     );
 
+    server.use_key(&admin);
     let audited = server.get(&format!("/v1/audit?run={run}")).good();
     let entries = audited["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 3, "{audited}");

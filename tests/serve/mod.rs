@@ -9,6 +9,7 @@ mod database;
 mod documents;
 mod faults;
 mod grants;
+mod keys;
 mod knowledge;
 mod responses;
 mod retention;

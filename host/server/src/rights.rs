@@ -4,14 +4,17 @@
 //! looks at with every event, page and step. All holders of a key's right share one value, and one query in
 //! [`LOOK_INTERVAL`] reads the states of the keys whose rights are held ([`Rights::look`]); a step reads the state of its
 //! key anew ([`Right::look`]).
+//!
+//! A run has the right of its owner's key. A request and its stream have that of the secret that they came with, which
+//! ends before the key where another secret takes its place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::watch;
-use toolhold_storage::{KeyState, Store, StoreError};
+use toolhold_storage::{KeyStanding, KeyState, Store, StoreError};
 
 /// Time between two looks at all rights: how long a stream may go on after its key was revoked.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,8 +32,10 @@ pub struct Rights {
 /// The reason for which a request was admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum RightSource {
-    /// The key of this name.
+    /// The key of this name: for what belongs to its owner.
     Key(Arc<str>),
+    /// A secret of a key, by its hash: for what came with it.
+    Secret { key: Arc<str>, hash: Arc<str> },
     /// There was no key yet: the first one that is made ends the right.
     NoKeyYet,
 }
@@ -50,7 +55,8 @@ struct HeldRight {
     looked: Mutex<Option<Instant>>,
 }
 
-/// The reason why a right has ended. It ends once: a revoked or expired key is never valid again.
+/// The reason why a right has ended. It ends once: what it was of ends, too, if the key is valid again later because it
+/// has another secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RightEnd {
     #[error(
@@ -58,11 +64,25 @@ pub enum RightEnd {
     )]
     Revoked { key: Arc<str> },
     #[error(
-        "the key {key:?} has expired; the operator of this server can make another: `toolhold keys create`"
+        "the key {key:?} has expired; the operator of this server can renew it: `toolhold keys rotate`"
     )]
     Expired { key: Arc<str> },
+    #[error(
+        "the secret of the key {key:?} was replaced and is accepted no more; the operator of this server has the new one"
+    )]
+    Replaced { key: Arc<str> },
     #[error("this server needs a key since one was made: Authorization: Bearer KEY")]
     KeyNeeded,
+}
+
+impl RightSource {
+    /// The name of the key.
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::Key(key) | Self::Secret { key, .. } => Some(key),
+            Self::NoKeyYet => None,
+        }
+    }
 }
 
 impl Rights {
@@ -73,9 +93,15 @@ impl Rights {
         }
     }
 
-    /// The right of requests that come with the key of this name.
+    /// The right of what belongs to the key of this name, whichever secret it has.
     pub fn of_key(&self, name: &str) -> Right {
         self.hold(RightSource::Key(name.into()))
+    }
+
+    /// The right of requests that come with the secret of this hash, which the key of this name accepts.
+    pub fn of_secret(&self, name: &str, hash: &str) -> Right {
+        let (key, hash) = (name.into(), hash.into());
+        self.hold(RightSource::Secret { key, hash })
     }
 
     /// The right of requests without a key, where a server needs none until one is made.
@@ -95,7 +121,10 @@ impl Rights {
 
     fn hold(&self, source: RightSource) -> Right {
         let mut all = self.lock();
-        if let Some(held) = all.get(&source).and_then(Weak::upgrade) {
+        // An expired key that has another secret since is valid again, and what ended is not.
+        if let Some(held) = all.get(&source).and_then(Weak::upgrade)
+            && held.end.borrow().is_none()
+        {
             return Right(Some(held));
         }
         let held = Arc::new(HeldRight {
@@ -126,12 +155,12 @@ impl Rights {
     }
 
     async fn read(&self, held: &[Arc<HeldRight>]) -> Result<(), StoreError> {
-        let mut names: Vec<&str> = Vec::new();
+        let mut names: BTreeSet<&str> = BTreeSet::new();
         let mut until_keys = None;
         for right in held {
-            match &right.source {
-                RightSource::Key(name) => names.push(name),
-                RightSource::NoKeyYet => until_keys = Some(right),
+            match right.source.key() {
+                Some(name) => drop(names.insert(name)),
+                None => until_keys = Some(right),
             }
         }
         if let Some(right) = until_keys
@@ -139,11 +168,10 @@ impl Rights {
         {
             right.finish(RightEnd::KeyNeeded);
         }
-        let states = self.store.key_states(&names).await?;
+        let names = Vec::from_iter(names);
+        let standings = self.store.key_standings(&names).await?;
         for right in held {
-            if let RightSource::Key(name) = &right.source {
-                right.note(name, states.get(&**name).copied());
-            }
+            right.note(&standings);
         }
         Ok(())
     }
@@ -186,11 +214,11 @@ impl Right {
     pub async fn look(&self) -> Result<(), RightEnd> {
         self.check()?;
         if let Some(held) = &self.0
-            && let RightSource::Key(name) = &held.source
+            && let Some(name) = held.source.key()
             && held.is_due()
         {
-            match held.store.key_state(name).await {
-                Ok(state) => held.note(name, state),
+            match held.store.key_standings(&[name]).await {
+                Ok(standings) => held.note(&standings),
                 Err(error) => tracing::debug!(%error, "a key cannot be looked up"),
             }
         }
@@ -223,13 +251,25 @@ impl HeldRight {
         is_due
     }
 
-    /// Ends the right unless the key is valid. Keys are never deleted, so one that is missing has no right.
-    fn note(&self, name: &Arc<str>, state: Option<KeyState>) {
+    /// Ends the right unless its key is valid and accepts its secret. Keys are never deleted, so one that is missing has
+    /// no right.
+    fn note(&self, standings: &HashMap<String, KeyStanding>) {
+        let (name, hash) = match &self.source {
+            RightSource::Key(name) => (name, None),
+            RightSource::Secret { key, hash } => (key, Some(hash)),
+            RightSource::NoKeyYet => return,
+        };
         let key = name.clone();
-        match state {
-            Some(KeyState::Valid) => {}
+        let standing = standings.get(&**name);
+        match standing.map(|standing| standing.state) {
             Some(KeyState::Expired) => self.finish(RightEnd::Expired { key }),
             Some(KeyState::Revoked) | None => self.finish(RightEnd::Revoked { key }),
+            Some(KeyState::Valid) => {
+                let is_accepted = |hash: &Arc<str>| standing.is_some_and(|it| it.accepts(hash));
+                if !hash.is_none_or(is_accepted) {
+                    self.finish(RightEnd::Replaced { key });
+                }
+            }
         }
     }
 
@@ -245,7 +285,7 @@ impl HeldRight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_storage::{Location, Permits, now_ms};
+    use toolhold_storage::{Location, NewSecret, Permits, now_ms};
 
     async fn store(folder: &tempfile::TempDir) -> Store {
         let location = Location::File(folder.path().join("toolhold.db"));
@@ -309,10 +349,61 @@ mod tests {
         rights.look().await;
         let expired = |key: &str| Err(RightEnd::Expired { key: key.into() });
         assert_eq!((old.check(), ann.check()), (expired("old"), Ok(())));
-        // A look notes this once the time of the key has passed.
-        let held = ann.0.as_ref().unwrap();
-        held.note(&"ann".into(), Some(KeyState::Expired));
+        // A look finds this once the time of the key has passed.
+        let renewed = NewSecret {
+            hash: "of ann",
+            overlap: Duration::ZERO,
+            expires_ms: Some(now_ms() + 50),
+        };
+        rights.store.rotate_key("ann", renewed).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        rights.look().await;
         assert_eq!(ann.check(), expired("ann"));
+        // What ended stays ended when the key is renewed, and what begins then has a right.
+        let renewed = NewSecret {
+            hash: "of ann again",
+            overlap: Duration::ZERO,
+            expires_ms: Some(now_ms() + 3_600_000),
+        };
+        rights.store.rotate_key("ann", renewed).await.unwrap();
+        let again = rights.of_key("ann");
+        rights.look().await;
+        assert_eq!((ann.check(), again.check()), (expired("ann"), Ok(())));
+    }
+
+    #[tokio::test]
+    async fn a_request_has_a_right_as_long_as_its_secret_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder).await;
+        make(&store, "ann", None).await;
+        let rights = Rights::new(store.clone());
+        let (of_key, first) = (rights.of_key("ann"), rights.of_secret("ann", "ann"));
+        let second = || rights.of_secret("ann", "second");
+        let rotated = |hash, overlap| {
+            let secret = NewSecret {
+                hash,
+                overlap,
+                expires_ms: None,
+            };
+            store.rotate_key("ann", secret)
+        };
+        rotated("second", Duration::from_hours(1)).await.unwrap();
+        let asked = second();
+        rights.look().await;
+        assert_eq!(
+            [&of_key, &first, &asked].map(Right::check),
+            [Ok(()), Ok(()), Ok(())]
+        );
+        // Ends both secrets before.
+        rotated("third", Duration::ZERO).await.unwrap();
+        let third = rights.of_secret("ann", "third");
+        rights.look().await;
+        let replaced = Err(RightEnd::Replaced { key: "ann".into() });
+        assert_eq!(
+            [&first, &asked].map(Right::check),
+            [replaced.clone(), replaced]
+        );
+        assert_eq!([&of_key, &third].map(Right::check), [Ok(()), Ok(())]);
     }
 
     #[tokio::test]

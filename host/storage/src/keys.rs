@@ -1,4 +1,5 @@
-//! API keys and their permits. Only a key's hash is stored: the key itself is shown once.
+//! API keys and their permits. Only a hash of a key's secret is stored: the secret itself is shown once. A secret can be
+//! replaced by another, which makes no other owner.
 
 use crate::audit_rows::{self, Draft};
 use crate::column::{signed, unsigned};
@@ -7,9 +8,10 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
-use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row as _};
 use std::collections::HashMap;
+use std::time::Duration;
 use toolhold_policy::Permit;
 
 /// What a key may do.
@@ -38,6 +40,8 @@ pub enum Scope {
     Approve,
     /// See the runs of all keys; approve modules.
     Admin,
+    /// Read the server's metrics, and nothing else.
+    Metrics,
 }
 
 /// A stored key.
@@ -53,6 +57,18 @@ pub struct StoredKey {
     pub expires_ms: Option<u64>,
     /// Set for a revoked key.
     pub revoked_ms: Option<u64>,
+    /// The last rotation of its secret.
+    pub rotation: Option<KeyRotation>,
+}
+
+/// The last replacement of a key's secret by another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRotation {
+    /// When the present secret was made.
+    pub rotated_ms: u64,
+    /// Until when the secret before is accepted, too.
+    pub former_ends_ms: u64,
+    former_hash: String,
 }
 
 impl StoredKey {
@@ -60,9 +76,20 @@ impl StoredKey {
     pub fn is_valid(&self) -> bool {
         KeyState::at(now_ms(), self.expires_ms, self.revoked_ms) == KeyState::Valid
     }
+
+    /// When a secret expires that is made now and is valid for as long as the present one was meant to be.
+    fn renewed_expiry(&self, now_ms: u64) -> Option<u64> {
+        let made_ms = self
+            .rotation
+            .as_ref()
+            .map_or(self.created_ms, |last| last.rotated_ms);
+        let valid_ms = self.expires_ms?.saturating_sub(made_ms);
+        Some(now_ms.saturating_add(valid_ms))
+    }
 }
 
-/// Tells whether requests with a key are admitted. A key that was not valid once never is again.
+/// Tells whether requests with a key are admitted. A revoked key never is valid again; one that has expired is when its
+/// secret is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyState {
     Valid,
@@ -80,10 +107,58 @@ impl KeyState {
     }
 }
 
-/// The query on PostgreSQL, and that on SQLite.
-const STATES: [&str; 2] = [
-    "SELECT name, expires_ms, revoked_ms FROM keys WHERE name IN (SELECT json_array_elements_text($1::json))",
-    "SELECT name, expires_ms, revoked_ms FROM keys WHERE name IN (SELECT value FROM json_each($1))",
+/// The state of a key, and the secrets that are accepted for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyStanding {
+    /// The state of the key, whichever secret a request comes with.
+    pub state: KeyState,
+    hash: String,
+    /// The secret before, while it is accepted.
+    former_hash: Option<String>,
+}
+
+impl KeyStanding {
+    /// Whether requests may come with the secret of this hash.
+    pub fn accepts(&self, hash: &str) -> bool {
+        self.state == KeyState::Valid
+            && (self.hash == hash || self.former_hash.as_deref() == Some(hash))
+    }
+}
+
+/// A secret that takes the place of a key's present one.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSecret<'a> {
+    pub hash: &'a str,
+    /// For how long the present secret is accepted, too, if neither expires before. Zero: no longer.
+    pub overlap: Duration,
+    /// Milliseconds since 1970 (UTC). Absent: it is valid for as long as the present secret was meant to be.
+    pub expires_ms: Option<u64>,
+}
+
+/// The answer to a [`NewSecret`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotationAnswer {
+    /// The secret is accepted from now on.
+    Rotated {
+        former_ends_ms: u64,
+        expires_ms: Option<u64>,
+    },
+    /// No key has this name.
+    Unknown,
+    /// The key is revoked.
+    Revoked,
+    /// The secret before the present one is accepted still, and would end before its time.
+    InOverlap { former_ends_ms: u64 },
+}
+
+/// Keys with their last rotations.
+const KEYS: &str = "SELECT name, hash, permits, grants, created_ms, expires_ms, revoked_ms, \
+     former_hash, former_ends_ms, rotated_ms FROM keys LEFT JOIN key_rotations ON key_rotations.key = keys.name";
+
+/// The condition on names in a JSON array, on PostgreSQL and on SQLite.
+const AMONG_NAMES: [&str; 2] = [
+    " WHERE name IN (SELECT json_array_elements_text($1::json))",
+    " WHERE name IN (SELECT value FROM json_each($1))",
 ];
 
 impl Store {
@@ -131,12 +206,10 @@ impl Store {
 
     /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
     pub async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys",
-        )
-        .fetch_all(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        let rows = sqlx::query(KEYS)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
         let keys: Result<Vec<StoredKey>, sqlx::Error> = rows.iter().map(key).collect();
         let mut keys = keys?;
         // PostgreSQL may sort texts by the rules of a language.
@@ -144,23 +217,29 @@ impl Store {
         Ok(keys)
     }
 
-    /// The valid key with this hash.
+    /// The valid key that accepts the secret of this hash.
     pub async fn key(&self, hash: &str) -> Result<Option<StoredKey>, StoreError> {
-        let row = sqlx::query(
-            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE hash = $1",
-        )
-        .bind(hash)
-        .fetch_optional(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        let key = row.as_ref().map(key).transpose()?;
-        Ok(key.filter(StoredKey::is_valid))
+        // Two queries, because no index serves a condition on either of two tables. Most secrets are present ones.
+        for condition in [" WHERE hash = $1", " WHERE former_hash = $1"] {
+            let row = sqlx::query(AssertSqlSafe(format!("{KEYS}{condition}")))
+                .bind(hash)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            if let Some(row) = row {
+                let is_accepted = standing(&row, now_ms())?.accepts(hash);
+                return Ok(is_accepted.then(|| key(&row)).transpose()?);
+            }
+        }
+        Ok(None)
     }
 
-    /// The hashes of all valid keys.
+    /// The hashes of all secrets that are accepted.
     pub async fn digests_of_valid_keys(&self) -> Result<Vec<String>, StoreError> {
         let digests = sqlx::query_scalar(
-            "SELECT hash FROM keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $1)",
+            "SELECT hash FROM keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $1) \
+             UNION ALL SELECT former_hash FROM key_rotations JOIN keys ON keys.name = key_rotations.key \
+             WHERE former_ends_ms > $1 AND revoked_ms IS NULL",
         )
         .bind(signed(now_ms()))
         .fetch_all(&self.pool)
@@ -169,34 +248,34 @@ impl Store {
         Ok(digests)
     }
 
-    /// The states of the keys with these names, without those that there never were: one query for all work in progress.
-    /// Other keys are not read, because keys are never deleted.
-    pub async fn key_states(
+    /// The standings of the keys with these names, without those that there never were: one query for all work in
+    /// progress. Other keys are not read, because keys are never deleted.
+    pub async fn key_standings(
         &self,
         names: &[&str],
-    ) -> Result<HashMap<String, KeyState>, StoreError> {
+    ) -> Result<HashMap<String, KeyStanding>, StoreError> {
         if names.is_empty() {
             return Ok(HashMap::new());
         }
-        let [on_server, in_file] = STATES;
-        let statement = if self.database.is_file() {
+        let [on_server, in_file] = AMONG_NAMES;
+        let condition = if self.database.is_file() {
             in_file
         } else {
             on_server
         };
         let names =
             serde_json::to_string(names).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        let rows = sqlx::query(statement)
+        let rows = sqlx::query(AssertSqlSafe(format!("{KEYS}{condition}")))
             .bind(names)
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await?;
         let now_ms = now_ms();
-        let states: Result<_, sqlx::Error> = rows
+        let standings: Result<_, sqlx::Error> = rows
             .iter()
-            .map(|row| Ok((row.try_get("name")?, state(row, now_ms)?)))
+            .map(|row| Ok((row.try_get("name")?, standing(row, now_ms)?)))
             .collect();
-        Ok(states?)
+        Ok(standings?)
     }
 
     /// The state of the key with this name; `None` if there never was one.
@@ -213,13 +292,11 @@ impl Store {
     /// The part of the modules' grants that calls of `owner` may use, also for a revoked key. `None`: all, as for the
     /// user of this machine's terminal.
     pub async fn grants_of(&self, owner: &str) -> Result<Option<Vec<Permit>>, StoreError> {
-        let row = sqlx::query(
-            "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE name = $1",
-        )
-        .bind(owner)
-        .fetch_optional(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        let row = sqlx::query(AssertSqlSafe(format!("{KEYS} WHERE name = $1")))
+            .bind(owner)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
         let key = row.as_ref().map(key).transpose()?;
         Ok(key.and_then(|key| key.permits.grants))
     }
@@ -231,6 +308,73 @@ impl Store {
             .in_time(&self.database)
             .await?;
         Ok(any.is_some())
+    }
+
+    /// Gives a key another secret. Its owner, and all that is the owner's, stay what they are.
+    pub async fn rotate_key(
+        &self,
+        name: &str,
+        secret: NewSecret<'_>,
+    ) -> Result<RotationAnswer, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // Changes nothing and locks the key: of two rotations at once, the second sees what the first did.
+            let locked = sqlx::query("UPDATE keys SET name = name WHERE name = $1")
+                .bind(name)
+                .execute(&mut *transaction)
+                .await?;
+            if locked.rows_affected() == 0 {
+                return Ok(RotationAnswer::Unknown);
+            }
+            let row = sqlx::query(AssertSqlSafe(format!("{KEYS} WHERE name = $1")))
+                .bind(name)
+                .fetch_one(&mut *transaction)
+                .await?;
+            let (key, now_ms) = (key(&row)?, now_ms());
+            if key.revoked_ms.is_some() {
+                return Ok(RotationAnswer::Revoked);
+            }
+            if let Some(last) = &key.rotation
+                && last.former_ends_ms > now_ms
+                && !secret.overlap.is_zero()
+            {
+                let former_ends_ms = last.former_ends_ms;
+                return Ok(RotationAnswer::InOverlap { former_ends_ms });
+            }
+            let expires_ms = secret.expires_ms.or_else(|| key.renewed_expiry(now_ms));
+            let overlap_ms = u64::try_from(secret.overlap.as_millis()).unwrap_or(u64::MAX);
+            let ends = [
+                Some(now_ms.saturating_add(overlap_ms)),
+                key.expires_ms,
+                expires_ms,
+            ];
+            let former_ends_ms = ends.into_iter().flatten().min().unwrap_or(now_ms);
+            sqlx::query("UPDATE keys SET hash = $2, expires_ms = $3 WHERE name = $1")
+                .bind(name)
+                .bind(secret.hash)
+                .bind(expires_ms.map(signed))
+                .execute(&mut *transaction)
+                .await?;
+            let former_hash: String = row.try_get("hash")?;
+            sqlx::query(
+                "INSERT INTO key_rotations (key, former_hash, former_ends_ms, rotated_ms) VALUES ($1, $2, $3, $4) \
+                 ON CONFLICT (key) DO UPDATE SET former_hash = $2, former_ends_ms = $3, rotated_ms = $4",
+            )
+            .bind(name)
+            .bind(former_hash)
+            .bind(signed(former_ends_ms))
+            .bind(signed(now_ms))
+            .execute(&mut *transaction)
+            .await?;
+            let draft = Draft::key_rotated(name, former_ends_ms, expires_ms);
+            audit_rows::append(&mut transaction, &[&draft]).await?;
+            transaction.commit().await?;
+            Ok(RotationAnswer::Rotated {
+                former_ends_ms,
+                expires_ms,
+            })
+        };
+        self.database.within(work).await
     }
 
     /// Revokes a key. Returns whether there was a key of this name that was not revoked.
@@ -268,6 +412,29 @@ fn key(row: &AnyRow) -> Result<StoredKey, sqlx::Error> {
         created_ms: unsigned(row, "created_ms")?,
         expires_ms: time(row, "expires_ms")?,
         revoked_ms: time(row, "revoked_ms")?,
+        rotation: rotation(row)?,
+    })
+}
+
+fn rotation(row: &AnyRow) -> Result<Option<KeyRotation>, sqlx::Error> {
+    let times = (time(row, "rotated_ms")?, time(row, "former_ends_ms")?);
+    let former_hash: Option<String> = row.try_get("former_hash")?;
+    let ((Some(rotated_ms), Some(former_ends_ms)), Some(former_hash)) = (times, former_hash) else {
+        return Ok(None);
+    };
+    Ok(Some(KeyRotation {
+        rotated_ms,
+        former_ends_ms,
+        former_hash,
+    }))
+}
+
+fn standing(row: &AnyRow, now_ms: u64) -> Result<KeyStanding, sqlx::Error> {
+    let rotation = rotation(row)?.filter(|last| last.former_ends_ms > now_ms);
+    Ok(KeyStanding {
+        state: state(row, now_ms)?,
+        hash: row.try_get("hash")?,
+        former_hash: rotation.map(|last| last.former_hash),
     })
 }
 

@@ -72,7 +72,9 @@ pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
-pub use keys::{KeyState, Permits, Scope, StoredKey};
+pub use keys::{
+    KeyRotation, KeyStanding, KeyState, NewSecret, Permits, RotationAnswer, Scope, StoredKey,
+};
 pub use knowledge::{
     Access, Begun, Collection, CollectionCreation, CollectionDocument, CollectionKind, Fact,
     FactQuota, FactScope, ForgetExtent, ForgottenFacts, FoundPassage, MAX_ACCEPTED_SHARES,

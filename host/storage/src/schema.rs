@@ -16,7 +16,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 15] = [
+const MIGRATIONS: [(i64, &str, Sql); 16] = [
     (
         1,
         "initial",
@@ -90,6 +90,11 @@ const MIGRATIONS: [(i64, &str, Sql); 15] = [
         15,
         "audit salts",
         Sql::Both(include_str!("schema/0015_audit_salts.sql")),
+    ),
+    (
+        16,
+        "key rotations",
+        Sql::Both(include_str!("schema/0016_key_rotations.sql")),
     ),
 ];
 

@@ -15,7 +15,9 @@ use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
 use toolhold_server::runs::{RunRefusal, cancel_orphan};
-use toolhold_storage::{KeyState, Permits, RecordError, Scope, Store, StoredKey};
+use toolhold_storage::{
+    KeyState, NewSecret, Permits, RecordError, RotationAnswer, Scope, Store, StoredKey,
+};
 use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +51,21 @@ pub enum KeysCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Replace a key's secret and print the new one; it cannot be printed again. Sessions, files and limits of its owner
+    /// stay. A key that has expired is valid again.
+    Rotate {
+        /// Name of the key.
+        name: String,
+        /// Time during which the secret before is accepted, too.
+        #[arg(long, value_name = "TIME", default_value = "24h")]
+        overlap: Since,
+        /// End the secret before at once, with the streams that were opened with it, and any that still overlaps.
+        #[arg(long, conflicts_with = "overlap")]
+        now: bool,
+        /// Time until the new secret expires, such as 12h or 90d [default: as long as the secret before was given].
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Since>,
+    },
     /// Revoke a key. Its name cannot be used again, because its runs keep it.
     Revoke {
         /// Name of the key.
@@ -68,6 +85,8 @@ pub enum KeyScopeName {
     Approve,
     /// Read everything of all keys; approve modules.
     Admin,
+    /// Read /metrics.
+    Metrics,
 }
 
 impl From<KeyScopeName> for Scope {
@@ -76,6 +95,7 @@ impl From<KeyScopeName> for Scope {
             KeyScopeName::Run => Self::Run,
             KeyScopeName::Approve => Self::Approve,
             KeyScopeName::Admin => Self::Admin,
+            KeyScopeName::Metrics => Self::Metrics,
         }
     }
 }
@@ -109,16 +129,12 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 tools,
                 grants: grants.as_deref().map(permitted).transpose()?,
             };
-            let expires_ms = expires.map(until).transpose()?;
-            let mut secret = [0_u8; KEY_BYTES];
-            getrandom::fill(&mut secret).context("there is no randomness to be had")?;
-            let key = format!("th_{}", URL_SAFE_NO_PAD.encode(secret));
-            let hash = digest(key.as_bytes());
+            let expires_ms = expires.map(|time| until("--expires", time)).transpose()?;
+            let (key, hash) = new_secret()?;
             if !store.add_key(&name, &hash, &permits, expires_ms).await? {
                 bail!("there is, or was, a key named {name:?}; `toolhold keys list` shows them");
             }
-            println!("{key}");
-            output::remark("kept nowhere: this is the only time that it is shown");
+            show_once(&key);
         }
         KeysCommand::List { json } => {
             let keys = store.keys().await?;
@@ -129,6 +145,8 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                         json!({
                             "name": key.name, "permits": key.permits, "created_ms": key.created_ms,
                             "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
+                            "rotated_ms": key.rotation.as_ref().map(|last| last.rotated_ms),
+                            "former_ends_ms": key.rotation.as_ref().map(|last| last.former_ends_ms),
                             "is_valid": key.is_valid(),
                         })
                     })
@@ -153,6 +171,54 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 output::remark("no keys; toolhold keys create NAME");
             }
         }
+        KeysCommand::Rotate {
+            name,
+            overlap,
+            now,
+            expires,
+        } => {
+            let now_ms = now_ms();
+            let overlap_ms = if now {
+                0
+            } else {
+                until("--overlap", overlap)?.saturating_sub(now_ms)
+            };
+            let expires_ms = expires.map(|time| until("--expires", time)).transpose()?;
+            let (key, hash) = new_secret()?;
+            let secret = NewSecret {
+                hash: &hash,
+                overlap: Duration::from_millis(overlap_ms),
+                expires_ms,
+            };
+            match store.rotate_key(&name, secret).await? {
+                RotationAnswer::Rotated {
+                    former_ends_ms,
+                    expires_ms,
+                } => {
+                    show_once(&key);
+                    if former_ends_ms > now_ms && !now {
+                        let date = date_text(former_ends_ms);
+                        output::remark(&format!("the secret before is accepted until {date}"));
+                    } else {
+                        output::remark("the secret before is accepted no more");
+                    }
+                    if let Some(expires_ms) = expires_ms {
+                        output::remark(&format!("it expires on {}", date_text(expires_ms)));
+                    }
+                }
+                RotationAnswer::Unknown => {
+                    bail!("there is no key {name:?}; `toolhold keys list` shows them")
+                }
+                RotationAnswer::Revoked => bail!(
+                    "the key {name:?} is revoked, for ever; `toolhold keys create` makes one of another name"
+                ),
+                RotationAnswer::InOverlap { former_ends_ms } => bail!(
+                    "the secret of the key {name:?} was replaced a while ago, and the one before is accepted until {}: \
+                     rotate after that, or with --now, which ends both",
+                    date_text(former_ends_ms)
+                ),
+            }
+        }
         KeysCommand::Revoke { name, cancel_runs } => {
             let is_revoked = store.revoke_key(&name).await?;
             // A key that was revoked before may have runs that are to be cancelled.
@@ -175,6 +241,20 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
         }
     }
     Ok(Exit::Ok)
+}
+
+/// A key's secret that nobody has yet, and its hash.
+fn new_secret() -> Result<(String, String)> {
+    let mut secret = [0_u8; KEY_BYTES];
+    getrandom::fill(&mut secret).context("there is no randomness to be had")?;
+    let key = format!("th_{}", URL_SAFE_NO_PAD.encode(secret));
+    let hash = digest(key.as_bytes());
+    Ok((key, hash))
+}
+
+fn show_once(key: &str) {
+    println!("{key}");
+    output::remark("kept nowhere: this is the only time that it is shown");
 }
 
 /// Cancels all runs of a revoked key that have not ended, and waits for their ends. Returns their number.
@@ -247,6 +327,13 @@ fn permitted_text(key: &StoredKey) -> Result<String> {
     if let Some(expires_ms) = key.expires_ms {
         parts.push(format!("until {}", date_text(expires_ms)));
     }
+    if let Some(last) = &key.rotation {
+        parts.push(format!("rotated {}", date_text(last.rotated_ms)));
+        if last.former_ends_ms > now_ms() && key.is_valid() {
+            let date = date_text(last.former_ends_ms);
+            parts.push(format!("the secret before until {date}"));
+        }
+    }
     Ok(style::line(&parts.join("; ")))
 }
 
@@ -262,14 +349,14 @@ fn permitted(names: &[String]) -> Result<Vec<Permit>> {
 }
 
 /// Milliseconds since 1970 of a duration from now, or of a date.
-fn until(time: Since) -> Result<u64> {
+fn until(option: &str, time: Since) -> Result<u64> {
     let now = now_ms();
     let at = match time {
         Since::Ago(seconds) => now.saturating_add(seconds.saturating_mul(1_000)),
         Since::At(at_ms) => at_ms,
     };
     if at <= now {
-        bail!("--expires: that time has passed; name one to come, such as 90d");
+        bail!("{option}: that time has passed; name one to come, such as 90d");
     }
     Ok(at)
 }

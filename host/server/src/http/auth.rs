@@ -60,6 +60,7 @@ impl Client {
             Scope::Run => "run",
             Scope::Approve => "approve",
             Scope::Admin => "admin",
+            Scope::Metrics => "metrics",
         };
         Err(ApiError::forbidden(format!(
             "this key lacks the scope {name:?}; the operator of this server can make one that has it"
@@ -108,6 +109,33 @@ impl FromRequestParts<App> for Client {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let client = Self::identify(parts, app).await?;
+        let scopes = &client.permits.scopes;
+        if !scopes.is_empty() && scopes.iter().all(|scope| *scope == Scope::Metrics) {
+            return Err(ApiError::forbidden(
+                "this key may read /metrics and nothing else; the operator of this server can make one that has the scope \"run\"",
+            ));
+        }
+        Ok(client)
+    }
+}
+
+/// A client that may read the metrics, and maybe nothing else. Extracting it requires a key.
+#[derive(Debug)]
+pub struct Scraper;
+
+impl FromRequestParts<App> for Scraper {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let client = Client::identify(parts, app).await?;
+        client.may(Scope::Metrics).map(|()| Self)
+    }
+}
+
+impl Client {
+    /// The client that sent a request, whatever it may do.
+    async fn identify(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let source = source(&parts.extensions);
         let KnownKey {
             name,
@@ -161,11 +189,11 @@ async fn key_of(parts: &Parts, source: IpAddr, app: &App) -> Result<KnownKey, Ap
     let Some(key) = store.key(&digest).await? else {
         app.auth_throttle.is_unknown(source);
         return Err(ApiError::unauthenticated(
-            "this key is unknown here, or was revoked, or is too old",
+            "this key is unknown here, or was revoked or replaced, or is too old",
         ));
     };
     Ok(KnownKey {
-        right: rights.of_key(&key.name),
+        right: rights.of_secret(&key.name, &digest),
         name: key.name,
         permits: key.permits,
     })

@@ -105,6 +105,13 @@ impl Draft {
         Self::now("", "key_created", json!({"key": key, "permits": permits}))
     }
 
+    /// A person replaced the secret of an API key.
+    pub fn key_rotated(key: &str, former_ends_ms: u64, expires_ms: Option<u64>) -> Self {
+        let detail =
+            json!({"key": key, "former_ends_ms": former_ends_ms, "expires_ms": expires_ms});
+        Self::now("", "key_rotated", detail)
+    }
+
     /// A person revoked an API key.
     pub fn key_revoked(key: &str) -> Self {
         Self::now("", "key_revoked", json!({"key": key}))
