@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
+use toolhold_policy::{BeginCheck, GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
@@ -179,6 +179,8 @@ pub struct ToolCall {
     pub depth: u8,
     /// What restricts what the tool may reach. Absent: what the toolbox knows of.
     pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// Asked before the tool begins, where it waits for its turn. Absent: it begins in any case.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// Makes the calls that the tool makes of other tools. Absent: it can make none.
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// Told what the tool logs and how far it is, while it works.
@@ -202,6 +204,7 @@ impl ToolCall {
             timeout: CALL_TIMEOUT,
             depth: 0,
             restrictions: None,
+            begin: None,
             nested: None,
             listener: None,
         }

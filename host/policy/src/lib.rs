@@ -45,9 +45,10 @@ pub mod text;
 pub mod tool;
 
 pub use call::{
-    AllowingRule, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause, Denial,
-    Denials, Invocation, KnowledgeAccess, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
-    NestedResult, Output, OwnedCaller, ProfileSlot, ProfileSummary, ProfiledFunction, Progress,
+    AllowingRule, BeginCheck, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause,
+    Denial, Denials, Invocation, KnowledgeAccess, Listener, MAX_CALL_DEPTH, NestedCall,
+    NestedCalls, NestedResult, Output, OwnedCaller, ProfileSlot, ProfileSummary, ProfiledFunction,
+    Progress,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};

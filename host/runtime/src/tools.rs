@@ -281,6 +281,7 @@ impl SandboxTools {
                 Some(restrictions) => Some(restrictions.clone()),
                 None => self.narrowing.now(),
             },
+            begin: call.begin.clone(),
             listener: call.listener.clone(),
             nested: call.nested.clone(),
             depth: call.depth,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::watch;
+use toolhold_policy::BeginCheck;
 use toolhold_storage::{KeyStanding, KeyState, Store, StoreError};
 
 /// Time between two looks at all rights: how long a stream may go on after its key was revoked.
@@ -237,6 +238,13 @@ impl Right {
             // The sender lives as long as this right.
             Ok(None) | Err(_) => pending().await,
         }
+    }
+}
+
+impl BeginCheck for Right {
+    /// A right ends before the runs that hold it are cancelled.
+    fn may_begin(&self) -> bool {
+        self.check().is_ok()
     }
 }
 

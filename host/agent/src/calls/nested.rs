@@ -99,6 +99,7 @@ impl NestedCaller {
             callers,
             timeout,
             restrictions: call.restrictions,
+            begin: call.begin,
             listener: None,
         };
         match pipeline.call(request).await {

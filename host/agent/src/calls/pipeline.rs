@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{CallClock, ClockPause, GrantRestrictions, Listener};
+use toolhold_policy::{BeginCheck, CallClock, ClockPause, GrantRestrictions, Listener};
 use toolhold_protocol::decision::{Decision, DecisionRules, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
@@ -89,6 +89,8 @@ pub struct CallRequest {
     pub timeout: Option<Duration>,
     /// What restricts what modules may reach, besides what the toolbox knows of.
     pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// Asked before its tool begins.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// Told what the tool logs, and how far it is.
     pub listener: Option<Arc<dyn Listener>>,
 }
@@ -405,6 +407,7 @@ impl CallPipeline {
             timeout,
             depth,
             restrictions: request.restrictions,
+            begin: request.begin,
             nested: Some(Arc::new(nested)),
             listener: request.listener,
             ..ToolCall::new(request.id, request.name, arguments)

@@ -196,6 +196,7 @@ async fn called(
             callers: Vec::new(),
             timeout: None,
             restrictions: None,
+            begin: None,
             listener: None,
         })
         .await

@@ -17,6 +17,7 @@ mod decisions;
 mod fallback;
 mod fallback_causes;
 mod fetches;
+mod freed_places;
 mod instances;
 mod leaks;
 mod long_checks;

@@ -81,6 +81,7 @@ impl Modules {
             arguments: arguments.clone(),
             caller: OwnedCaller::default(),
             restrictions: None,
+            begin: None,
             depth: call.depth + 1,
             clock: self.clock.clone(),
         });
@@ -604,6 +605,7 @@ impl ToolRunner for AsksOften {
                     arguments: json!({"of": "x".repeat(self.bytes)}),
                     caller: OwnedCaller::default(),
                     restrictions: None,
+                    begin: None,
                     depth: call.depth + 1,
                     clock: self.clock.clone(),
                 });

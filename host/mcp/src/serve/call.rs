@@ -111,6 +111,7 @@ impl Service {
             callers: Vec::new(),
             timeout: None,
             restrictions: None,
+            begin: None,
             listener,
         });
         let came = match heard {

@@ -2,6 +2,7 @@
 //! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools,
 //! [`KnowledgeAccess`] for documents and facts).
 
+mod begin;
 mod caller;
 mod denial;
 mod knowledge;
@@ -11,6 +12,7 @@ mod profile;
 mod redact;
 mod report;
 
+pub use begin::BeginCheck;
 pub use caller::{Caller, OwnedCaller};
 pub use denial::{AllowingRule, Denial, Denials};
 pub use knowledge::{
@@ -62,6 +64,8 @@ pub struct Invocation<'a> {
     pub agent: &'a str,
     /// What restricts the grants of the module, and of every module that it calls. Absent: nothing does.
     pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// Asked before the guest begins. Absent: it begins in any case.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// Receives what the guest logs and how far it is, while it runs.
     pub listener: Option<Arc<dyn Listener>>,
     /// Executes the calls that the module makes of other modules' tools. Absent: they are denied, whatever
@@ -87,6 +91,7 @@ impl<'a> Invocation<'a> {
             caller: Caller::default(),
             agent: "",
             restrictions: None,
+            begin: None,
             listener: None,
             nested: None,
             depth: 0,

@@ -4,7 +4,7 @@
 //! [`MAX_CALL_DEPTH`], the arguments are JSON) and hands everything else to [`NestedCalls`]. So one pipeline
 //! screens, approves, counts and records a nested call like any other call.
 
-use super::{Output, OwnedCaller};
+use super::{BeginCheck, Output, OwnedCaller};
 use crate::error::CallError;
 use crate::restrictions::GrantRestrictions;
 use futures_util::future::BoxFuture;
@@ -36,6 +36,8 @@ pub struct NestedCall {
     pub caller: OwnedCaller,
     /// The restrictions of the calling call. An implementation may add layers and never removes one.
     pub restrictions: Option<Arc<GrantRestrictions>>,
+    /// The check of the calling call.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// 1 to [`MAX_CALL_DEPTH`]: how many calls this one is nested in. The [`Invocation`](super::Invocation)
     /// that executes it carries the same number, so that the bound holds over all levels.
     pub depth: u8,

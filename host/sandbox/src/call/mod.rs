@@ -52,7 +52,7 @@ use std::time::{Duration, Instant};
 use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::{CallReport, CallUsage, Caller, Denials, Output, TakenPlaces};
+use toolhold_policy::{BeginCheck, CallReport, CallUsage, Caller, Denials, Output, TakenPlaces};
 use toolhold_policy::{Captured, LogLine};
 use verdict::classify;
 use wasmtime::{Store, UpdateDeadline};
@@ -163,6 +163,8 @@ pub(crate) struct CallContext<'a> {
     pub descriptors: Arc<DescriptorShare>,
     /// Whether it needs no permit for calls: it has one to list its tools.
     pub is_listing: bool,
+    /// Asked when it has what it waited for, and before its guest begins. Absent: it begins in any case.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// How many calls it is nested in.
     pub depth: u8,
     /// What an extractor reads; empty for other calls.
@@ -224,7 +226,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         queued,
         ..CallUsage::default()
     };
-    let _permit = match permit {
+    let permit = match permit {
         Ok(permit) => permit,
         Err(refusal) => {
             let queue = engine.admission();
@@ -245,6 +247,14 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
 
     let timeout = context.timeout;
     let revocation = context.revocation.clone();
+    let begin = context.begin.clone();
+    let may_begin = || begin.as_ref().is_none_or(|begin| begin.may_begin());
+    if !may_begin() {
+        // The place is for the next call. This one's caller drops it.
+        drop(permit);
+        let cause = ended(&clock, &revocation, module, timeout).await;
+        return CallOutcome::without_store(cause, waited());
+    }
     let revoked = || CallError::Revoked {
         module: module.to_owned(),
     };
@@ -270,6 +280,12 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
             return CallOutcome::without_store(cause, waited());
         }
     };
+    // The scratch directory may have been held by a call that ended with what this one is part of.
+    if !may_begin() {
+        drop((scratch, permit));
+        let cause = ended(&clock, &revocation, module, timeout).await;
+        return CallOutcome::without_store(cause, waited());
+    }
     // After the queues: how long others keep the machine busy is not the guest's to know.
     let started = if queued.is_zero() && scratch.is_none() {
         clock.started()

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use toolhold_json::bounded;
 use toolhold_policy::restrictions::GrantRestrictions;
 use toolhold_policy::{
-    CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
+    BeginCheck, CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls,
+    OwnedCaller,
 };
 
 /// The tools of other modules that one call may call. The default is none.
@@ -24,6 +25,7 @@ struct ToolRights {
     tool: String,
     caller: OwnedCaller,
     restrictions: Option<Arc<GrantRestrictions>>,
+    begin: Option<Arc<dyn BeginCheck>>,
     depth: u8,
 }
 
@@ -40,6 +42,7 @@ impl OtherTools {
             tool: invocation.tool.to_owned(),
             caller: invocation.caller.to_owned(),
             restrictions: invocation.restrictions.clone(),
+            begin: invocation.begin.clone(),
             depth: invocation.depth,
         })))
     }
@@ -89,6 +92,7 @@ impl OtherTools {
             arguments,
             caller: granted.caller.clone(),
             restrictions: granted.restrictions.clone(),
+            begin: granted.begin.clone(),
             depth: granted.depth + 1,
             clock,
         };

@@ -77,6 +77,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
+        begin: None,
         depth: 0,
         document: bytes::Bytes::new(),
         revocation: Arc::default(),

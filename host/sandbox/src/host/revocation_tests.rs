@@ -357,6 +357,7 @@ async fn ends(
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
+        begin: None,
         depth: 0,
         document: bytes::Bytes::new(),
         revocation: revocation.clone(),

@@ -213,6 +213,7 @@ impl Module {
             descriptors: self.descriptors.clone(),
             module: (self.number, &self.name),
             is_listing: false,
+            begin: invocation.begin.clone(),
             depth: invocation.depth,
             document: Bytes::new(),
             revocation,

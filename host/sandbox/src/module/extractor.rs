@@ -98,6 +98,7 @@ pub(super) async fn formats(
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, module),
         is_listing: true,
+        begin: None,
         depth: 0,
         document: Bytes::new(),
         revocation: Arc::default(),

@@ -46,6 +46,7 @@ pub(super) async fn list_tools(
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, module),
         is_listing: true,
+        begin: None,
         depth: 0,
         document: bytes::Bytes::new(),
         revocation: Arc::default(),

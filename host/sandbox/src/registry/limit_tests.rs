@@ -5,7 +5,9 @@ use super::Registry;
 use crate::engine::{Engine, EngineConfig};
 use crate::policy::Policy;
 use serde_json::json;
-use toolhold_policy::{CallError, HttpLimit, Invocation};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use toolhold_policy::{BeginCheck, CallError, HttpLimit, Invocation};
 
 /// Asks for `count` random bytes, tells a line of `count` bytes, or puts `count` bytes into one field.
 const ASKER: &str = r#"
@@ -157,6 +159,67 @@ async fn a_busy_module_says_whose_places_are_taken() {
             call.abort();
         }
     }
+}
+
+/// The right of a key, which ends.
+#[derive(Debug, Default)]
+struct EndingRight(AtomicBool);
+
+impl BeginCheck for EndingRight {
+    fn may_begin(&self) -> bool {
+        !self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The place that a call gives back at its end goes to the next call, and not to one whose right ended with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_right_has_ended_does_not_begin_in_a_place_that_becomes_free() {
+    use std::time::Duration;
+    let component = r#"(component
+      (core module $m (func (export "spin") (loop (br 0))) (func (export "ready")))
+      (core instance $i (instantiate $m))
+      (func (export "spin") (canon lift (core func $i "spin")))
+      (func (export "ready") (canon lift (core func $i "ready"))))"#;
+    let mut policy = Policy::default();
+    policy.limits.fuel = 0;
+    policy.limits.timeout_ms = 60_000;
+    policy.limits.concurrent_calls = 1;
+    let engine = Engine::new(EngineConfig::default()).unwrap();
+    let registry = Registry::new(engine.clone(), None, policy);
+    let component = wat::parse_str(component).unwrap();
+    registry.load_bytes("m", component).await.unwrap();
+    let right = Arc::new(EndingRight::default());
+    let spin = || {
+        let (registry, right) = (registry.clone(), right.clone());
+        tokio::spawn(async move {
+            let arguments = json!({});
+            let invocation = Invocation {
+                begin: Some(right),
+                ..Invocation::new("c", "m.spin", &arguments)
+            };
+            registry.call(&invocation).await
+        })
+    };
+    let free = engine.free_places();
+    let first = spin();
+    while engine.free_places() == free {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let second = spin();
+    while engine.admission().waiting() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    right.0.store(true, Ordering::Release);
+    first.abort();
+    let arguments = json!({});
+    let other = Invocation {
+        timeout: Some(Duration::from_secs(5)),
+        ..Invocation::new("d", "m.ready", &arguments)
+    };
+    let answered = registry.call(&other).await.result;
+    assert!(answered.is_ok(), "the place was taken: {answered:?}");
+    assert!(!second.is_finished(), "it waits until its caller drops it");
+    second.abort();
 }
 
 /// A component of as many core instances, tables and memories as one may have, which spins.

@@ -118,6 +118,7 @@ impl RunPermit {
                 permit: self.clone(),
                 decider: driver.decider,
             }),
+            begin: Some(Arc::new(self.right().clone())),
             ..driver
         }
     }
@@ -393,6 +394,8 @@ mod tests {
             },
             ..Driver::new(Arc::new(NoModel), Arc::new(NoModules))
         });
+        let begin = driver.begin.clone().unwrap();
+        assert!(begin.may_begin());
         let call = ToolCall::new("c", "t", json!({}));
         let own = driver.activities.named("counts").unwrap().clone();
         driver.toolbox.runner.call(&call).await;
@@ -411,6 +414,7 @@ mod tests {
             activity.load(Ordering::Relaxed),
         );
         assert_eq!(calls, (1, 1));
+        assert!(!begin.may_begin(), "nor does a call that waited in a queue");
     }
 
     #[tokio::test]

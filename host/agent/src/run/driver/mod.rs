@@ -1,12 +1,13 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 //!
-//! Here runs begin; `performer` is one run until its end, `tools` what runs its calls, `nested` what they call, `sink`
+//! Here runs begin; `performer` is one run until its end, `run_end` that it has ended, `tools` what runs its calls, `nested` what they call, `sink`
 //! where its events go.
 
 mod call_events;
 mod heard;
 mod nested;
 mod performer;
+mod run_end;
 mod sink;
 mod step_cost;
 mod tools;
@@ -31,6 +32,7 @@ use crate::run::{Budgets, RunUsage};
 use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
 use performer::Performer;
+use run_end::RunEnd;
 use serde_json::Value;
 use sink::{EndGrace, Publisher};
 use std::collections::{BTreeMap, HashMap};
@@ -40,6 +42,7 @@ use step_cost::StepCost;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use toolhold_model::Model;
+use toolhold_policy::BeginCheck;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
@@ -73,6 +76,8 @@ pub struct Driver {
     pub retriever: Option<Arc<dyn Retriever>>,
     /// Results that the run may be given, and that are kept of it, if its settings say so.
     pub results: KeptResults,
+    /// Asked by the calls of its runs before they begin. In any case they ask their run.
+    pub begin: Option<Arc<dyn BeginCheck>>,
 }
 
 /// Instructions and output schema from the operator's configuration. All other texts of a request are screened.
@@ -138,6 +143,7 @@ impl Driver {
             outcomes: None,
             retriever: None,
             results: KeptResults::default(),
+            begin: None,
         }
     }
 
@@ -329,7 +335,11 @@ impl Driver {
                 deadline: deadline.into(),
                 until: None,
             };
+            let end = Arc::new(RunEnd::new(cancel.clone(), self.begin.take()));
+            // For the runs inside of this one: they go on for as long as it does.
+            self.begin = Some(end.clone());
             let performer = Performer {
+                end,
                 cost: StepCost::new(&machine, &begin.input),
                 rules: Arc::new(rules),
                 tools: Arc::default(),

@@ -3,6 +3,7 @@
 use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
+use super::run_end::RunEnd;
 use super::sink::EndGrace;
 use super::step_cost::StepCost;
 use super::tools::RunTools;
@@ -49,6 +50,8 @@ const EVENT_BATCH: usize = 64;
 
 pub(super) struct Performer {
     pub(super) driver: Driver,
+    /// Asked by the calls of the run before they begin.
+    pub(super) end: Arc<RunEnd>,
     /// What answers this run, once it has asked.
     pub(super) session: Option<Arc<dyn Model>>,
     pub(super) class: Option<String>,
@@ -445,6 +448,7 @@ impl Performer {
         let nested = self.nested(&work.call, &tools, seen.as_ref());
         let effects = nested.effects();
         work.call.nested = Some(Arc::new(nested));
+        work.call.begin = Some(self.end.clone());
         if let Runner::Module(_) | Runner::Activity(_) = work.bound.runner {
             let id = work.call.id.clone();
             self.nested_spent.insert(id, RunUsage::default());
@@ -504,6 +508,13 @@ impl Performer {
             spent.add_to(&mut result.usage);
         }
         input
+    }
+}
+
+impl Drop for Performer {
+    /// Before the calls are dropped with their tasks: the place of one that runs begins none that waits.
+    fn drop(&mut self) {
+        self.end.note();
     }
 }
 

@@ -134,6 +134,7 @@ async fn called(
         callers: Vec::new(),
         timeout: None,
         restrictions: None,
+        begin: None,
         listener: None,
     };
     let called = pipeline.call(request).await;
