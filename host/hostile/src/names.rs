@@ -29,7 +29,7 @@ pub const ATTACKS: &[Attack] = &[
         row: 23,
         name: "descriptions",
         attack: "invisible and reordering characters; a megabyte",
-        must: "stripped and cut",
+        must: "stripped and cut; a schema whose names or values have them is refused",
         company: Company::Others,
         tries: |lab| Box::pin(descriptions(lab)),
     },
@@ -129,7 +129,7 @@ async fn descriptions(lab: &Lab) -> Result<String, AttackFailure> {
     let schema = json!({
         "type": "object",
         "description": invisible,
-        "properties": {"text": {"type": "string", "description": invisible, "enum": [invisible]}}
+        "properties": {"text": {"type": "string", "description": invisible, "default": invisible}}
     });
     let claims = [Claim {
         title: Some(invisible.repeat(1_000)),
@@ -169,14 +169,26 @@ async fn descriptions(lab: &Lab) -> Result<String, AttackFailure> {
     // Deeper and larger than any schema that says something.
     let deep = r#"{"type":"object","not":"#.repeat(10_000) + "1" + &"}".repeat(10_000);
     let large = json!({"type": "object", "description": "x".repeat(4 << 20)}).to_string();
-    for schema in [deep, large] {
+    // Stripped, they would be others than the tool takes.
+    let value = json!({"type": "object", "properties": {"text": {"enum": [invisible]}}});
+    let name = json!({"type": "object", "properties": {invisible: {"type": "string"}}});
+    let line = json!({"type": "object", "properties": {"a\n# b": {"type": "string"}}});
+    for schema in [
+        deep,
+        large,
+        value.to_string(),
+        name.to_string(),
+        line.to_string(),
+    ] {
+        let claim_text = schema.clone();
         let claim = Claim {
             input_schema: schema,
             ..Claim::named("tell")
         };
         let bytes = liar::component(&[claim], &LiarReply::Value("1".into()))?;
         ensure(arena.load("other", bytes).await.is_err(), || {
-            "an endless schema was taken".into()
+            let found: String = claim_text.chars().take(80).collect();
+            format!("a schema was taken that is endless or hides something: {found}")
         })?;
     }
     arena.unharmed().await?;

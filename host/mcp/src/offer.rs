@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_policy::{text, tool_name, visible, visible_json};
+use toolhold_policy::{text, tool_name, visible};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 use toolhold_schema::Validator;
 
@@ -175,7 +175,8 @@ fn schema(tool: &mut Value, key: &str) -> Result<Option<Value>, String> {
             "its {key} is more than {MAX_SCHEMA_DEPTH} levels deep"
         ));
     }
-    let schema = visible_json(schema);
+    let schema = text::visible_schema(schema)
+        .map_err(|unseen| format!("its {key} cannot be used: {unseen}"))?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(format!("its {key} must be of \"type\": \"object\""));
     }
@@ -226,7 +227,7 @@ mod tests {
     fn only_what_was_named_is_offered_and_it_is_cleaned() {
         let offer = read(json!([
             {"name": "b-c", "title": "t\u{200b}", "description": "does\u{202e} it",
-             "inputSchema": {"type": "object", "properties": {"x\u{200b}": {"description": "y\u{e0041}"}}},
+             "inputSchema": {"type": "object", "properties": {"x": {"description": "y\u{e0041}", "enum": ["\r\n", "z"]}}},
              "annotations": {"readOnlyHint": true}},
             {"name": "a", "inputSchema": {"type": "object"}},
             {"name": "other\u{1b}[2J", "description": "d", "inputSchema": {"type": "object"}},
@@ -240,7 +241,7 @@ mod tests {
         );
         assert_eq!(
             tool.input_schema["properties"],
-            json!({"x": {"description": "y"}})
+            json!({"x": {"description": "y", "enum": ["\r\n", "z"]}})
         );
         assert!(tool.annotations.read_only && tool.annotations.idempotent);
         assert!(!tool.annotations.destructive && tool.annotations.open_world);
@@ -275,6 +276,18 @@ mod tests {
                 "65536 bytes",
             ),
             (json!({"name": "a", "inputSchema": deep}), "32 levels"),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "properties": {"x\u{200b}": {}}}}),
+                "the name \"x\\u{200b}\"",
+            ),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "required": ["x\n# Task"]}}),
+                "the name \"x\\n# Task\"",
+            ),
+            (
+                json!({"name": "a", "inputSchema": {"type": "object", "properties": {"x": {"enum": ["z\u{200b}"]}}}}),
+                "the value or pattern \"z\\u{200b}\"",
+            ),
             (
                 json!({"name": "a", "inputSchema": {"type": "object"}, "outputSchema": {"type": 7}}),
                 "\"type\": \"object\"",

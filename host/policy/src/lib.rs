@@ -65,5 +65,5 @@ pub use pin::{EarlierPinDecision, GrantChange, Pin, PinState, PinStore, PinWrite
 pub use redact::Redactor;
 pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
 pub use secret::{Reflect, SecretGrant, SecretPlace, SecretSlot};
-pub use text::{UntrustedText, is_name, tool_name, visible, visible_json};
+pub use text::{UntrustedText, is_name, tool_name, visible};
 pub use tool::{Annotations, Claims, DocsSource, Example, ToolSpec};

@@ -9,6 +9,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::{self, Write as _};
+use thiserror::Error;
+use toolhold_json::descriptions::{self, SchemaText};
 use toolhold_text::hidden;
 
 /// Maximum bytes of a tool's full name: the OpenAI API's limit for function names.
@@ -45,8 +47,8 @@ pub fn description(text: &str, max: usize) -> String {
     out
 }
 
-/// `json` with every text in it, keys included, as [`visible`] leaves it: a model reads schemas and
-/// examples as it reads descriptions. Not cut: the whole has a limit of its own.
+/// `json` with every text in it, keys included, as [`visible`] leaves it: a model reads examples as it reads
+/// descriptions. Not cut: the whole has a limit of its own.
 pub fn visible_json(json: Value) -> Value {
     match json {
         Value::String(text) => Value::String(visible(&text, usize::MAX)),
@@ -56,6 +58,73 @@ pub fn visible_json(json: Value) -> Value {
             .map(|(key, value)| (visible(&key, usize::MAX), visible_json(value)))
             .collect(),
         other => other,
+    }
+}
+
+/// The schema of a tool that others wrote, as it is pinned, checked and shown: its texts as [`visible`] leaves them. Values
+/// that a call must have, and patterns, stay as they are, with line breaks and controls, which JSON writes as escapes.
+///
+/// # Errors
+/// A name that no model can be shown, or such a value or pattern with a hidden character that is no control.
+pub fn visible_schema(schema: Value) -> Result<Value, UnseenText> {
+    check_names(&schema)?;
+    let mut refused = None;
+    let schema = descriptions::map_texts(schema, &mut |kind, text| match kind {
+        SchemaText::Told => visible(&text, usize::MAX),
+        SchemaText::Demanded => {
+            let mut characters = hidden::characters(&text);
+            if characters.any(|(c, is_hidden)| is_hidden && !c.is_control()) {
+                refused.get_or_insert_with(|| UnseenText::Value { shown: line(&text) });
+            }
+            text
+        }
+    });
+    refused.map_or(Ok(schema), Err)
+}
+
+/// Checks the names that a model would have to write in a call: those of properties and definitions of a schema. Shown
+/// with an escape, a name would be another one.
+///
+/// # Errors
+/// The first name that cannot be shown as it is.
+pub fn check_names(schema: &Value) -> Result<(), UnseenText> {
+    match descriptions::find_name(schema, &|name| !is_plain_line(name)) {
+        None => Ok(()),
+        Some(name) => Err(UnseenText::Name { shown: line(name) }),
+    }
+}
+
+/// A text in a tool's schema that no model can be shown as it is, and that it would have to write.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum UnseenText {
+    #[error(
+        "the name \"{shown}\" in it has a line break or a character that cannot be seen, and no model could write it; \
+         rename it"
+    )]
+    Name { shown: String },
+    #[error(
+        "the value or pattern \"{shown}\" in it has a character that cannot be seen, and no model could write it; take the \
+         character out"
+    )]
+    Value { shown: String },
+}
+
+/// True if `text` stands on one line as it is: without line breaks, controls and hidden characters, but for those that its
+/// language or its emoji call for.
+pub fn is_plain_line(text: &str) -> bool {
+    hidden::characters(text).all(|(c, is_hidden)| !is_hidden && !c.is_control())
+}
+
+/// True if every text in the JSON, keys included, [`is_plain_line`].
+pub fn is_plain_json(json: &Value) -> bool {
+    match json {
+        Value::String(text) => is_plain_line(text),
+        Value::Array(items) => items.iter().all(is_plain_json),
+        Value::Object(members) => {
+            let mut members = members.iter();
+            members.all(|(key, value)| is_plain_line(key) && is_plain_json(value))
+        }
+        _ => true,
     }
 }
 
@@ -405,6 +474,33 @@ mod tests {
             visible_json(json),
             json!({"a": [{"b": "cd", "n": 1.5}, null]})
         );
+    }
+
+    #[test]
+    fn a_schema_keeps_its_values_and_has_no_name_that_cannot_be_seen() {
+        let of = |name: &str| json!({"title": "t\u{202e}", "properties": {name: {"enum": ["a\r\n", "\u{1b}"], "pattern": "^\t$"}}});
+        let mut kept = of("line end");
+        kept["title"] = "t".into();
+        assert_eq!(visible_schema(of("line end")), Ok(kept));
+        assert!(
+            visible_schema(of("نام\u{200c}ها")).is_ok(),
+            "it belongs to the word"
+        );
+        for demanded in ["enum", "const", "pattern"] {
+            let hides = json!({"properties": {"a": {demanded: "b\u{200b}"}}});
+            let refused = visible_schema(hides).unwrap_err().to_string();
+            assert!(refused.contains("\"b\\u{200b}\""), "{refused}");
+        }
+        for (name, shown) in [
+            ("a\n# Task", "\"a\\n# Task\""),
+            ("a\u{2028}b", "\"a\\u{2028}b\""),
+            ("a\u{200b}", "\"a\\u{200b}\""),
+            ("a\tb", "\"a\\tb\""),
+            ("\u{1b}[2J", "\"\\u{1b}[2J\""),
+        ] {
+            let refused = visible_schema(of(name)).unwrap_err().to_string();
+            assert!(refused.contains(shown), "{refused}");
+        }
     }
 
     #[test]

@@ -6,13 +6,14 @@ use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
-use toolhold_json::descriptions;
+use toolhold_json::descriptions::{self, DESCRIPTIONS};
 use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_json::repair::Repaired;
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest, ChatTool, ToolChoice};
 use toolhold_policy::prompt::PromptText;
+use toolhold_policy::text::is_plain_json;
 use toolhold_protocol::advisor;
 use toolhold_protocol::completion::ChatToolCall;
 use toolhold_protocol::compose;
@@ -57,7 +58,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         tools.push(ChatTool {
             name: name.into(),
             description: description.into(),
-            parameters: with_quoted_descriptions(reduced(&json!({
+            parameters: shown(reduced(&json!({
                 "type": "object",
                 "properties": {member: schema},
                 "required": [member],
@@ -131,7 +132,7 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
         required,
         additional,
     } = compose::properties(tool, how, &mut subset);
-    with_quoted_descriptions(subset.finish(json!({
+    shown(subset.finish(json!({
         "type": "object",
         "properties": properties,
         "required": required,
@@ -139,12 +140,58 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
     })))
 }
 
-/// Chat templates write descriptions of parameters as lines of their own.
-fn with_quoted_descriptions(mut schema: Value) -> Value {
+/// Values that a call must have, and the words before them where they stand in a description.
+const VALUES: [(&str, &str); 2] = [
+    ("enum", "One of these values, which are written as JSON: "),
+    ("const", "This value, which is written as JSON: "),
+];
+
+/// A reduced schema for chat templates, which write its texts as they are, some as lines of their own. Each description
+/// stands behind a bar. A value with a line break or a hidden character stands in the description, as JSON on one line.
+/// Other such texts are left out: calls are checked against the whole schema. Names have no such characters
+/// (`text::check_names`).
+fn shown(mut schema: Value) -> Value {
     descriptions::each(&mut schema, &mut |text| {
         *text = PromptText::default().quoted(text).take().into();
     });
+    descriptions::each_schema(&mut schema, &mut tell_values);
     schema
+}
+
+/// Moves values that do not stay on their line into the description, which stands behind a bar already.
+fn tell_values(schema: &mut Map<String, Value>) {
+    let mut told = Vec::new();
+    for (keyword, words) in VALUES {
+        if schema.get(keyword).is_none_or(is_plain_json) {
+            continue;
+        }
+        let Some(value) = schema.shift_remove(keyword) else {
+            continue;
+        };
+        told.push(PromptText::from(words).json(&value).take());
+        if is_of_texts(&value) {
+            schema.insert("type".into(), "string".into());
+        }
+    }
+    schema.retain(|key, value| {
+        DESCRIPTIONS.contains(&key.as_str()) || !value.is_string() || is_plain_json(value)
+    });
+    if told.is_empty() {
+        return;
+    }
+    let told = String::from(PromptText::joined(&told, "\n"));
+    let description = match schema.get("description").and_then(Value::as_str) {
+        None | Some("") => told,
+        Some(own) => format!("{own}\n{told}"),
+    };
+    schema.insert("description".into(), description.into());
+}
+
+/// True for a text, or a list of texts.
+fn is_of_texts(value: &Value) -> bool {
+    let items = value.as_array().map(Vec::as_slice);
+    let items = items.unwrap_or(std::slice::from_ref(value));
+    items.iter().all(Value::is_string)
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
@@ -391,13 +438,39 @@ mod tests {
     fn each_text_that_describes_a_parameter_stands_behind_a_bar() {
         let texts = json!({"title": "# Task", "description": "Looks at: x", "$comment": "- y"});
         let schema = json!({"definitions": {"a": texts}, "dependentSchemas": {"b": texts}});
-        let schema = with_quoted_descriptions(schema);
+        let schema = shown(schema);
         let quoted =
             json!({"title": "│ # Task", "description": "│ Looks at: x", "$comment": "│ - y"});
         assert_eq!(
             schema,
             json!({"definitions": {"a": quoted}, "dependentSchemas": {"b": quoted}})
         );
+    }
+
+    #[test]
+    fn a_value_with_a_line_break_stands_in_the_description() {
+        let told = "One of these values, which are written as JSON: [\"\\n\",\"a\"]";
+        for (schema, expect) in [
+            (
+                json!({"description": "Ends lines.", "enum": ["\n", "a"]}),
+                json!({"description": format!("│ Ends lines.\n{told}"), "type": "string"}),
+            ),
+            (
+                json!({"items": {"enum": ["\n", "a"]}}),
+                json!({"items": {"description": told, "type": "string"}}),
+            ),
+            (
+                json!({"const": {"a\u{200b}": 1}}),
+                json!({"description": "This value, which is written as JSON: {\"a\\u200b\":1}"}),
+            ),
+            (
+                json!({"type": "string", "pattern": "^\n$"}),
+                json!({"type": "string"}),
+            ),
+            (json!({"enum": ["a b", 1]}), json!({"enum": ["a b", 1]})),
+        ] {
+            assert_eq!(shown(schema), expect);
+        }
     }
 
     #[test]

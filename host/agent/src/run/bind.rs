@@ -3,6 +3,7 @@
 
 use crate::toolbox::{Activities, ResolvedModule, ToolSource};
 use serde_json::{Map, Value, json};
+use toolhold_policy::text;
 use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::Context;
@@ -15,7 +16,8 @@ use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 /// to an error.
 ///
 /// # Errors
-/// A tool that is none, or one whose `_module` or `_activity` names nothing that there is.
+/// A tool that is none, one whose `_module` or `_activity` names nothing that there is, or one with a parameter whose name
+/// no model can be shown (docs/protocol.md, 4.11).
 pub async fn bind(
     context: &Context,
     offered: Vec<Tool>,
@@ -65,6 +67,15 @@ pub async fn bind(
             },
             runner: Runner::Advisor,
         });
+    }
+    for Bound { tool, .. } in &bound {
+        let schemas = [Some(&tool.parameters), tool.output.as_ref()];
+        for schema in schemas.into_iter().flatten() {
+            text::check_names(schema).map_err(|unseen| RunError::Binding {
+                tool: tool.name.clone(),
+                reason: format!("its schema cannot be shown to a model: {unseen}"),
+            })?;
+        }
     }
     Ok((bound, warnings))
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::error::RunError;
+use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
@@ -79,18 +81,17 @@ fn check(place: &str, text: &str) {
     }
 }
 
-/// Descriptions of a schema, which chat templates write as lines.
-fn check_descriptions(schema: &Value) {
+/// Descriptions, names, values and patterns of a schema, which chat templates write as lines or at their beginning.
+fn check_schema(schema: &Value) {
     match schema {
         Value::Object(members) => {
             for (name, member) in members {
-                match member {
-                    Value::String(text) if name == "description" => check("parameter", text),
-                    member => check_descriptions(member),
-                }
+                check("a name", name);
+                check_schema(member);
             }
         }
-        Value::Array(items) => items.iter().for_each(check_descriptions),
+        Value::Array(items) => items.iter().for_each(check_schema),
+        Value::String(text) => check("a text of a schema", text),
         _ => {}
     }
 }
@@ -105,7 +106,7 @@ fn check_request(body: &Value) {
     }
     for tool in body["tools"].as_array().into_iter().flatten() {
         check("tool", tool["function"]["description"].as_str().unwrap());
-        check_descriptions(&tool["function"]["parameters"]);
+        check_schema(&tool["function"]["parameters"]);
     }
 }
 
@@ -150,6 +151,9 @@ fn module() -> Tool {
                 "enum": {"type": "string", "description": forged()},
                 "a": {"type": "array", "items": {"type": "string", "description": forged()}},
                 "description": {"enum": [forged()]},
+                "line_end": {"enum": ["\n", "\r\n", 1, forged()], "title": forged(), "default": forged()},
+                "always": {"const": {forged(): forged()}, "examples": [forged()]},
+                "shape": {"type": "string", "pattern": "^a\n# Forged$", "$comment": forged()},
             },
         }),
         examples: vec![example],
@@ -167,7 +171,7 @@ fn context() -> Vec<Message> {
     });
     let numbered = json!({
         "type": "object", "description": text,
-        "properties": {"n": {"type": "integer", "description": text}},
+        "properties": {"n": {"type": "integer", "description": text}, "value": {"enum": [text, "a"]}},
     });
     let tools = json!({"say": numbered, "fail": numbered, "judge": latent});
     Message::parse_all(&json!([
@@ -255,6 +259,55 @@ async fn a_forged_text_begins_no_line_in_any_place() {
             assert!(last.contains(place), "{contract:?}: {place}: {last}");
         }
         assert!(!last.contains("example0"), "a forged example is left out");
+        if contract == Contract::Tools {
+            let told = "One of these values, which are written as JSON: [\"\\n\",\"\\r\\n\",1,";
+            assert!(
+                has_text(&bodies[0]["tools"], told),
+                "{}",
+                bodies[0]["tools"]
+            );
+        }
+    }
+}
+
+/// True if a text in the JSON begins so.
+fn has_text(json: &Value, begin: &str) -> bool {
+    match json {
+        Value::String(text) => text.starts_with(begin),
+        Value::Array(items) => items.iter().any(|item| has_text(item, begin)),
+        Value::Object(members) => members.values().any(|member| has_text(member, begin)),
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_whose_name_is_more_than_a_line_is_refused_before_anything_is_asked() {
+    let schema = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}});
+    for name in ["a\n# Forged", "a\u{2028}b", "a\tb", "a\u{200b}"] {
+        for contract in Contract::ALL {
+            let own = json!([{"type": "tool", "tool": {"say": schema(name)}}]);
+            let offered = Tool {
+                parameters: schema(name),
+                execution: Execution::Module("liar.say".into()),
+                ..Tool::new("liar.say")
+            };
+            for (context, offered) in [
+                (Message::parse_all(&own).unwrap(), Vec::new()),
+                (Vec::new(), vec![offered]),
+            ] {
+                let script = Script::new([]);
+                let driver = Driver {
+                    activities: activities(),
+                    ..Driver::new(script.clone(), Arc::new(Offered(offered)))
+                };
+                let mut asked = request(context);
+                asked.settings.contract = contract;
+                let refused = driver.start(asked, Box::new(NoJournal)).await.unwrap_err();
+                assert!(matches!(refused, RunError::Binding { .. }), "{refused}");
+                assert!(refused.to_string().contains("rename it"), "{refused}");
+                assert!(script.bodies().is_empty());
+            }
+        }
     }
 }
 

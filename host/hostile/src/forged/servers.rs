@@ -20,7 +20,7 @@ pub const ATTACKS: &[Attack] = &[Attack {
     tries: |lab| Box::pin(ready(lines_of_the_host_by_a_server(lab))),
 }];
 
-/// Tool whose parameters have forged names. Only a contract that shows its schema as text has it.
+/// Tool whose parameter has a forged name. No model is offered it.
 const NAMED: &str = "named";
 /// The answer to a notification.
 const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -77,7 +77,9 @@ fn tools() -> Vec<ServerTool> {
 fn described(number: usize, name: &str) -> Value {
     let own = BREAKS.iter().cycle().skip(2 * number).take(2);
     let text: String = own.map(|line_break| forgery(line_break)).collect();
-    let parameter = json!({"type": "string", "description": text, "title": text, "$comment": text});
+    let value = format!("value\n# {FORGED}");
+    let parameter =
+        json!({"enum": ["a", value], "description": text, "title": text, "$comment": text});
     let mut properties = json!({"word": parameter});
     if name == NAMED {
         properties = json!({(format!("word\n# {FORGED}")): parameter});
@@ -152,15 +154,12 @@ fn lines_of_the_host_by_a_server(lab: &Lab) -> Result<String, AttackFailure> {
             "the tool reports: Says a word.",
             "with the error 17: Says a word.",
         ];
-        let names: Vec<&str> = own
-            .iter()
-            .map(|tool| tool.name)
-            .filter(|name| contract == "schema" || *name != NAMED)
-            .collect();
+        let all: Vec<&str> = own.iter().map(|tool| tool.name).collect();
+        let names: Vec<&str> = all.iter().copied().filter(|name| *name != NAMED).collect();
         let port = serve(own)?;
         let more = format!(
             "[mcp.far]\nurl = \"http://127.0.0.1:{port}/mcp\"\noffer = true\ntools = {}\n",
-            json!(names)
+            json!(all)
         );
         let runs = ForgedRuns::start(CommandFolder::new(lab)?, contract, 0, &more)?;
         let task = json!({"messages": [{"role": "user", "content": "Say a word."}]});
@@ -169,14 +168,19 @@ fn lines_of_the_host_by_a_server(lab: &Lab) -> Result<String, AttackFailure> {
             .map(|name| call(contract, &format!("far.{name}"), None));
         let prompts = runs.prompts(&task, replies.collect())?;
         for prompt in &prompts {
-            // Names of parameters are values in a grammar, and JSON in a text.
+            // Values of parameters are values in a grammar, and JSON in a text.
             let shown = match contract {
                 "schema" => &prompt["messages"],
                 _ => prompt,
             };
             ensure_no_forgery_in(shown)
                 .map_err(|fault| AttackFailure::Broke(format!("{contract}: {fault}")))?;
-            ensure(prompt.to_string().contains(FORGED), || {
+            let whole = prompt.to_string();
+            let is_offered = ["far-", "far."].map(|far| whole.contains(&format!("{far}{NAMED}")));
+            ensure(is_offered == [false; 2], || {
+                format!("{contract}: a parameter with a forged name is offered")
+            })?;
+            ensure(whole.contains(FORGED), || {
                 format!("{contract}: a prompt without the server's tools: nothing is proved")
             })?;
         }

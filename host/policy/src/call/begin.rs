@@ -1,9 +1,9 @@
-//! Whether a call that waits for its turn may still begin.
+//! The question of a call that waited for its turn: may it still begin?
 
 use std::fmt::Debug;
 
-/// What a call is part of: a run, the right of a key. A call asks it each time that it got what it waited for, and
-/// last before its guest begins.
+/// A run, or the right of a key, to which a call belongs. The call asks it when it has a place, and last before its guest
+/// begins.
 ///
 /// What ends says so here first, and drops its calls after that. So a place that one of them frees begins none of the
 /// others.

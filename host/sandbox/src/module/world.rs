@@ -248,17 +248,19 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         if json.len() > MAX_SCHEMA_BYTES {
             return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
         }
-        bounded::from_str(json)
-            .map(text::visible_json)
-            .map_err(|error| format!("its {what} is not JSON: {error}"))
+        bounded::from_str(json).map_err(|error| format!("its {what} is not JSON: {error}"))
     };
-    let input_schema = parse("input schema", &tool.input_schema)?;
+    let schema = |what: &str, json: &str| -> Result<Value, String> {
+        text::visible_schema(parse(what, json)?)
+            .map_err(|unseen| format!("its {what} cannot be used: {unseen}"))
+    };
+    let input_schema = schema("input schema", &tool.input_schema)?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema must be of \"type\": \"object\"".into());
     }
     let output_schema = tool
         .output_schema
-        .map(|s| parse("output schema", &s))
+        .map(|json| schema("output schema", &json))
         .transpose()?;
     usable("input", &input_schema)?;
     output_schema
@@ -270,8 +272,8 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         .map(|e| {
             Ok(Example {
                 task: text::visible(&e.task, 500),
-                arguments: parse("example's arguments", &e.arguments)?,
-                output: parse("example's output", &e.output)?,
+                arguments: text::visible_json(parse("example's arguments", &e.arguments)?),
+                output: text::visible_json(parse("example's output", &e.output)?),
                 answer: text::visible(&e.answer, 500),
             })
         })
@@ -331,6 +333,13 @@ mod tests {
             (
                 vec![tool("a", r#"{"type":"string"}"#)],
                 "must be of \"type\": \"object\"",
+            ),
+            (
+                vec![tool(
+                    "a",
+                    r#"{"type":"object","properties":{"x\n# Task":{}}}"#,
+                )],
+                "its input schema cannot be used: the name \"x\\n# Task\"",
             ),
         ] {
             let error = specs("m", tools).await.unwrap_err().to_string();

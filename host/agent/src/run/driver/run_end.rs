@@ -1,4 +1,4 @@
-//! Whether a run goes on: what its calls ask before they begin.
+//! The end of a run, about which its calls ask before they begin.
 
 use crate::run::cancel::RunCancel;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use toolhold_policy::BeginCheck;
 pub(super) struct RunEnd {
     is_noted: AtomicBool,
     cancel: RunCancel,
-    /// Of what the run is part of: the run around it, the right of its key.
+    /// The run around this one, or the right of its key.
     outer: Option<Arc<dyn BeginCheck>>,
 }
 
