@@ -457,6 +457,29 @@ fn a_run_that_waits_says_so_wherever_one_looks() {
     assert!(over.contains("after 1 step, 0 calls"), "{over}");
 }
 
+/// A call whose arguments are too long for a line is to be read before it is approved.
+#[test]
+fn a_long_call_is_shown_whole_before_a_command_approves_it() {
+    let host = Host::new();
+    let text = format!("{}the end", "long ".repeat(1_000));
+    let plan = json!([{"_tool": "text.count", "text": text}]);
+    host.ship("text")
+        .write("toolhold.toml", "[decisions]\nalways = [\"text.count\"]\n")
+        .write("plan.json", plan.to_string());
+    let call = left_while_it_waits(&host, &["plan", "run", "plan.json"]);
+    let record = host.run(&["show", "last"]).stdout;
+    assert!(!record.contains("approvals approve"), "{record}");
+    assert!(
+        record.contains(&format!("toolhold approvals show {call}")),
+        "{record}"
+    );
+    let shown = host.run(&["approvals", "show", &call]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stdout.contains(&text), "{shown:?}");
+    let none = host.run(&["approvals", "show", "0"]);
+    assert!(none.stderr.contains("no call \"0\" waits"), "{none:?}");
+}
+
 /// Starts a run whose call waits for a person, kills it, and approves the call.
 fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
     let call = left_while_it_waits(host, arguments);

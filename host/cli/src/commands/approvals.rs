@@ -15,6 +15,11 @@ use toolhold_storage::{DecideOutcome, Store, WaitingDecision};
 pub enum ApprovalsCommand {
     /// List the pending calls of all runs.
     List,
+    /// Show a pending call with all of its arguments.
+    Show {
+        /// Id of the call.
+        call: String,
+    },
     /// Approve a call as it is.
     Approve {
         /// Id of the call.
@@ -54,6 +59,13 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
             list(&store).await?;
             return Ok(Exit::Ok);
         }
+        ApprovalsCommand::Show { call } => {
+            let waiting = waiting_call(&store, &call).await?;
+            if show(&[waiting]) {
+                output::remark(HOW_TO_DECIDE);
+            }
+            return Ok(Exit::Ok);
+        }
         ApprovalsCommand::Approve { call } => (call, Verdict::Approve),
         ApprovalsCommand::Edit { call, arguments } => (
             call,
@@ -69,10 +81,7 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
         ),
         ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),
     };
-    let mut fitting = store.waiting_as(&call, None).await?;
-    let Some(waiting) = fitting.pop().filter(|_| fitting.is_empty()) else {
-        bail!("no call {call:?} waits; `toolhold approvals list` shows those that do");
-    };
+    let waiting = waiting_call(&store, &call).await?;
     let decision = Decision {
         digest: waiting.pending.digest.clone(),
         verdict,
@@ -109,6 +118,18 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
     Ok(Exit::Ok)
 }
 
+/// The remark below calls about which nothing is decided.
+const HOW_TO_DECIDE: &str = "decide with toolhold approvals approve CALL, or edit, replace, refuse";
+
+/// The only call of this id that waits.
+async fn waiting_call(store: &Store, call: &str) -> Result<WaitingDecision> {
+    let mut fitting = store.waiting_as(call, None).await?;
+    let waiting = fitting.pop().filter(|_| fitting.is_empty());
+    waiting.with_context(|| {
+        format!("no call {call:?} waits; `toolhold approvals list` shows those that do")
+    })
+}
+
 /// Waiting calls that are read at once.
 const PAGE_CALLS: u32 = 100;
 
@@ -125,7 +146,7 @@ async fn list(store: &Store) -> Result<()> {
     let hint = if place.is_none() {
         "no call waits for a person"
     } else if is_open {
-        "decide with toolhold approvals approve CALL, or edit, replace, refuse"
+        HOW_TO_DECIDE
     } else {
         return Ok(());
     };

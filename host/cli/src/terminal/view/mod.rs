@@ -220,8 +220,7 @@ impl EventPrinter {
                 self.dim(&format!("  … {tool} waits for what it reads"));
             }
             EventKind::Approval { pending, .. } => {
-                let before = format!("{} waits for a person: ", cut(&bound_call(pending)));
-                let command = format!("toolhold approvals approve {}", pending.call.id);
+                let (before, command) = waiting(pending);
                 self.command(&format!("  {}", warn("?")), &before, &command);
                 if let Some(why) = &pending.why {
                     self.dim(&format!("    because {}", line(why)));
@@ -460,6 +459,16 @@ impl EventPrinter {
     }
 }
 
+/// The words about a call that waits for a person, and the command to go on with. One that is not shown to its end is to
+/// be read before it is approved.
+fn waiting(pending: &Pending) -> (String, String) {
+    let call = bound_call(pending);
+    let shown = cut(&call);
+    let does = if shown == call { "approve" } else { "show" };
+    let command = format!("toolhold approvals {does} {}", pending.call.id);
+    (format!("{shown} waits for a person: "), command)
+}
+
 /// Returns on one line the data that a decision is bound to: the tool, its instance and its arguments; and who makes
 /// the call.
 pub fn bound_call(pending: &Pending) -> String {
@@ -473,4 +482,32 @@ pub fn bound_call(pending: &Pending) -> String {
     };
     let (tool, arguments) = (&pending.call.tool, &pending.arguments);
     line(&format!("{tool}{instance} {arguments}{caller}{agent}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolhold_protocol::solution::Call;
+    use toolhold_protocol::tool::Annotations;
+
+    #[test]
+    fn no_command_approves_what_is_not_shown_to_its_end() {
+        let of = |text: String| {
+            let arguments = json!({"text": text});
+            let call = Call {
+                id: "call_1".into(),
+                tool: "text.count".into(),
+                arguments: arguments.clone(),
+                ..Call::default()
+            };
+            waiting(&Pending::new(call, arguments, Annotations::default()))
+        };
+        let (before, command) = of("a b".into());
+        assert_eq!(before, "text.count {\"text\":\"a b\"} waits for a person: ");
+        assert_eq!(command, "toolhold approvals approve call_1");
+        let (before, command) = of("a".repeat(1_000));
+        assert!(before.contains("more characters"), "{before}");
+        assert_eq!(command, "toolhold approvals show call_1");
+    }
 }
