@@ -53,7 +53,7 @@ pub(crate) struct Stop {
 
 /// Work ends with this when nothing waits for it any more, or when what the call may use was taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the call is over, or what it may use was taken back")]
+#[error("what waited for the work is over, or what it may use was taken back")]
 pub(crate) struct WorkStopped;
 
 /// Work under way. If it is dropped before the work has begun, the work never begins: nothing of a call starts after it.
@@ -68,6 +68,14 @@ impl From<WorkStopped> for io::Error {
 }
 
 impl Stop {
+    /// For work that is no call's.
+    pub fn of(waiter: &WorkStop) -> Self {
+        Self {
+            waiter: waiter.clone(),
+            revocation: Arc::default(),
+        }
+    }
+
     /// # Errors
     /// The work is to end.
     pub fn check(&self) -> Result<(), WorkStopped> {

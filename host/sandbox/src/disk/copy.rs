@@ -2,6 +2,7 @@
 //! is looked at (`docs/security.md`, "Names and handles").
 
 use super::private_folder;
+use crate::blocking::Stop;
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
@@ -11,6 +12,9 @@ use std::path::Path;
 
 /// Levels of directories, each of which holds two handles. A guest nests half as many.
 const MAX_LEVELS: usize = 256;
+
+/// Bytes of a file that are copied between two looks at a [`Stop`].
+const STEP_BYTES: u64 = 4 << 20;
 
 /// A directory that is being copied.
 struct CopiedFolder {
@@ -32,7 +36,7 @@ impl CopiedFolder {
     }
 
     /// Copies an entry; a directory is returned, for what is in it.
-    fn copy(&self, name: &OsStr) -> io::Result<Option<Self>> {
+    fn copy(&self, name: &OsStr, stop: &Stop) -> io::Result<Option<Self>> {
         let kind = self.from.symlink_metadata(name)?.file_type();
         if kind.is_dir() {
             let from = self.from.open_dir_nofollow(name)?;
@@ -42,7 +46,7 @@ impl CopiedFolder {
             return Self::new(from, self.to.open_dir_nofollow(name)?).map(Some);
         }
         if kind.is_file() {
-            self.copy_file(name)?;
+            self.copy_file(name, stop)?;
         } else if kind.is_symlink() {
             // Made anew as it is: a guest chose where it points to.
             let target = self.from.read_link_contents(name)?;
@@ -51,7 +55,7 @@ impl CopiedFolder {
         Ok(None)
     }
 
-    fn copy_file(&self, name: &OsStr) -> io::Result<()> {
+    fn copy_file(&self, name: &OsStr, stop: &Stop) -> io::Result<()> {
         let mut reading = OpenOptions::new();
         reading.read(true).nonblock(true).follow(FollowSymlinks::No);
         let mut from = self.from.open_with(name, &reading)?;
@@ -63,7 +67,14 @@ impl CopiedFolder {
         writing.write(true).create_new(true);
         let mut to = self.to.open_with(name, &writing)?;
         // What is written to it meanwhile stays behind: its size was measured.
-        io::copy(&mut io::Read::take(&mut from, metadata.len()), &mut to)?;
+        let mut left = metadata.len();
+        while left > 0 {
+            stop.check()?;
+            let step = left.min(STEP_BYTES);
+            let copied = io::copy(&mut io::Read::take(&mut from, step), &mut to)?;
+            // A shorter file was cut meanwhile.
+            left = if copied < step { 0 } else { left - step };
+        }
         to.set_permissions(metadata.permissions())
     }
 }
@@ -71,17 +82,19 @@ impl CopiedFolder {
 /// Copies a folder with everything in it. Blocks on the file system.
 ///
 /// # Errors
-/// What the file system says; something was exchanged meanwhile; the folder is deeper than [`MAX_LEVELS`].
-pub(super) fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+/// What the file system says; something was exchanged meanwhile; the folder is deeper than [`MAX_LEVELS`]; the work is to
+/// end.
+pub(super) fn copy_all(from: &Path, to: &Path, stop: &Stop) -> io::Result<()> {
     private_folder(to)?;
     let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
     let mut levels = vec![CopiedFolder::new(open(from)?, open(to)?)?];
     while let Some(level) = levels.last_mut() {
+        stop.check()?;
         let Some(name) = level.names.pop() else {
             levels.pop();
             continue;
         };
-        if let Some(inner) = level.copy(&name)? {
+        if let Some(inner) = level.copy(&name, stop)? {
             if levels.len() == MAX_LEVELS {
                 return Err(io::Error::other(format!(
                     "directories are nested deeper than {MAX_LEVELS} levels"
@@ -127,7 +140,7 @@ mod tests {
             for number in 0..2_000 {
                 let to = at(&format!("to{number}"));
                 // It may fail, and says so.
-                let _ = copy_all(&at("from"), &to);
+                let _ = copy_all(&at("from"), &to, &Stop::default());
                 for name in ["folder", "aside", "link"] {
                     let copied = to.join(name);
                     let is_folder = fs::symlink_metadata(&copied).is_ok_and(|it| it.is_dir());
@@ -148,12 +161,14 @@ mod tests {
         fs::create_dir(at("from")).unwrap();
         fs::write(at("from/run"), "x").unwrap();
         fs::set_permissions(at("from/run"), fs::Permissions::from_mode(0o755)).unwrap();
-        copy_all(&at("from"), &at("to")).unwrap();
+        copy_all(&at("from"), &at("to"), &Stop::default()).unwrap();
         let mode = fs::metadata(at("to/run")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
         let deep = vec!["d"; MAX_LEVELS].join("/");
         fs::create_dir_all(at("from").join(deep)).unwrap();
-        let error = copy_all(&at("from"), &at("deep")).unwrap_err().to_string();
+        let error = copy_all(&at("from"), &at("deep"), &Stop::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("256 levels"), "{error}");
     }
 }

@@ -4,6 +4,7 @@ use super::copy::copy_all;
 use super::folder_use::{FolderUse, UnusedFolder};
 use super::remove::remove_until;
 use super::{private_folder, removal_queue};
+use crate::blocking::Stop;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -101,8 +102,8 @@ impl SessionFiles {
         }
     }
 
-    /// `other` begins with a copy of them: with all of a module's, or with nothing.
-    pub fn copy(&self, other: &Self) -> io::Result<()> {
+    /// `other` begins with a copy of them: with all of a module's, or with nothing. The copy ends where `stop` says so.
+    pub fn copy(&self, other: &Self, stop: &Stop) -> io::Result<()> {
         for name in self.folders()? {
             let from = self.root.join(&name);
             let Some(used) = FolderUse::begin(&from)? else {
@@ -110,7 +111,7 @@ impl SessionFiles {
             };
             used.touch()?;
             let mut copy = Scratch::temporary(&self.root)?;
-            copy_all(&from, &copy.path)?;
+            copy_all(&from, &copy.path, stop)?;
             let module = &name[self.prefix.len()..];
             let to = format!("{}{module}", other.prefix);
             std::fs::rename(&copy.path, self.root.join(to))?;
@@ -352,7 +353,7 @@ mod tests {
         let of = |session| SessionFiles::of(root.path(), caller(session));
         let path = |session| root.path().join(session_folder("m", caller(session)));
         let (one, two) = (of("one"), of("two"));
-        one.copy(&two).unwrap();
+        one.copy(&two, &Stop::default()).unwrap();
         assert!(!path("two").exists(), "there was nothing");
 
         let outside = root.path().join("outside");
@@ -361,7 +362,7 @@ mod tests {
         std::fs::write(path("one").join("a/b/x"), "x").unwrap();
         #[cfg(unix)]
         std::os::unix::fs::symlink("../outside", path("one").join("link")).unwrap();
-        one.copy(&two).unwrap();
+        one.copy(&two, &Stop::default()).unwrap();
         std::fs::write(path("two").join("a/b/x"), "changed").unwrap();
         assert_eq!(std::fs::read(path("one").join("a/b/x")).unwrap(), b"x");
         #[cfg(unix)]
@@ -370,7 +371,8 @@ mod tests {
             PathBuf::from("../outside")
         );
 
-        one.copy(&two).expect_err("there is something already");
+        one.copy(&two, &Stop::default())
+            .expect_err("there is something already");
         assert_eq!(
             std::fs::read(path("two").join("a/b/x")).unwrap(),
             b"changed"

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -87,7 +88,8 @@ impl App {
     }
 
     /// Begins the run, or returns the run that an earlier request with the same key began. Completes even if
-    /// the client disconnects, so that no run is left half begun.
+    /// the client disconnects, so that no run is left half begun. While files of an earlier run are copied for it, nothing
+    /// has begun: then the copy ends with the request, and there is no run.
     pub async fn begin(
         &self,
         client: &Client,
@@ -101,22 +103,42 @@ impl App {
         let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
         let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
         let (app, viewer) = (self.clone(), client.viewer());
+        let left = CancellationToken::new();
+        let _waits = left.clone().drop_guard();
         let begun = tokio::spawn(async move {
             match key {
-                None => Box::pin(app.begun(&prepared, viewer)).await,
-                Some(key) => Box::pin(app.begun_once(&key, &request, &prepared, viewer)).await,
+                None => Box::pin(app.begun(&prepared, viewer, &left)).await,
+                Some(key) => {
+                    let begun = app.begun_once(&key, &request, &prepared, viewer, &left);
+                    Box::pin(begun).await
+                }
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
     }
 
-    async fn begun(&self, prepared: &Prepared, viewer: Viewer) -> Result<Watcher, ApiError> {
+    /// `left` is cancelled when nothing waits for the run's begin any more.
+    async fn begun(
+        &self,
+        prepared: &Prepared,
+        viewer: Viewer,
+        left: &CancellationToken,
+    ) -> Result<Watcher, ApiError> {
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {
             let after = after.to_string();
             let carried = registry.carry_scratch(owner, &after, session);
-            carried.await.map_err(|error| ApiError::internal(&error))?;
+            let carried = tokio::select! {
+                biased;
+                carried = carried => carried,
+                () = left.cancelled() => {
+                    return Err(ApiError::conflict(
+                        "the client left before the files of the earlier run were copied, so no run began",
+                    ));
+                }
+            };
+            carried.map_err(|error| ApiError::internal(&error))?;
         }
         let begun = self.dispatcher.start(
             &prepared.agent,
@@ -145,6 +167,7 @@ impl App {
         digest: &str,
         prepared: &Prepared,
         viewer: Viewer,
+        left: &CancellationToken,
     ) -> Result<Watcher, ApiError> {
         let store = self.dispatcher.store();
         let owner = &prepared.behalf.owner;
@@ -167,7 +190,7 @@ impl App {
                     ));
                 }
                 KeyUse::First => {
-                    let begun = Box::pin(self.begun(prepared, viewer)).await;
+                    let begun = Box::pin(self.begun(prepared, viewer, left)).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }
