@@ -35,12 +35,15 @@ const QUEUE_TIME: Duration = Duration::from_mins(1);
 static KINDS: LazyLock<Arc<FairQueue<&'static str, WorkParty>>> =
     LazyLock::new(|| FairQueue::of_members(THREADS, MAX_WAITING));
 
-/// For whom work is done.
+/// The party for whom work is done. Parties share the threads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum WorkParty {
-    /// The party of all work of one kind whose key is not known.
+pub enum WorkParty {
+    /// The party of all work of one kind about whose party nothing else is known.
     Kind(&'static str),
+    /// The API key of this name.
     Key(Arc<str>),
+    /// The module of this name, where its work is the same for all keys.
+    Module(Arc<str>),
 }
 
 /// A kind of work that requests, calls and replies of models cause, on threads that all kinds share.
@@ -148,9 +151,19 @@ impl WorkKind {
         key: Option<&str>,
         work: impl FnOnce(&WorkStop) -> T + Send + 'static,
     ) -> BlockingWork<T> {
+        let party = key.map_or(WorkParty::Kind(self.name), |key| WorkParty::Key(key.into()));
+        self.start_for(party, work)
+    }
+
+    /// [`Self::start`] for a party that may be another than a key.
+    pub fn start_for<T: Send + 'static>(
+        self,
+        party: WorkParty,
+        work: impl FnOnce(&WorkStop) -> T + Send + 'static,
+    ) -> BlockingWork<T> {
         let lane = Lane {
             group: self.name,
-            member: key.map_or(WorkParty::Kind(self.name), |key| WorkParty::Key(key.into())),
+            member: party,
             // Work waits for no other work.
             depth: 0,
         };
@@ -394,6 +407,30 @@ mod tests {
         for work in &mut all {
             work.done().await.unwrap();
         }
+    }
+
+    /// Lookups of names, each of which waits for a name server.
+    #[tokio::test]
+    async fn a_module_that_takes_all_threads_it_may_leaves_some_to_another_one() {
+        const LOOKUPS: WorkKind = WorkKind::new("test of modules", 32);
+        let (tell, told) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        let all: Vec<_> = (0..40)
+            .map(|_| {
+                let (tell, wait) = (tell.clone(), wait.clone());
+                LOOKUPS.start_for(WorkParty::Module("slow".into()), move |_| {
+                    tell.send(()).unwrap();
+                    drop(wait.lock().map(|wait| wait.recv()));
+                })
+            })
+            .collect();
+        assert_eq!(told.iter().take(28).count(), 28);
+        let mut other = LOOKUPS.start_for(WorkParty::Module("quick".into()), |_| 5);
+        let done = tokio::time::timeout(Duration::from_secs(30), other.done()).await;
+        assert_eq!(done, Ok(Ok(5)), "no thread was left");
+        assert!(told.try_recv().is_err(), "a 29th thread of one module");
+        drop((go_on, all));
     }
 
     #[tokio::test(start_paused = true)]

@@ -43,7 +43,8 @@ mod window;
 
 pub use backoff::Backoff;
 pub use blocking::{
-    BlockingWork, WorkFailure, WorkKind, WorkStop, detach, own_work, start_own, start_queued,
+    BlockingWork, WorkFailure, WorkKind, WorkParty, WorkStop, detach, own_work, start_own,
+    start_queued,
 };
 pub use fair_rate::FairRate;
 pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};

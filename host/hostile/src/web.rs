@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use toolhold_admission::WorkParty;
 use toolhold_policy::HttpGrant;
 use toolhold_sandbox::Resolve;
 
@@ -364,7 +365,11 @@ impl Answers {
 }
 
 impl Resolve for Answers {
-    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a WorkParty,
+        _: &'a str,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         self.asked.fetch_add(1, SeqCst);
         let mut left = lock(&self.left);
         let answer = if left.len() > 1 {

@@ -13,8 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
-use toolhold_admission::Backoff;
-use toolhold_admission::own_work;
+use toolhold_admission::{Backoff, WorkParty, own_work};
 use toolhold_json::hex::sha256;
 use toolhold_policy::HttpGrant;
 use toolhold_policy::egress::{is_localhost, literal};
@@ -292,7 +291,10 @@ impl RemoteRequests {
     async fn egress(&self) -> Result<&Egress, String> {
         let (grants, resolver) = (self.grants.clone(), self.resolver.clone());
         let set_up = || async move {
-            let egress = own_work(move || Egress::new(grants.to_vec(), Vec::new(), resolver));
+            let egress = own_work(move || {
+                let party = WorkParty::Kind("addresses of Requests");
+                Egress::new(&party, grants.to_vec(), Vec::new(), resolver)
+            });
             let egress = egress.await.map_err(|error| error.to_string())?;
             egress.map_err(|error| error.to_string())
         };

@@ -210,7 +210,11 @@ struct Says {
 }
 
 impl Resolve for Says {
-    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a WorkParty,
+        _: &'a str,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let at = self
             .asked
             .fetch_add(1, Ordering::SeqCst)

@@ -36,6 +36,7 @@ use send::OutboundRequest;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error as ThisError;
+use toolhold_admission::WorkParty;
 use toolhold_policy::egress::is_forbidden_header;
 use toolhold_policy::{GrantError, HttpGrant, HttpLimits};
 use toolhold_policy::{Redactor, SecretGrant};
@@ -76,10 +77,13 @@ pub struct Egress {
 }
 
 impl Egress {
+    /// Names are looked up for `party`.
+    ///
     /// # Errors
     /// If the host can set up no client (for https it needs the system's root certificates), or if
     /// the secrets are too large to be looked for.
     pub fn new(
+        party: &WorkParty,
         grants: Vec<HttpGrant>,
         secrets: Vec<SecretGrant>,
         resolver: Arc<dyn Resolve>,
@@ -91,8 +95,12 @@ impl Egress {
                 .peekable();
             served.peek()?;
             let tls = served.any(|grant| grant.origin().is_https());
-            let resolver = resolver.clone();
-            Some(client(CheckingResolver { resolver, private }, tls))
+            let judge = CheckingResolver {
+                resolver: resolver.clone(),
+                party: party.clone(),
+                private,
+            };
+            Some(client(judge, tls))
         };
         Ok(Self {
             redactor: SecretGrant::redactor(&secrets)?,

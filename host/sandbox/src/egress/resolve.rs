@@ -12,20 +12,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::time::timeout;
-use toolhold_admission::WorkKind;
+use toolhold_admission::{WorkKind, WorkParty, WorkStop};
 use toolhold_policy::egress::is_localhost;
 use toolhold_policy::egress::{AddressScope, reach};
 
 /// The system's resolver asks each server twice, five seconds each, which is too long for a call.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lookups in the whole process, at most 32 at a time. Each holds a thread until the system answers, which no timeout of
-/// ours can stop.
+/// Lookups in the whole process, at most 32 at a time, which modules share. Each holds a thread until the system answers,
+/// which no timeout of ours can stop.
 const LOOKUPS: WorkKind = WorkKind::new("lookups of names", 32);
 
 /// Finds the addresses of a host name. Tests use a lying resolver.
 pub trait Resolve: fmt::Debug + Send + Sync {
-    /// All addresses of `host`, in the order to try them.
-    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+    /// All addresses of `host`, in the order to try them, for this party.
+    fn resolve<'a>(
+        &'a self,
+        party: &'a WorkParty,
+        host: &'a str,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
 /// The system's own resolver: `/etc/hosts`, then the configured name servers.
@@ -33,11 +37,16 @@ pub trait Resolve: fmt::Debug + Send + Sync {
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
-    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        party: &'a WorkParty,
+        host: &'a str,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let host = host.to_owned();
-            let found = LOOKUPS.run(None, move || (host.as_str(), 0).to_socket_addrs());
-            let found = found.await.map_err(io::Error::from)??;
+            let found = move |_: &WorkStop| (host.as_str(), 0).to_socket_addrs();
+            let mut found = LOOKUPS.start_for(party.clone(), found);
+            let found = found.done().await.map_err(io::Error::from)??;
             Ok(found.map(|address| address.ip()).collect())
         })
     }
@@ -68,6 +77,8 @@ pub(super) fn is_reachable(address: IpAddr, private: bool) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct CheckingResolver {
     pub resolver: Arc<dyn Resolve>,
+    /// Looks up the names.
+    pub party: WorkParty,
     /// Whether this machine and its network may be reached.
     pub private: bool,
 }
@@ -78,7 +89,7 @@ impl CheckingResolver {
         let found = if is_localhost(host) {
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
         } else {
-            timeout(LOOKUP_TIMEOUT, self.resolver.resolve(host))
+            timeout(LOOKUP_TIMEOUT, self.resolver.resolve(&self.party, host))
                 .await
                 .map_err(|_| LookupError::Timeout)?
                 .map_err(|_| LookupError::NotFound)?
@@ -116,14 +127,24 @@ mod tests {
     struct Says(&'static [&'static str]);
 
     impl Resolve for Says {
-        fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        fn resolve<'a>(
+            &'a self,
+            party: &'a WorkParty,
+            _: &'a str,
+        ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            assert_eq!(*party, module(), "the module that sends");
             Box::pin(async { Ok(self.0.iter().map(|text| text.parse().unwrap()).collect()) })
         }
+    }
+
+    fn module() -> WorkParty {
+        WorkParty::Module("m".into())
     }
 
     async fn judged(answer: &'static [&'static str], private: bool) -> Result<usize, LookupError> {
         let judge = CheckingResolver {
             resolver: Arc::new(Says(answer)),
+            party: module(),
             private,
         };
         judge.addresses("host.test").await.map(|found| found.len())
@@ -156,6 +177,7 @@ mod tests {
     async fn localhost_is_this_machine_whatever_the_resolver_says() {
         let judge = |private| CheckingResolver {
             resolver: Arc::new(Says(&["1.1.1.1"])),
+            party: module(),
             private,
         };
         let found = judge(true).addresses("localhost").await.unwrap();

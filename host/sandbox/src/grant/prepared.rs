@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use toolhold_admission::WorkParty;
 use toolhold_policy::Caller;
 use toolhold_policy::manifest::DirectoryRequest;
 use toolhold_policy::{Access, DirectoryGrant, Grant};
@@ -215,7 +216,9 @@ impl PreparedGrant {
         directories: Vec<PreparedDirectory>,
         resolver: Arc<dyn Resolve>,
     ) -> Result<Self, LoadError> {
-        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver.clone());
+        let party = WorkParty::Module(module.into());
+        let (http, secrets) = (grant.http.clone(), grant.secrets.clone());
+        let egress = Egress::new(&party, http, secrets, resolver.clone());
         let egress = egress.map_err(|error| LoadError::Grant {
             reason: error.to_string(),
         })?;

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_admission::own_work;
+use toolhold_admission::{WorkParty, own_work};
 use toolhold_policy::HttpGrant;
 use toolhold_sandbox::egress::{DocumentError, Egress, SystemResolver};
 use url::Url;
@@ -76,7 +76,10 @@ async fn fetch_under(
 ) -> Result<(Vec<u8>, String), AddressError> {
     url.set_fragment(None);
     // It reads the system's root certificates.
-    let set_up = move || Egress::new(vec![grant], Vec::new(), Arc::new(SystemResolver));
+    let set_up = move || {
+        let party = WorkParty::Kind("addresses of documents");
+        Egress::new(&party, vec![grant], Vec::new(), Arc::new(SystemResolver))
+    };
     let egress = own_work(set_up).await;
     let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
     let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
