@@ -176,7 +176,7 @@ impl ProcessLease {
 }
 
 /// Key of the advisory lock of a process: the random half of its name.
-fn key(name: &str) -> i64 {
+pub fn key(name: &str) -> i64 {
     let id = Uuid::parse_str(name).unwrap_or_default();
     id.as_u64_pair().1.cast_signed()
 }

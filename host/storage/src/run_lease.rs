@@ -8,7 +8,7 @@ use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::journal::RunJournal;
 use crate::label::{Label, Origin};
-use crate::process_lease::ProcessLease;
+use crate::process_lease::{ProcessLease, key};
 use crate::record::Source;
 use crate::runs::{LISTED, RunRow};
 use crate::store::Store;
@@ -16,6 +16,18 @@ use crate::time::now_ms;
 use sqlx::Row as _;
 use toolhold_protocol::event::Event;
 use uuid::Uuid;
+
+/// Takes the lease of a run if its holder is still the one that a look found.
+const TAKE: &str = "UPDATE runs SET holder = $2, fence = fence + 1 WHERE id = $1 \
+     AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) AND ended_ms IS NULL RETURNING owner, fence";
+/// Takes a run from a process that has no lock, or whose deadline has passed: one that is alive is neither. The row
+/// of its lease is locked meanwhile, so that the process renews it before, and keeps the run, or after, and finds that
+/// its lease had ended.
+const TAKE_FROM_RENEWING: &str = "WITH clock AS (SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now_ms), \
+     lease AS (SELECT deadline_ms FROM process_leases WHERE process = $3 FOR UPDATE) \
+     UPDATE runs SET holder = $2, fence = fence + 1 WHERE id = $1 AND holder = $3 AND ended_ms IS NULL \
+     AND (pg_try_advisory_xact_lock_shared($4) OR EXISTS (SELECT 1 FROM lease, clock WHERE deadline_ms <= now_ms)) \
+     RETURNING owner, fence";
 
 /// The state of a run's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,19 +75,8 @@ impl Store {
         if self.lives_elsewhere(before.as_deref()).await? {
             return Err(RecordError::Held);
         }
-        // Conditional on the old holder, because another process may take the run at the same time.
-        let taken = sqlx::query(
-            "UPDATE runs SET holder = $2, fence = fence + 1 WHERE id = $1 \
-             AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) AND ended_ms IS NULL RETURNING owner, fence",
-        )
-        .bind(run.to_string())
-        .bind(self.process.name())
-        .bind(before)
-        .fetch_optional(&self.pool)
-        .in_time(&self.database)
-        .await;
-        let (owner, fence): (String, i64) = match taken {
-            Ok(Some(row)) => (row.try_get("owner")?, row.try_get("fence")?),
+        let (owner, fence) = match self.take(run, before.as_deref()).await {
+            Ok(Some(taken)) => taken,
             Ok(None) => {
                 let row = self.run(run).await?;
                 return Err(match row.and_then(|row| row.ended) {
@@ -107,6 +108,34 @@ impl Store {
             audit,
         );
         Ok((journal, events?))
+    }
+
+    /// Takes the lease of a run that `before` held when it was looked at, and whose process kept it no more. Returns the
+    /// owner and the new fence; `None` if that is so no longer: the run has ended, another process took it, or, on
+    /// PostgreSQL, the process renewed its own lease meanwhile.
+    pub(crate) async fn take(
+        &self,
+        run: Uuid,
+        before: Option<&str>,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        // On SQLite a process whose lock is free has ended for good, so its name says enough.
+        let renews = before.filter(|name| *name != self.process.name());
+        let renews = renews.filter(|_| self.process.lease().is_some());
+        let statement = renews.map_or(TAKE, |_| TAKE_FROM_RENEWING);
+        let take = sqlx::query(statement)
+            .bind(run.to_string())
+            .bind(self.process.name())
+            .bind(before);
+        let take = match renews {
+            Some(name) => take.bind(key(name)),
+            None => take,
+        };
+        let taken = take
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        let Some(row) = taken else { return Ok(None) };
+        Ok(Some((row.try_get("owner")?, row.try_get("fence")?)))
     }
 
     /// The state of a run's lease.

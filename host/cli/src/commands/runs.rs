@@ -7,13 +7,14 @@ use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, now_ms};
-use toolhold_server::runs::cancel_orphan;
-use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
+use toolhold_server::runs::{RunRefusal, cancel_orphan};
+use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow, Store};
+use uuid::Uuid;
 
 /// What is listed, and how.
 #[derive(Debug, Args)]
@@ -221,25 +222,74 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
     let store = host::store(config).await?;
     let run = store.find(name).await?.run()?;
-    let is_over = async || -> Result<bool> {
-        Ok(store.run(run).await?.is_none_or(|row| row.ended.is_some()))
-    };
-    if is_over().await? {
+    if is_over(&store, run).await? {
         bail!("this run is over; `toolhold show {run}` prints it");
     }
-    if store.is_held(run).await? {
-        store.request_cancellation(run).await?;
-        let started = std::time::Instant::now();
-        while started.elapsed() < CANCEL_TIMEOUT {
-            if is_over().await? {
-                output::tell(&format!("{} {run}", style::good("cancelled:")));
-                return Ok(Exit::Ok);
-            }
-            tokio::time::sleep(EVENT_POLL_INTERVAL).await;
-        }
-        bail!("its process was told, and has not stopped it yet");
-    }
-    cancel_orphan(&store, run, None).await?;
+    cancel_open(&store, run).await?;
     output::tell(&format!("{} {run}", style::good("cancelled:")));
     Ok(Exit::Ok)
+}
+
+/// Cancels a run that has not ended, and waits for its end.
+async fn cancel_open(store: &Store, run: Uuid) -> Result<()> {
+    // First: whoever takes the run meanwhile sees the request.
+    store.request_cancellation(run).await?;
+    let started = Instant::now();
+    while !is_over(store, run).await? {
+        // Each time: the process that was told may have given the run back meanwhile, or have died.
+        match cancel_orphan(store, run, None).await {
+            Ok(()) => break,
+            Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if started.elapsed() >= CANCEL_TIMEOUT {
+            bail!("its process was told, and has not stopped it yet");
+        }
+        tokio::time::sleep(EVENT_POLL_INTERVAL).await;
+    }
+    Ok(())
+}
+
+async fn is_over(store: &Store, run: Uuid) -> Result<bool> {
+    let row = store.run(run).await?;
+    Ok(row.is_none_or(|row| row.ended.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use toolhold_agent::{Driver, NoModules};
+    use toolhold_model::NoModel;
+    use toolhold_protocol::event::{Journal as _, NoJournal};
+    use toolhold_protocol::settings::RunRequest;
+    use toolhold_storage::{Label, Location};
+
+    /// The process parks the run when it sees the request to cancel it. An earlier look at the lease says nothing then.
+    #[tokio::test]
+    async fn a_run_that_is_given_back_while_it_is_cancelled_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let long = Duration::from_secs(30);
+        let store = Store::open(&location, long).await.unwrap();
+        let other = Store::open(&location, long).await.unwrap();
+        let request = RunRequest::new(Uuid::now_v7(), "t");
+        let id = request.id;
+        let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
+        let mut run = driver.start(request, Box::new(NoJournal)).await.unwrap();
+        let begin = run.events.recv().await.unwrap();
+        drop(run);
+        let mut journal = other.journal(id, Label::default());
+        journal.append(&[begin]).await.unwrap();
+        assert!(store.is_held(id).await.unwrap());
+        let parked = async {
+            while other.requested_cancellations().await.unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            drop(journal);
+        };
+        let (cancelled, ()) = tokio::join!(cancel_open(&store, id), parked);
+        cancelled.unwrap();
+        assert!(is_over(&store, id).await.unwrap());
+    }
 }

@@ -160,7 +160,8 @@ impl App {
         store.request_cancellation(run.id).await?;
         if !store.is_held(run.id).await? {
             match self.dispatcher.end(run.id).await {
-                Ok(()) | Err(RunRefusal::Record(RecordError::Held)) => {}
+                // Another process took it since the look, and sees the request; or it has ended by itself.
+                Ok(()) | Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -116,6 +116,41 @@ async fn a_run_of_a_frozen_process_is_taken_over_and_the_process_writes_no_more(
     }
 }
 
+/// Between the look at a lease and the act, its process may renew it.
+#[tokio::test]
+async fn a_run_is_taken_only_while_the_lease_of_its_process_is_over() {
+    for database in databases().await {
+        let late = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        if late.process.lease().is_none() {
+            // SQLite: a process whose lock is free has ended, and no other one has its name.
+            continue;
+        }
+        let mut script = EventScript::new();
+        let mut journal = late.journal(script.run, of_server());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        let holder = Some(late.process.name());
+        // As if the look had found a lease that had ended.
+        let taken = other.take(script.run, holder).await.unwrap();
+        assert_eq!(taken, None, "its process renewed the lease since");
+        assert_eq!(other.take(script.run, None).await.unwrap(), None);
+        journal.append(&[script.notice()]).await.unwrap();
+        let taken = until(async || {
+            ends_lease(&late).await;
+            other.take(script.run, holder).await.unwrap()
+        });
+        assert_eq!(taken.await, (String::new(), 1));
+        assert_eq!(
+            refused(&mut journal, &script.notice()).await,
+            Some(script.run)
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_lease_that_was_not_renewed_in_time_holds_again_once_it_is() {
     for database in databases().await {
