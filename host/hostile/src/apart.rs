@@ -48,7 +48,7 @@ pub fn run_all(
     command: &(dyn Fn(&Attack) -> Command + Sync),
     mut told: impl FnMut(SuiteProgress<'_>),
 ) {
-    let (alone, mut others): (Vec<_>, Vec<_>) = attacks
+    let (alone, mut others): (Vec<&Attack>, Vec<&Attack>) = attacks
         .iter()
         .partition(|attack| attack.company == Company::Alone);
     others.sort_by_key(|attack| {

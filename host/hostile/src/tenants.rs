@@ -168,8 +168,11 @@ async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), A
 
 async fn crowd_of_sleepers(lab: &Lab) -> Result<String, AttackFailure> {
     // Each waits most of its time, in an engine of its own.
-    let (unlimited, limited) =
-        join(crowd(lab, None), crowd(lab, Some(u64::from(PLACES / 2)))).await;
+    let (unlimited, limited) = join(
+        Box::pin(crowd(lab, None)),
+        Box::pin(crowd(lab, Some(u64::from(PLACES / 2)))),
+    )
+    .await;
     Ok(format!(
         "{CROWD} asleep; others waited {} at most",
         ms(unlimited?.max(limited?))

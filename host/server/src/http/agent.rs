@@ -148,7 +148,7 @@ impl App {
             prepared.request.clone(),
             viewer,
         );
-        let begun = begun.await;
+        let begun = Box::pin(begun).await;
         if begun.is_err() && prepared.after.is_some() {
             // Copies that remain are swept later.
             let _ = registry.remove_scratch(owner, session).await;
