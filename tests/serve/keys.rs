@@ -16,7 +16,8 @@ fn keys(host: &Host, arguments: &[&str]) -> String {
 
 /// A stream of a run's events, whose first bytes have come.
 fn followed(server: &Server, key: &str, run: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let address = server.address().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
