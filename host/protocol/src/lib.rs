@@ -23,6 +23,7 @@
 //!     seq: 0,
 //!     at_ms: 0,
 //!     kind: EventKind::Notice { step: 1, message: "nothing happened".into() },
+//!     removed: None,
 //!     seal: Seal::default(),
 //! };
 //! let event = event.sealed(&Seal::default())?;

@@ -194,6 +194,7 @@ mod tests {
                 seq,
                 at_ms,
                 kind,
+                removed: None,
                 seal: Seal::default(),
             };
             let event = event.sealed(&seal).unwrap();

@@ -38,6 +38,9 @@ pub struct Replayed {
     pub is_done: bool,
     /// True where the record's requests were made of texts of another revision, so that their bodies were not compared.
     pub has_other_prompts: bool,
+    /// Present where texts were taken out of the record of an ended run, because a document was deleted or a fact was
+    /// forgotten.
+    pub lacks: Option<LackingTexts>,
     /// All that the run was instructed to do when it began, before a shield changed it: for the policy's hash.
     pub instructions: String,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
@@ -63,6 +66,17 @@ impl Replayed {
             .map(Self::spent)
             .fold(self.machine.spent().plus(self.nested), RunUsage::plus)
     }
+}
+
+/// The part of a record that a replay compares, where texts were taken out of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LackingTexts {
+    /// The first event that lacks texts. From here on the texts of requests, and what follows from their lengths, are not
+    /// compared.
+    pub from: u64,
+    /// The first event to which the run does not come without the texts. It and those after it are not compared. Absent:
+    /// all events are.
+    pub until: Option<u64>,
 }
 
 /// Why events cannot be run again.
@@ -116,7 +130,13 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
             });
         }
     }
-    let mut replayed = rebuild(events)?;
+    // Only an ended run may lack texts: others are resumed from what they have.
+    let is_over = events
+        .last()
+        .is_some_and(|last| matches!(last.kind, EventKind::Done { .. }));
+    let mut lacking = events.iter().filter(|event| event.removed.is_some());
+    let lacks_from = lacking.next().filter(|_| is_over).map(|event| event.seq);
+    let mut replayed = rebuild(events, lacks_from)?;
     for event in events {
         // The record has the ends that were written.
         replayed.open.take(&event.kind);
@@ -129,7 +149,8 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
 fn replay_subs(
     events: &[Event],
     counts_money: bool,
-) -> Result<(BTreeMap<String, Replayed>, RunUsage), ReplayError> {
+    lacks_from: Option<u64>,
+) -> Result<ReplayedSubs, ReplayError> {
     let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
     let mut answered = BTreeSet::new();
     let mut retried = Vec::new();
@@ -147,32 +168,63 @@ fn replay_subs(
         }
     }
     retried.retain(|call| !answered.contains(call));
-    let (mut subs, mut nested) = (BTreeMap::new(), RunUsage::default());
-    nested.calls = u32::try_from(retried.len()).unwrap_or(u32::MAX);
+    let mut replayed = ReplayedSubs::default();
+    replayed.nested.calls = u32::try_from(retried.len()).unwrap_or(u32::MAX);
     for (call, events) in runs {
-        let is_run = |event: &Event| matches!(event.kind, EventKind::Run { .. });
-        if !events.first().is_some_and(is_run) {
+        let Some(first) = events.first() else {
+            continue;
+        };
+        if !matches!(first.kind, EventKind::Run { .. }) {
             if !answered.contains(call) {
                 let spent = events
                     .iter()
                     .map(|it| RunUsage::nested(&it.kind, counts_money));
-                nested = spent.fold(nested, RunUsage::plus);
+                replayed.nested = spent.fold(replayed.nested, RunUsage::plus);
             }
             continue;
         }
-        let sub = rebuild(&events).map_err(|error| ReplayError::Sub {
-            call: call.to_owned(),
-            error: Box::new(error),
-        })?;
-        if !answered.contains(call) {
-            subs.insert(call.to_owned(), sub);
-        }
+        let until = match rebuild(&events, lacks_from) {
+            Ok(sub) => {
+                let until = sub.lacks.and_then(|lacks| lacks.until);
+                if !answered.contains(call) {
+                    replayed.subs.insert(call.to_owned(), sub);
+                }
+                until
+            }
+            // What it was asked was taken out.
+            Err(ReplayError::Run(_)) if lacks_from.is_some_and(|from| first.seq >= from) => {
+                Some(first.seq)
+            }
+            Err(error) => {
+                return Err(ReplayError::Sub {
+                    call: call.to_owned(),
+                    error: Box::new(error),
+                });
+            }
+        };
+        replayed.until = earlier(replayed.until, until);
     }
-    Ok((subs, nested))
+    Ok(replayed)
 }
 
-/// Seals and numbers are those of the whole record, whose part the events of a sub-agent are.
-fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
+/// The replayed runs inside of a run.
+#[derive(Default)]
+struct ReplayedSubs {
+    /// Runs whose answer the outer run does not have yet.
+    subs: BTreeMap<String, Replayed>,
+    /// Usage of the calls that unanswered calls made.
+    nested: RunUsage,
+    /// The first event of them that was not compared, because it lacks texts.
+    until: Option<u64>,
+}
+
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// Seals and numbers are those of the whole record, whose part the events of a sub-agent are. The record of an ended run
+/// may lack texts from the event `lacks_from` on.
+fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, ReplayError> {
     let Some((first, rest)) = events.split_first() else {
         return Err(ReplayError::Beginning);
     };
@@ -215,6 +267,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     player.tell(Input::Start, Duration::ZERO);
     let mut at_ms = first.at_ms;
     let mut elapsed = Duration::ZERO;
+    let mut until = None;
     for event in events {
         elapsed = match event.kind {
             EventKind::Resumed { active_ms, .. } => Duration::from_millis(active_ms),
@@ -237,33 +290,56 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         if is_written_end(&event.kind) {
             continue;
         }
+        let lacks_texts = lacks_from.is_some_and(|from| event.seq >= from);
         if player.came_to.is_empty() {
-            let input = input(&event.kind).ok_or_else(|| divergence(event, None))?;
-            player.tell(input, elapsed);
+            match input(&event.kind) {
+                Some(input) => player.tell(input, elapsed),
+                None if lacks_texts => {
+                    until = Some(event.seq);
+                    break;
+                }
+                None => return Err(divergence(event, None)),
+            }
         }
         let instead = player.came_to.pop_front();
         let mut compared = [
             instead.as_ref().map(comparable),
             Some(comparable(&event.kind)),
         ];
-        if has_other_prompts
-            && let EventKind::Request { .. }
-            | EventKind::Budget { .. }
-            | EventKind::Summarized { .. } = event.kind
-        {
+        let is_of_texts = match event.kind {
+            EventKind::Request { .. } | EventKind::Budget { .. } | EventKind::Summarized { .. } => {
+                has_other_prompts || lacks_texts
+            }
+            EventKind::Cited { .. } | EventKind::Hidden { .. } => lacks_texts,
+            _ => false,
+        };
+        if is_of_texts {
             compared.iter_mut().flatten().for_each(without_texts);
+        }
+        if lacks_texts && matches!(event.kind, EventKind::ToolStart { .. }) {
+            compared.iter_mut().flatten().for_each(without_filled);
         }
         let [came_to, recorded] = compared;
         if came_to != recorded {
+            if lacks_texts {
+                until = Some(event.seq);
+                break;
+            }
             return Err(divergence(event, instead.as_ref()));
         }
     }
+    if until.is_some() {
+        // What the machine would have come to is not what the run came to.
+        player.came_to.clear();
+    }
     let last = events.last().unwrap_or(first);
-    let (subs, nested) = replay_subs(events, request.settings.max_cost.is_some())?;
+    let inside = replay_subs(events, request.settings.max_cost.is_some(), lacks_from)?;
+    until = earlier(until, inside.until);
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
-        subs,
-        nested,
+        subs: inside.subs,
+        nested: inside.nested,
+        lacks: lacks_from.map(|from| LackingTexts { from, until }),
         ended: SubAgentEnd::of(&last.kind, player.machine.spent()),
         class: class(events),
         machine: player.machine,
@@ -403,6 +479,13 @@ fn comparable(event: &EventKind) -> Value {
         fields.shift_remove("prompts");
     }
     value
+}
+
+/// Takes away the arguments of a call that were filled from data, which may have texts.
+fn without_filled(event: &mut Value) {
+    if let Value::Object(fields) = event {
+        fields.shift_remove("filled");
+    }
 }
 
 /// Leaves the name and the step of an event of which the rest depends on the texts of prompts.

@@ -13,12 +13,12 @@ use toolhold_agent::guard::shield::{
     OnFailure, Screening, Shield, ShieldBinding, ShieldVerdict, Shields,
 };
 use toolhold_agent::retrieval::{RetrievalQuestion, Retriever};
-use toolhold_agent::run::replay::replay;
+use toolhold_agent::run::replay::{LackingTexts, ReplayError, replay};
 use toolhold_agent::{Activities, Driver};
 use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::{Event, EventKind, NoJournal};
+use toolhold_protocol::event::{Event, EventKind, NoJournal, RemovedTexts};
 use toolhold_protocol::knowledge::{
     CitationRule, Retrieval, Retrieved, RetrievedPassage, RetrievedWhen,
 };
@@ -366,6 +366,44 @@ async fn a_run_without_documents_goes_on_and_says_so() {
     assert_eq!(end(&events).0, "output");
     let note = of(&events, "retrieved")[0]["notes"][0].to_string();
     assert!(note.contains("no documents here"), "{note}");
+}
+
+/// Texts that were taken out of the record of an ended run are no divergence. A run that has not ended lacks none.
+#[tokio::test]
+async fn a_record_that_lacks_texts_is_compared_as_far_as_it_goes() {
+    let script = Script::new([Reply::output("\"costs 20 euro\" [k1]")]);
+    let shelf = Shelf::of(&[FEES]);
+    let events = watched(&reading(&script, &shelf), question(), |_| ()).await;
+    assert_eq!(replay(&events).unwrap().lacks, None);
+    let mut lacking = events.clone();
+    for event in &mut lacking {
+        match &mut event.kind {
+            EventKind::Retrieved { passages, .. } => passages[0].text.clear(),
+            EventKind::Request { body, .. } => body["messages"] = json!([]),
+            _ => continue,
+        }
+        event.removed = Some(RemovedTexts {
+            entry: 1,
+            at_ms: 1,
+            of: Vec::new(),
+        });
+    }
+    let from = lacking.iter().find(|event| event.removed.is_some());
+    let from = from.unwrap().seq;
+    let whole = LackingTexts { from, until: None };
+    assert_eq!(replay(&lacking).unwrap().lacks, Some(whole));
+    let last = lacking.len() - 1;
+    let found = replay(&lacking[..last]).unwrap_err();
+    assert!(matches!(found, ReplayError::Divergence { .. }), "{found}");
+    // An end that the run does not come to without the texts.
+    if let EventKind::Done { output, .. } = &mut lacking[last].kind {
+        *output = json!("30 euro");
+    }
+    let part = LackingTexts {
+        until: Some(lacking[last].seq),
+        ..whole
+    };
+    assert_eq!(replay(&lacking).unwrap().lacks, Some(part));
 }
 
 /// At every place in its record a run may be killed: passages that are recorded are not looked for again.

@@ -278,6 +278,7 @@ mod tests {
             seq: 0,
             at_ms: 0,
             kind,
+            removed: None,
             seal: Seal::default(),
         };
         [begun, done].map(event).into()

@@ -2,8 +2,10 @@
 //! There is no second logging path.
 
 mod bodies;
+mod removed;
 
 pub use bodies::{Bodies, BodyError, SharedWithPrevious};
+pub use removed::{MAX_NAMED, RemovedSource, RemovedTexts};
 
 use crate::advisor::{Council, Dissent, Tally};
 use crate::bound::Bound;
@@ -63,6 +65,9 @@ pub struct Event {
     pub at_ms: u64,
     #[serde(flatten)]
     pub kind: EventKind,
+    /// Present if texts were taken out of it after the run had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<RemovedTexts>,
     /// See [`Seal`].
     pub seal: Seal,
 }

@@ -334,6 +334,7 @@ mod tests {
             seq: 0,
             at_ms: 0,
             kind: serde_json::from_value(kind).unwrap(),
+            removed: None,
             seal: Seal::default(),
         }
     }

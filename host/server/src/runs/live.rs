@@ -70,6 +70,7 @@ mod tests {
             seq: 3,
             at_ms: 0,
             kind: serde_json::from_value(kind).unwrap(),
+            removed: None,
             seal: Seal::default(),
         };
         matches!(LiveEvent::of(event), LiveEvent::Small(_))

@@ -92,6 +92,7 @@ impl EventScript {
             seq: self.next,
             at_ms: 1_000 + self.next,
             kind,
+            removed: None,
             seal: Seal::default(),
         };
         let event = event.sealed(&self.seal).unwrap();

@@ -127,6 +127,7 @@ impl Publisher {
                 seq: self.seq,
                 at_ms,
                 kind,
+                removed: None,
                 seal: Seal::default(),
             };
             let event = event

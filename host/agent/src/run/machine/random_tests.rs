@@ -165,6 +165,7 @@ impl World {
                 seq: self.events.len() as u64,
                 at_ms: 0,
                 kind,
+                removed: None,
                 seal: Seal::default(),
             });
         }

@@ -37,6 +37,7 @@ impl Play {
                 seq: self.events.len() as u64,
                 at_ms: 0,
                 kind,
+                removed: None,
                 seal: Seal::default(),
             });
         }

@@ -285,6 +285,7 @@ mod tests {
             seq: 0,
             at_ms: 0,
             kind,
+            removed: None,
             seal: toolhold_protocol::event::Seal::default(),
         }
     }
