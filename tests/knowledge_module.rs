@@ -129,6 +129,123 @@ fn a_run_searches_documents_and_remembers_for_the_next() {
     assert_eq!(again.code, Some(1), "{again:?}");
 }
 
+/// The newest run, and its record as it is stored.
+fn last_record(host: &Host) -> (String, String) {
+    let list = host.run(&["runs", "--last", "1", "--json"]);
+    let row: Value = serde_json::from_str(list.stdout.trim()).unwrap();
+    let run = row["run"].as_str().or(row["id"].as_str()).unwrap();
+    let record = host.run(&["runs", "export", run]);
+    assert_eq!(record.code, Some(0), "{record:?}");
+    (run.to_owned(), record.stdout)
+}
+
+/// Which of `texts` the bytes of the database have, or its write-ahead log.
+fn in_the_database<'t>(host: &Host, texts: &[&'t str]) -> Vec<&'t str> {
+    let files = ["toolhold.db", "toolhold.db-wal"].map(|name| {
+        let path = host.path().join(".state").join(name);
+        std::fs::read(path).unwrap_or_default()
+    });
+    let has = |text: &&&str| {
+        let mut files = files.iter();
+        files.any(|bytes| bytes.windows(text.len()).any(|it| it == text.as_bytes()))
+    };
+    texts.iter().filter(has).copied().collect()
+}
+
+#[test]
+fn what_is_deleted_and_forgotten_goes_out_of_the_records_of_runs() {
+    const PASSAGE: &str = "A lost card costs 20 euro.";
+    const FACT: &str = "The user lost a card in May";
+    let host = host(&format!("{ALL}[knowledge]\ncollections = [\"fees\"]\n"));
+    let endpoint = Endpoint::start(Scenario::new([
+        calls(
+            "knowledge.search",
+            json!({"question": "cost of a lost card"}),
+        ),
+        calls("knowledge.remember", json!({"text": FACT})),
+        calls("knowledge.recall", json!({"question": "card"})),
+        answers(json!("It is known.")),
+    ]));
+    run(&host, &endpoint, "What does it cost to lose a card?");
+    let (id, record) = last_record(&host);
+    for part in ["\"event\":\"retrieved\"", PASSAGE, FACT] {
+        assert!(record.contains(part), "{part}: {record}");
+    }
+    let list = host.run(&["memory", "list", "--json"]);
+    let fact: Value = serde_json::from_str(&list.stdout).unwrap();
+    for deletes in [
+        &["memory", "forget", "--json", fact["id"].as_str().unwrap()][..],
+        &[
+            "knowledge",
+            "remove",
+            "--json",
+            "--collection",
+            "fees",
+            "notes/fees.md",
+        ],
+    ] {
+        let done = host.run(deletes);
+        let told: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(told["records"], 1, "{done:?}");
+    }
+
+    let (_, record) = last_record(&host);
+    assert!(
+        !record.contains(PASSAGE) && !record.contains(FACT),
+        "{record}"
+    );
+    assert_eq!(in_the_database(&host, &[PASSAGE, FACT]), Vec::<&str>::new());
+    let shown = host.run(&["show", &id]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(
+        shown.stdout.contains("It is known.") || shown.stderr.contains("It is known."),
+        "{shown:?}"
+    );
+    let told = format!("{}{}", shown.stdout, shown.stderr);
+    assert!(told.contains("texts were taken out"), "{told}");
+    assert!(
+        told.contains(&format!("fact {}", fact["id"].as_str().unwrap())),
+        "{told}"
+    );
+    let replayed = host.run(&["runs", "replay", &id]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
+    assert!(replayed.stdout.contains("lacks texts"), "{replayed:?}");
+    let verified = host.run(&["audit", "verify"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+
+    // An exported file is as genuine as what this database tells of it.
+    let file = host.path().join("record.jsonl");
+    std::fs::write(&file, &record).unwrap();
+    let shown = host.run(&["show", "record.jsonl"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    std::fs::write(
+        &file,
+        record.replacen("knowledge.search", "knowledge.serach", 9),
+    )
+    .unwrap();
+    let shown = host.run(&["show", "record.jsonl"]);
+    assert_ne!(shown.code, Some(0), "{shown:?}");
+}
+
+#[test]
+fn what_a_run_forgets_goes_out_of_its_own_record_when_it_ends() {
+    const FACT: &str = "The user likes marmalade";
+    let host = host(ALL);
+    let fact = ok(&host, "knowledge.remember", &json!({"text": FACT}));
+    let endpoint = Endpoint::start(Scenario::new([
+        calls("knowledge.recall", json!({})),
+        calls("knowledge.forget", json!({"id": fact["id"]})),
+        answers(json!("It is forgotten.")),
+    ]));
+    run(&host, &endpoint, "Forget what I like.");
+    assert!(told(&endpoint, 1).contains(FACT));
+    let (id, record) = last_record(&host);
+    assert!(!record.contains(FACT), "{record}");
+    assert_eq!(in_the_database(&host, &[FACT]), Vec::<&str>::new());
+    let shown = host.run(&["show", &id]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+}
+
 #[test]
 fn a_module_reads_what_was_granted_and_nothing_else() {
     let question = json!({"question": "cards", "count": 20});

@@ -75,7 +75,8 @@ impl ServedKnowledge {
         self.deleted.notify_one();
     }
 
-    /// Removes the passages of what was deleted or replaced, for as long as it is polled.
+    /// Removes the passages of what was deleted or replaced, and takes what was deleted or forgotten out of the records of
+    /// runs that have ended, for as long as it is polled.
     pub async fn remove_deleted(&self, store: &Store) {
         loop {
             let deleted = self.deleted.notified();

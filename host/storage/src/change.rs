@@ -5,6 +5,7 @@ use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
+use crate::shown_texts::{self, TextIds};
 use sqlx::AnyConnection;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub enum Change {
         run: Uuid,
         images: BTreeMap<String, Arc<str>>,
     },
+    /// Texts of documents and facts that the run's record has.
+    Shown { run: Uuid, texts: TextIds },
     /// Consecutive events. They are written only while the run has this lease, and with them the other changes of their
     /// transaction, such as calls that begin or end and decisions that were read.
     Events {
@@ -125,6 +128,9 @@ impl Change {
                 }
             }
             Self::Images { run, images: added } => images::write(connection, *run, added).await?,
+            Self::Shown { run, texts } => {
+                shown_texts::write(connection, is_file, *run, texts).await?;
+            }
             Self::Events {
                 run,
                 seq,

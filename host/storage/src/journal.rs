@@ -7,6 +7,7 @@ use crate::column::signed;
 use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
+use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -31,6 +32,7 @@ pub struct RunJournal {
     is_promised: bool,
     pending: PendingDecisions,
     audit: RunAudit,
+    knowledge: KnowledgeTools,
     has_ended: bool,
     claim: Option<RunClaim>,
 }
@@ -63,9 +65,11 @@ impl RunJournal {
         mut audit: RunAudit,
     ) -> Self {
         let mut pending = PendingDecisions::default();
+        let mut knowledge = KnowledgeTools::default();
         for event in events {
             pending.note(run, &event.kind);
             audit.take(event);
+            knowledge.take(&event.kind);
         }
         Self {
             run,
@@ -76,6 +80,7 @@ impl RunJournal {
             is_promised: false,
             pending,
             audit,
+            knowledge,
             has_ended: false,
         }
     }
@@ -130,6 +135,11 @@ impl RunJournal {
         let images = images::begun_with(&event.kind);
         if !images.is_empty() {
             changes.push(Change::Images { run, images });
+        }
+        self.knowledge.take(&event.kind);
+        let texts = TextIds::of(&event.kind, &self.knowledge);
+        if !texts.is_empty() {
+            changes.push(Change::Shown { run, texts });
         }
         let rows = self.audit.take(event).into_iter();
         changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));

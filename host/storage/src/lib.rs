@@ -10,7 +10,8 @@
 //! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
-//! collections of documents, and the facts of memory. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
+//! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
+//! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
 //! verification).
 //!
 //! ```no_run
@@ -49,11 +50,13 @@ mod process;
 mod process_lease;
 mod prune;
 mod record;
+mod redaction;
 mod responses;
 mod run_lease;
 mod runs;
 mod schema;
 mod sessions;
+mod shown_texts;
 mod store;
 mod time;
 mod writer;
@@ -87,6 +90,7 @@ pub use label::{Label, Origin};
 pub use orphans::{HolderLoss, Orphan, Orphans};
 pub use prune::PrunedCounts;
 pub use record::{PageBounds, Record, RecordLine, RecordPage, Source};
+pub use redaction::RedactedRecords;
 pub use run_lease::LeaseState;
 pub use runs::{RunEnd, RunRow};
 pub use sessions::Session;

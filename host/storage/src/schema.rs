@@ -16,7 +16,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 16] = [
+const MIGRATIONS: [(i64, &str, Sql); 17] = [
     (
         1,
         "initial",
@@ -95,6 +95,11 @@ const MIGRATIONS: [(i64, &str, Sql); 16] = [
         16,
         "key rotations",
         Sql::Both(include_str!("schema/0016_key_rotations.sql")),
+    ),
+    (
+        17,
+        "shown texts",
+        Sql::Both(include_str!("schema/0017_shown_texts.sql")),
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::commands::endpoint::EndpointArgs;
 use crate::commands::loaded::{self, warn_of_failures};
-use crate::commands::run::{Attached, exit_of};
+use crate::commands::run::{Attached, exit_of, redact};
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::decider::{InvalidAnswer, decision, question, unclear};
@@ -263,6 +263,7 @@ impl Chat {
             }
         }
         run.finished().await?;
+        redact(&self.store).await;
         Ok(exit)
     }
 

@@ -6,7 +6,7 @@ use crate::terminal::{output, style};
 use anyhow::Result;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use toolhold_agent::run::replay::replay;
 use toolhold_protocol::event::Bodies;
 use toolhold_protocol::event::{Event, EventKind};
@@ -18,6 +18,18 @@ const MIN_COMPARED_LINES: usize = 12;
 /// Most lines of a difference, and most characters of a line, that are printed.
 const MAX_SHOWN_LINES: usize = 60;
 const MAX_LINE_CHARS: usize = 300;
+
+/// The remark for a write-ahead log of SQLite that could not be emptied after texts were deleted.
+pub const STILL_IN_LOG: &str = "another process reads the database: until it is done, the write-ahead log (toolhold.db-wal) may still hold the \
+     texts; the next `toolhold memory forget` overwrites it";
+
+/// Says out of how many records of runs texts were taken, after what else was deleted.
+pub fn taken_out_of(records: u64) -> String {
+    match records {
+        0 => String::new(),
+        records => format!("; taken out of {}", style::plural(records, "run record")),
+    }
+}
 
 /// The steps of a run, as the run showed them.
 pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit> {
@@ -34,6 +46,9 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
             view.show(event);
         }
     }
+    if !json {
+        tell_removed(&record.events);
+    }
     // A damaged record is shown, because its reader may look for the damage.
     match record.unchanged(&source) {
         Ok(_) => Ok(Exit::Ok),
@@ -41,6 +56,27 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
             output::note(&style::warn("not genuine:"), &error.to_string());
             Ok(Exit::Failed)
         }
+    }
+}
+
+/// Says what texts of a record are gone, if any are.
+fn tell_removed(events: &[Event]) {
+    let removed = events.iter().filter_map(|event| event.removed.as_ref());
+    let (mut of, mut lacking) = (BTreeSet::new(), 0_u64);
+    for removed in removed {
+        lacking += 1;
+        of.extend(removed.of.iter().map(ToString::to_string));
+    }
+    if lacking > 0 {
+        let of: Vec<String> = of.into_iter().collect();
+        output::note(
+            &style::warn("texts were taken out:"),
+            &format!(
+                "{} of this record lack texts of {}, which were deleted or forgotten after the run",
+                style::plural(lacking, "event"),
+                of.join(", ")
+            ),
+        );
     }
 }
 
@@ -54,11 +90,24 @@ pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
     } else {
         ", which is not over"
     };
+    let until = replayed.lacks.and_then(|lacks| lacks.until);
+    let compared = until.unwrap_or(events.len() as u64);
     println!(
-        "{} the run{state} comes to the same {} events again",
-        style::good("identical:"),
-        events.len()
+        "{} the run{state} comes to the same {compared} events again",
+        style::good("identical:")
     );
+    if let Some(lacks) = replayed.lacks {
+        println!(
+            "from event {} on the record lacks texts that were deleted or forgotten: requests were not compared",
+            lacks.from
+        );
+        if let Some(until) = until {
+            println!(
+                "event {until} and those after it were not compared: they depend on these texts"
+            );
+        }
+        tell_removed(&events);
+    }
     if replayed.has_other_prompts {
         println!(
             "its requests were not compared: another version of Toolhold asked the model in other words"

@@ -14,6 +14,8 @@ export class Trace {
     this.tokens = 0;
     this.total = null;
     this.lastBody = null;
+    /** Whether texts were taken out of the record. */
+    this.lacksTexts = false;
     /** The default output path of each tool's results. */
     this.outputPaths = new Map();
   }
@@ -60,6 +62,10 @@ export class Trace {
     this.beganAt ??= at;
     this.lastAt = at;
     HANDLERS[event.event]?.call(this, event, at, before);
+    if (event.removed && !this.lacksTexts) {
+      this.lacksTexts = true;
+      this.note(event, "record", "texts that were deleted or forgotten after the run are no longer in its record, nor are messages of requests");
+    }
   }
 
   endModels(at) {
@@ -257,7 +263,7 @@ const HANDLERS = {
   },
 };
 
-const OWN = new Set(["event", "run", "seq", "at_ms", "seal", "decision", "step"]);
+const OWN = new Set(["event", "run", "seq", "at_ms", "seal", "removed", "decision", "step"]);
 
 const STAGES = {
   begun: (it) => `failed ${it.failures} times in a row, first with: ${it.first_error}`,

@@ -1,10 +1,12 @@
 //! Writing to, searching and verifying the audit log.
 
 mod open_calls;
+mod records;
 mod redact;
 mod search;
 mod verify;
 
+pub use records::RedactedLine;
 #[cfg(test)]
 pub use search::statement;
 pub use search::{Entry, Filter, PageStart};

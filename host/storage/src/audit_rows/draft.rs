@@ -1,5 +1,6 @@
 //! Rows for the audit log.
 
+use super::records::{RECORD_REDACTED, redacted_record};
 use super::texts::{SEAL, is_of_memory, salt_call, salt_members, seal_members};
 use crate::column::signed;
 use crate::time::now_ms;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use toolhold_protocol::event::RemovedSource;
 use uuid::Uuid;
 
 /// A row of the audit log, before it has a number and a hash.
@@ -269,6 +271,15 @@ impl Draft {
     /// Texts of older rows were redacted; each row has its number and the digest of its tombstone.
     pub(crate) fn texts_redacted(tombstones: &[(i64, String)]) -> Self {
         Self::now("", SEAL, seal_members(tombstones))
+    }
+
+    /// Texts were taken out of events of a run's record; each event has its number and the digest of its line.
+    pub(crate) fn record_redacted(
+        run: Uuid,
+        of: &[RemovedSource],
+        lines: &[(u64, String)],
+    ) -> Self {
+        Self::now("", RECORD_REDACTED, redacted_record(run, of, lines))
     }
 
     /// Puts salted digests in the place of texts, in the row of a call of memory.

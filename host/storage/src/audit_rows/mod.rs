@@ -6,12 +6,14 @@
 
 mod call;
 mod draft;
+mod records;
 mod run;
 mod texts;
 
 pub use call::{AuditContent, BegunCall, CallRecord};
 pub(crate) use draft::CollectionName;
 pub use draft::{Draft, PrunedBy};
+pub use records::{line_digest, redacted_lines};
 pub use run::RunAudit;
 pub use texts::{MEMORY_TOOLS, is_tombstone, sealed, tombstone, tombstone_digest};
 

@@ -5,6 +5,7 @@ use crate::audit_rows::{self, Draft};
 use crate::column::{id, is_storable, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::shown_texts;
 use crate::store::Store;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
@@ -170,12 +171,13 @@ impl Store {
             let mut transaction = self.pool.begin().await?;
             // First, as publishing does: two transactions that take the same locks in one order do not deadlock.
             count_version(&mut transaction, collection.id).await?;
-            let source = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
-            if let Some(source) = &source {
-                audit_rows::append(&mut transaction, &[&draft(source)]).await?;
+            let hidden = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
+            if let Some(hidden) = &hidden {
+                shown_texts::document_deleted(&mut transaction, hidden.document).await?;
+                audit_rows::append(&mut transaction, &[&draft(&hidden.source)]).await?;
                 transaction.commit().await?;
             }
-            Ok(source.is_some())
+            Ok(hidden.is_some())
         };
         self.database.within(work).await
     }
@@ -195,16 +197,22 @@ pub(super) async fn count_version(
     Ok(counted.rows_affected() > 0)
 }
 
-/// Takes the visible document whose `column` has `value` out of its collection. Returns its source.
+/// A document that was taken out of its collection.
+pub(super) struct HiddenDocument {
+    pub document: Uuid,
+    pub source: String,
+}
+
+/// Takes the visible document whose `column` has `value` out of its collection.
 pub(super) async fn hide(
     connection: &mut AnyConnection,
     collection: Uuid,
     column: &'static str,
     value: &str,
-) -> Result<Option<String>, sqlx::Error> {
+) -> Result<Option<HiddenDocument>, sqlx::Error> {
     let hidden = sqlx::query(sqlx::AssertSqlSafe(format!(
         "UPDATE documents SET state = 'gone' WHERE collection = $1 AND state = 'visible' AND {column} = $2 \
-         RETURNING source, bytes, passages, words"
+         RETURNING id, source, bytes, passages, words"
     )))
     .bind(collection.to_string())
     .bind(value)
@@ -224,7 +232,10 @@ pub(super) async fn hide(
     .bind(number("words")?)
     .execute(connection)
     .await?;
-    Ok(Some(hidden.try_get("source")?))
+    Ok(Some(HiddenDocument {
+        document: id(&hidden, "id")?,
+        source: hidden.try_get("source")?,
+    }))
 }
 
 pub(super) fn document(row: &AnyRow) -> Result<CollectionDocument, sqlx::Error> {

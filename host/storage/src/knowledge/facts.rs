@@ -7,6 +7,7 @@ use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::shown_texts;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::any::AnyRow;
@@ -303,6 +304,7 @@ impl Store {
             .bind(FORGOTTEN_ROWS)
             .execute(&mut *transaction)
             .await?;
+            shown_texts::facts_forgotten(&mut transaction, &ids).await?;
             let draft = Draft::facts_forgotten(owner, by, &ids);
             audit_rows::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;

@@ -1,11 +1,13 @@
 //! Removes what nobody finds any more: replaced and deleted documents, deleted collections, and documents that were
-//! left staged.
+//! left staged. Texts of what was deleted are taken out of the records of runs, too (`redaction`).
 
+use super::attached;
 use super::collections::{COLUMNS, Collection, collection};
 use crate::audit_rows::Draft;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::shown_texts;
 use crate::store::Store;
 use sqlx::any::AnyRow;
 use sqlx::{Connection as _, Row as _};
@@ -34,6 +36,8 @@ pub(crate) const EMPTY: &str = "DELETE FROM collections WHERE deleted_ms IS NOT 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovedPassages {
     pub passages: u64,
+    /// Records of runs that texts were taken out of.
+    pub records: u64,
     /// Whether SQLite's write-ahead log still holds it, because somebody reads an older state of the database. The
     /// next removal that finds no such reader empties it. Always `false` for PostgreSQL, whose log is the server's.
     pub is_in_log: bool,
@@ -41,7 +45,7 @@ pub struct RemovedPassages {
 
 impl Store {
     /// Removes the passages of documents that were replaced or deleted, and of those that were staged before
-    /// `staged_before_ms` by a process that lives no more.
+    /// `staged_before_ms` by a process that lives no more. Takes what was deleted out of the records of ended runs.
     pub async fn remove_gone_passages(
         &self,
         staged_before_ms: u64,
@@ -64,8 +68,10 @@ impl Store {
             }
         }
         self.remove_empty_collections().await?;
+        let records = self.redact_all_records().await?;
         Ok(RemovedPassages {
             passages: removed,
+            records,
             is_in_log: self.database.is_file() && !self.empty_log().await?,
         })
     }
@@ -219,6 +225,7 @@ impl Store {
             }
             tokio::time::sleep(BATCH_DELAY).await;
         }
+        self.note_gone_with_its_collection(document).await?;
         // In a deleted collection another process may still stage passages of it: the next removal finds it then.
         sqlx::query(
             "DELETE FROM documents WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM passages WHERE document = $1)",
@@ -228,6 +235,31 @@ impl Store {
         .in_time(&self.database)
         .await?;
         Ok(removed)
+    }
+
+    /// Notes that a document was deleted that is still visible: its collection was. Documents that came with a task are
+    /// deleted after the run's end, and the record of the run keeps what it was shown of them.
+    async fn note_gone_with_its_collection(&self, document: &Uuid) -> Result<(), StoreError> {
+        let statement = format!(
+            "SELECT documents.id AS id FROM documents JOIN collections ON collections.id = documents.collection \
+             WHERE documents.id = $1 AND documents.state = 'visible' AND collections.deleted_ms IS NOT NULL \
+             AND collections.name NOT LIKE '{}%'",
+            attached::PREFIX
+        );
+        // The statement consists of constants.
+        let visible = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(document.to_string())
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        if visible.is_some() {
+            let work = async {
+                let mut connection = self.pool.acquire().await?;
+                shown_texts::document_deleted(&mut connection, *document).await
+            };
+            self.database.within(work).await?;
+        }
+        Ok(())
     }
 
     async fn remove_empty_collections(&self) -> Result<(), StoreError> {

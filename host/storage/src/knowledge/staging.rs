@@ -6,6 +6,7 @@ use crate::audit_rows::{self, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::shown_texts;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::{AnyConnection, Row as _};
@@ -375,7 +376,9 @@ impl Store {
             .await?;
             let row = row.ok_or(PublishError::Lost)?;
             let source: String = row.try_get("source")?;
-            hide(&mut transaction, collection.id, "source", &source).await?;
+            if let Some(older) = hide(&mut transaction, collection.id, "source", &source).await? {
+                shown_texts::document_replaced(&mut transaction, older.document, staged.id).await?;
+            }
             sqlx::query("UPDATE documents SET state = 'visible', holder = NULL WHERE id = $1")
                 .bind(staged.id.to_string())
                 .execute(&mut *transaction)

@@ -10,12 +10,12 @@ use toolhold_protocol::event::Event;
 /// refused.
 const MAX_LINE_BYTES: u64 = 512 << 20;
 
-/// Reads a record event by event, in bounded memory. A last line without a line break is ignored: its process ended
-/// while writing it. Returns the first line that differs from what was written.
+/// Reads a record event by event, in bounded memory but for the digests of lines from which texts were taken. A last line
+/// without a line break is ignored: its process ended while writing it.
 ///
 /// # Errors
 /// It cannot be read, or one of its lines is no event.
-pub fn scan(path: &Path, mut each: impl FnMut(Event)) -> Result<Option<usize>, RecordError> {
+pub fn scan(path: &Path, mut each: impl FnMut(Event)) -> Result<Lines, RecordError> {
     let failed = |source| RecordError::Read {
         what: path.display().to_string(),
         source,
@@ -40,5 +40,5 @@ pub fn scan(path: &Path, mut each: impl FnMut(Event)) -> Result<Option<usize>, R
             .map_err(|error| failed(io::Error::other(format!("line {number}: {error}"))))?;
         each(lines.event(text)?);
     }
-    Ok(lines.changed)
+    Ok(lines)
 }

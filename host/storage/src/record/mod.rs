@@ -2,6 +2,7 @@
 
 mod exported;
 
+use crate::audit_log::RedactedLine;
 use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
@@ -104,9 +105,14 @@ impl Store {
     ) -> Result<Option<usize>, RecordError> {
         let run = match source {
             Source::Run(run) => run,
-            Source::File(path) => return exported::scan(path, each),
+            Source::File(path) => {
+                let mut lines = exported::scan(path, each)?;
+                self.check_redacted(&mut lines).await?;
+                return Ok(lines.changed);
+            }
         };
         let mut lines = Lines::new(source.to_string());
+        lines.run = Some(*run);
         let mut next = 0;
         loop {
             let page = self.lines(*run, next).await?;
@@ -114,10 +120,23 @@ impl Store {
                 each(lines.event(line)?);
                 next = seq + 1;
             }
+            self.check_redacted(&mut lines).await?;
             if page.is_empty() {
                 return Ok(lines.changed);
             }
         }
+    }
+
+    /// Holds lines from which texts were taken against the audit log.
+    async fn check_redacted(&self, lines: &mut Lines) -> Result<(), StoreError> {
+        let redacted = std::mem::take(&mut lines.redacted);
+        let untold = self.untold(&redacted).await?;
+        // Lines are counted from 1 on.
+        let first = untold
+            .first()
+            .map(|seq| usize::try_from(*seq).unwrap_or(usize::MAX - 1) + 1);
+        lines.changed = [lines.changed, first].into_iter().flatten().min();
+        Ok(())
     }
 
     /// A page of a run's events, from number `from` on; empty if there are no more.
@@ -244,6 +263,10 @@ struct Lines {
     number: usize,
     seal: Seal,
     changed: Option<usize>,
+    /// The run that all lines are of.
+    run: Option<Uuid>,
+    /// Lines from which texts were taken, and that were not held against the audit log yet.
+    redacted: Vec<RedactedLine>,
 }
 
 impl Lines {
@@ -253,6 +276,8 @@ impl Lines {
             number: 0,
             seal: Seal::default(),
             changed: None,
+            run: None,
+            redacted: Vec::new(),
         }
     }
 
@@ -263,12 +288,28 @@ impl Lines {
             line: self.number,
             source,
         })?;
-        if Seal::of(line, &self.seal).as_ref() != Some(&event.seal) {
+        let run = *self.run.get_or_insert(event.run);
+        let is_genuine = match RedactedLine::of(&event, line) {
+            // Its seal is of what it was. So that no line of another place stands here, its place is compared.
+            Some(redacted) => {
+                let number = event.seq.saturating_add(1);
+                let is_here = event.run == run && u64::try_from(self.number) == Ok(number);
+                self.redacted.push(redacted);
+                is_here
+            }
+            None => is_sealed(&event, line, &self.seal),
+        };
+        if !is_genuine {
             self.changed.get_or_insert(self.number);
         }
         self.seal = event.seal.clone();
         Ok(event)
     }
+}
+
+/// Whether an event is what was written after the event with the seal `before`.
+pub(crate) fn is_sealed(event: &Event, line: &str, before: &Seal) -> bool {
+    Seal::of(line, before).as_ref() == Some(&event.seal)
 }
 
 impl Record {

@@ -46,7 +46,7 @@ fn passage(words: &str) -> NewPassage {
     }
 }
 
-async fn collection(store: &Store, owner: &str, name: &str) -> Collection {
+pub async fn collection(store: &Store, owner: &str, name: &str) -> Collection {
     let created = store
         .create_collection(owner, name, Some(&VECTORS), None)
         .await;
@@ -65,7 +65,13 @@ async fn stage(store: &Store, to: &Collection, new: &NewDocument<'_>) -> StagedD
     }
 }
 
-async fn add(store: &Store, to: &Collection, source: &str, digest: &str, words: &[&str]) -> Uuid {
+pub async fn add(
+    store: &Store,
+    to: &Collection,
+    source: &str,
+    digest: &str,
+    words: &[&str],
+) -> Uuid {
     let labels = BTreeMap::new();
     let mut staged = stage(store, to, &new(source, digest, &labels)).await;
     let passages: Vec<_> = words.iter().map(|words| passage(words)).collect();
@@ -306,6 +312,7 @@ async fn a_reader_keeps_what_is_deleted_in_the_log_and_that_is_told() {
     let removal = store.remove_gone_passages(0).await.unwrap();
     let expected = RemovedPassages {
         passages: 1,
+        records: 0,
         is_in_log: true,
     };
     assert_eq!(removal, expected);

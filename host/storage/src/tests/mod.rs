@@ -12,6 +12,7 @@ mod migrations;
 mod plans;
 mod prune;
 mod queries;
+mod redaction;
 mod shares;
 
 use crate::*;

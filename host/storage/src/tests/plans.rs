@@ -29,6 +29,10 @@ async fn growing_tables_are_read_by_their_indexes() {
         ),
         (knowledge::EMPTY.to_owned(), &["collections_gone"]),
         (
+            redaction::RUNS.to_owned(),
+            &["sqlite_autoindex_shown_texts_1", "sqlite_autoindex_runs_1"],
+        ),
+        (
             knowledge::left_statement(),
             &["sqlite_autoindex_sessions_1", "sqlite_autoindex_runs_1"],
         ),

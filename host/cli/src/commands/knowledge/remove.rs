@@ -2,6 +2,7 @@
 
 use super::list::each_document;
 use super::{DEFAULT_COLLECTION, OWNER};
+use crate::commands::record::taken_out_of;
 use crate::exit::Exit;
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
@@ -62,15 +63,16 @@ pub async fn remove(config: &Configuration, args: RemoveArgs) -> Result<Exit> {
     super::note_log(&removal);
     if args.json {
         output::json_line(&json!({
-            "documents": documents, "passages": passages, "in_log": removal.is_in_log,
+            "documents": documents, "passages": passages, "records": removal.records, "in_log": removal.is_in_log,
         }))?;
         return Ok(Exit::Ok);
     }
     output::tell(&format!(
-        "{} {}; {} removed from the database",
+        "{} {}; {} removed from the database{}",
         style::good("deleted:"),
         style::plural(documents, "document"),
-        style::plural(passages, "passage")
+        style::plural(passages, "passage"),
+        taken_out_of(removal.records)
     ));
     Ok(Exit::Ok)
 }

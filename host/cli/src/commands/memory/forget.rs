@@ -1,5 +1,6 @@
 //! `toolhold memory forget`.
 
+use crate::commands::record::{STILL_IN_LOG, taken_out_of};
 use crate::exit::Exit;
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
@@ -53,20 +54,22 @@ pub async fn forget(config: &Configuration, args: &ForgetArgs) -> Result<Exit> {
             ),
         }
     }
+    let redacted = Box::pin(store.redact_records()).await?;
+    is_in_log |= redacted.is_in_log;
     if is_in_log {
-        output::remark(
-            "another process reads the database: until it is done, the write-ahead log (toolhold.db-wal) may still \
-             hold the texts; the next `toolhold memory forget` overwrites it",
-        );
+        output::remark(STILL_IN_LOG);
     }
     if args.json {
-        output::json_line(&json!({"facts": forgotten, "in_log": is_in_log}))?;
+        output::json_line(&json!({
+            "facts": forgotten, "records": redacted.records, "in_log": is_in_log,
+        }))?;
         return Ok(Exit::Ok);
     }
     output::tell(&format!(
-        "{} {}",
+        "{} {}{}",
         style::good("forgotten:"),
-        style::plural(forgotten.len() as u64, "fact")
+        style::plural(forgotten.len() as u64, "fact"),
+        taken_out_of(redacted.records)
     ));
     Ok(Exit::Ok)
 }

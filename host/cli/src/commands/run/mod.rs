@@ -9,7 +9,7 @@ pub use attached::Attached;
 use attached::Piped;
 pub use options::{EndpointAndOutput, Options, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
-pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
+pub use watch::{Watched, cancel_on_ctrl_c, exit_of, redact, watch};
 
 use crate::commands::{knowledge::OWNER as TERMINAL_OWNER, loaded, plan};
 use crate::exit::Exit;

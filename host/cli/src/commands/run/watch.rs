@@ -1,5 +1,6 @@
 //! Shows a run until it is over or parked.
 
+use crate::commands::record::STILL_IN_LOG;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, warn};
@@ -51,7 +52,22 @@ pub async fn watch(
     };
     let watched = Box::pin(watcher.watch(run, store)).await;
     end_process_at(1)?;
+    if let (Some(store), Ok(Watched::Over(_))) = (store, &watched) {
+        redact(store).await;
+    }
     watched
+}
+
+/// Takes texts out of the record that were deleted or forgotten while the run needed them. After an error they go with the
+/// next command that deletes something, or with the next look of a server.
+pub async fn redact(store: &Store) {
+    match Box::pin(store.redact_records()).await {
+        Ok(redacted) if redacted.is_in_log => output::remark(STILL_IN_LOG),
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(%error, "what was forgotten could not be taken out of the run's record");
+        }
+    }
 }
 
 /// What is told of the events.

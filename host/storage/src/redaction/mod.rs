@@ -1,0 +1,347 @@
+//! Takes texts of deleted documents and forgotten facts out of the records of runs that have ended.
+//!
+//! The records are found by `shown_texts`. A run that has not ended keeps what it has, because it is resumed from it; its
+//! end brings it here. Each transaction exchanges the lines of one page, and adds a row to the audit log with their
+//! digests: an event that lacks texts is genuine if the log tells of it. An event that was changed before loses its
+//! texts as well, and the log does not tell of it, so that the fault stays in sight.
+
+mod plan;
+
+use crate::audit_log::RedactedLine;
+use crate::audit_rows::{self, Draft, line_digest};
+use crate::column::{id, signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::record::is_sealed;
+use crate::store::Store;
+use crate::time::now_ms;
+use plan::{DeletedTexts, RedactionPlan};
+use sqlx::{AnyConnection, Row as _};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use toolhold_protocol::event::{Event, MAX_NAMED, RemovedTexts, Seal};
+use uuid::Uuid;
+
+/// Texts whose runs are looked at in one round.
+const ROUND: i64 = 20;
+/// Wait between two transactions, in which other writers can write.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
+/// How long it is kept that something was deleted, of which no record has a text: a call that found it before may write
+/// its result after.
+const KEEP_DELETED_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Ended runs whose records have deleted texts, once for each text. The cross joins keep SQLite from reading all runs first.
+pub(crate) const RUNS: &str = "SELECT shown_texts.run AS id FROM deleted_texts CROSS JOIN shown_texts \
+     CROSS JOIN runs WHERE shown_texts.source = deleted_texts.source AND runs.id = shown_texts.run \
+     AND runs.ended_ms IS NOT NULL LIMIT $1";
+/// Deleted documents and facts of which no record has a text, and that were deleted before $1.
+const DONE: &str = "SELECT source FROM deleted_texts WHERE deleted_ms < $1 AND source <> '' \
+     AND NOT EXISTS (SELECT 1 FROM shown_texts WHERE shown_texts.source = deleted_texts.source)";
+
+/// The result of a redaction of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RedactedRecords {
+    /// Runs whose records lack texts now.
+    pub records: u64,
+    /// Whether SQLite's write-ahead log still has the texts: it cannot be emptied while a process reads an older state.
+    pub is_in_log: bool,
+}
+
+impl Store {
+    /// Takes texts of what was deleted or forgotten out of the records of all runs that have ended.
+    ///
+    /// # Errors
+    /// The database fails. A later call does the rest.
+    pub async fn redact_records(&self) -> Result<RedactedRecords, StoreError> {
+        let records = self.redact_all_records().await?;
+        Ok(RedactedRecords {
+            records,
+            is_in_log: records > 0 && self.database.is_file() && !self.empty_log().await?,
+        })
+    }
+
+    /// Redacts as [`Self::redact_records`] does, and leaves the write-ahead log. Returns the number of records.
+    pub(crate) async fn redact_all_records(&self) -> Result<u64, StoreError> {
+        let mut records = 0;
+        loop {
+            let rows = sqlx::query(RUNS)
+                .bind(ROUND)
+                .fetch_all(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            let runs: Result<BTreeSet<Uuid>, sqlx::Error> =
+                rows.iter().map(|row| id(row, "id")).collect();
+            for run in runs? {
+                records += u64::from(Box::pin(self.redact_record(run)).await?);
+            }
+            if rows.len() < usize::try_from(ROUND).unwrap_or_default() {
+                break;
+            }
+        }
+        if records > 0 {
+            tracing::info!(
+                records,
+                "took what was deleted or forgotten out of records of runs"
+            );
+        }
+        self.forget_deleted().await?;
+        Ok(records)
+    }
+
+    /// Returns whether something was taken out.
+    async fn redact_record(&self, run: Uuid) -> Result<bool, StoreError> {
+        let deleted = self.deleted_of(run).await?;
+        let mut plan = RedactionPlan::new(run, deleted);
+        let mut next = 0;
+        loop {
+            let page = self.sealed(run, next).await?;
+            let Some((last, _)) = page.last() else {
+                break;
+            };
+            next = last + 1;
+            for (_, line) in &page {
+                if let Ok(event) = serde_json::from_str::<Event>(line) {
+                    plan.note(&event);
+                }
+            }
+        }
+        let mut is_redacted = false;
+        if let Some(begin) = plan.begin() {
+            is_redacted = self.redact_from(&plan, signed(begin)).await?;
+        }
+        let work = self.forget_shown(&plan);
+        self.database.within(work).await?;
+        Ok(is_redacted)
+    }
+
+    /// Redacts the events from number `begin` on, page by page.
+    async fn redact_from(&self, plan: &RedactionPlan, begin: i64) -> Result<bool, StoreError> {
+        let mut before = self.seal_of(plan.run, begin - 1).await?;
+        let (mut next, mut is_redacted) = (begin, false);
+        loop {
+            let page = self.sealed(plan.run, next).await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(is_redacted);
+            };
+            let lines = self.lines_to_change(plan, &page, &before).await?;
+            if !lines.changes.is_empty() {
+                let work = self.exchange_lines(plan, &lines.changes);
+                if !self.database.within_minutes(work).await? {
+                    // Another process was faster, or the run was deleted: what is there now is looked at again.
+                    continue;
+                }
+                is_redacted = true;
+                tokio::time::sleep(BATCH_DELAY).await;
+            }
+            next = last + 1;
+            before = lines.seal;
+        }
+    }
+
+    /// The seal of an event; that before all others if there is no such event, or none that can be read.
+    async fn seal_of(&self, run: Uuid, seq: i64) -> Result<Seal, StoreError> {
+        let line: Option<String> =
+            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
+                .bind(run.to_string())
+                .bind(seq)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        let event = line.and_then(|line| serde_json::from_str::<Event>(&line).ok());
+        Ok(event.map(|event| event.seal).unwrap_or_default())
+    }
+
+    /// The lines of a page that have deleted texts. The page follows the event with the seal `before`.
+    async fn lines_to_change(
+        &self,
+        plan: &RedactionPlan,
+        page: &[(i64, String)],
+        before: &Seal,
+    ) -> Result<ChangedPage, StoreError> {
+        let (mut changes, mut earlier) = (Vec::new(), Vec::new());
+        let mut seal = before.clone();
+        for (seq, line) in page {
+            let Ok(mut event) = serde_json::from_str::<Event>(line) else {
+                // What a newer version wrote, or damage: nothing is known of it.
+                tracing::warn!(run = %plan.run, seq, "an event cannot be read, and is not redacted");
+                continue;
+            };
+            let was = RedactedLine::of(&event, line);
+            let is_genuine = was.is_some() || is_sealed(&event, line, &seal);
+            seal = event.seal.clone();
+            if plan.redact(&mut event) {
+                earlier.extend(was);
+                changes.push(LineChange {
+                    seq: *seq,
+                    line: line.clone(),
+                    event,
+                    is_genuine,
+                });
+            }
+        }
+        let untold = self.untold(&earlier).await?;
+        for change in &mut changes {
+            change.is_genuine &= !untold.contains(&change.event.seq);
+        }
+        Ok(ChangedPage { changes, seal })
+    }
+
+    /// Exchanges lines, and tells of those that were genuine. Returns whether all of them were as they were read.
+    async fn exchange_lines(
+        &self,
+        plan: &RedactionPlan,
+        changes: &[LineChange],
+    ) -> Result<bool, StoreError> {
+        let at_ms = now_ms();
+        let mut transaction = self.pool.begin().await?;
+        if !lock_run(&mut transaction, plan.run).await? {
+            return Ok(false);
+        }
+        // Locked until the commit, so the number of the row is known.
+        let head = audit_rows::lock_head(&mut transaction).await?;
+        let mut told = Vec::new();
+        for change in changes {
+            let mut event = change.event.clone();
+            let mut of = plan.sources().to_vec();
+            of.extend(event.removed.take().into_iter().flat_map(|it| it.of));
+            of.sort();
+            of.dedup();
+            of.truncate(MAX_NAMED);
+            event.removed = Some(RemovedTexts {
+                entry: head.0 + 1,
+                at_ms,
+                of,
+            });
+            let line =
+                serde_json::to_string(&event).map_err(|error| sqlx::Error::Encode(error.into()))?;
+            let exchanged = sqlx::query(
+                "UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4",
+            )
+            .bind(&line)
+            .bind(plan.run.to_string())
+            .bind(change.seq)
+            .bind(&change.line)
+            .execute(&mut *transaction)
+            .await?;
+            if exchanged.rows_affected() == 0 {
+                transaction.rollback().await?;
+                return Ok(false);
+            }
+            if change.is_genuine {
+                told.push((event.seq, line_digest(&line)));
+            } else {
+                tracing::warn!(
+                    run = %plan.run,
+                    seq = change.seq,
+                    "an event of a record was changed before texts were taken out of it"
+                );
+            }
+        }
+        if !told.is_empty() {
+            let mut of = plan.sources().to_vec();
+            of.truncate(MAX_NAMED);
+            let draft = Draft::record_redacted(plan.run, &of, &told);
+            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    /// The deleted documents and facts of which the record of a run has texts.
+    async fn deleted_of(&self, run: Uuid) -> Result<DeletedTexts, StoreError> {
+        let rows = sqlx::query(
+            "SELECT shown_texts.source AS source, passage, digest, deleted_ms FROM shown_texts \
+             JOIN deleted_texts ON deleted_texts.source = shown_texts.source WHERE run = $1",
+        )
+        .bind(run.to_string())
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let mut deleted = DeletedTexts::default();
+        for row in &rows {
+            let source: String = row.try_get("source")?;
+            let digest: Option<String> = row.try_get("digest")?;
+            let deleted_ms = unsigned(row, "deleted_ms")?;
+            deleted.add(source, row.try_get("passage")?, digest, deleted_ms);
+        }
+        Ok(deleted)
+    }
+
+    /// The record has these texts no more. The salts of the audit log's rows for calls of memory go with a fact: who
+    /// guesses its text could check it against the digest of the call.
+    async fn forget_shown(&self, plan: &RedactionPlan) -> Result<(), StoreError> {
+        let mut transaction = self.pool.begin().await?;
+        if !lock_run(&mut transaction, plan.run).await? {
+            return Ok(());
+        }
+        if plan.has_facts() {
+            sqlx::query("DELETE FROM audit_salts WHERE run = $1")
+                .bind(plan.run.to_string())
+                .execute(&mut *transaction)
+                .await?;
+        }
+        for source in plan.keys() {
+            sqlx::query("DELETE FROM shown_texts WHERE source = $1 AND run = $2")
+                .bind(source)
+                .bind(plan.run.to_string())
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets what was deleted of which no record has a text any more.
+    async fn forget_deleted(&self) -> Result<(), StoreError> {
+        let before = signed(now_ms().saturating_sub(KEEP_DELETED_MS));
+        // A store that finds none writes nothing.
+        let some: Option<String> =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(format!("{DONE} LIMIT 1")))
+                .bind(before)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        if some.is_none() {
+            return Ok(());
+        }
+        for statement in [
+            format!("DELETE FROM replaced_documents WHERE document IN ({DONE})"),
+            format!("DELETE FROM deleted_texts WHERE source IN ({DONE})"),
+        ] {
+            // The statements consist of constants.
+            sqlx::query(sqlx::AssertSqlSafe(statement))
+                .bind(before)
+                .execute(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Locks the row of a run until the transaction ends, before the audit log: who deletes a run takes the same locks in
+/// this order. Returns whether the run is there.
+async fn lock_run(connection: &mut AnyConnection, run: Uuid) -> Result<bool, sqlx::Error> {
+    // An update that changes nothing locks the row.
+    let locked = sqlx::query("UPDATE runs SET owner = owner WHERE id = $1")
+        .bind(run.to_string())
+        .execute(connection)
+        .await?;
+    Ok(locked.rows_affected() > 0)
+}
+
+/// The lines of a page that have deleted texts.
+struct ChangedPage {
+    changes: Vec<LineChange>,
+    /// The seal of the page's last event.
+    seal: Seal,
+}
+
+/// An event without the texts, and the line that it had.
+struct LineChange {
+    seq: i64,
+    line: String,
+    event: Event,
+    /// Whether the line was what was written there.
+    is_genuine: bool,
+}
