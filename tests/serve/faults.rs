@@ -526,6 +526,11 @@ fn half_open_connections_keep_nobody_out() {
             silent.pop_front();
         }
     }
+    until("what it says of it", || {
+        let said = server.said();
+        said.contains("connections without a request are closed")
+            .then_some(())
+    });
     let open = server.open_files();
     assert!(open < 256, "{open} of 512 files are open");
     let begun = Instant::now();

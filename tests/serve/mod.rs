@@ -11,6 +11,7 @@ mod faults;
 mod grants;
 mod keys;
 mod knowledge;
+mod log;
 mod responses;
 mod retention;
 mod shielded_session;

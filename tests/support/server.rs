@@ -117,7 +117,9 @@ impl Server {
                 said.clone()
             };
             assert!(read > 0, "it ended: {so_far}");
-            if let Some((_, rest)) = line.split_once("http://") {
+            // Other lines may name endpoints.
+            let is_start = line.contains("serving");
+            if let Some((_, rest)) = line.split_once("http://").filter(|_| is_start) {
                 let end = rest.find("/v1").expect("a URL");
                 break format!("http://{}", &rest[..end]);
             }

@@ -7,8 +7,8 @@
 //! Read [`FairQueue`] first, then [`FairRate`] (one rate that keys share), [`KeyedRate`] (a rate for each key) and
 //! [`SlidingWindow`] (an exact minute);
 //! [`WorkKind`] is work that blocks a thread and that others cause, and [`own_work`] such work of the host itself;
-//! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time,
-//! which keys share.
+//! [`Backoff`] is how long to wait between attempts, [`Seldom`] a bound for lines of a log, and [`MemoryCeiling`] what
+//! may be kept in memory at a time, which keys share.
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,6 +39,7 @@ mod fair_rate;
 mod memory;
 mod queue;
 mod rate;
+mod seldom;
 mod window;
 
 pub use backoff::Backoff;
@@ -50,4 +51,5 @@ pub use fair_rate::FairRate;
 pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::KeyedRate;
+pub use seldom::Seldom;
 pub use window::{SlidingWindow, WindowCharge};

@@ -125,7 +125,7 @@ impl Router {
     async fn classify(
         &self,
         task: &str,
-        owner: &Arc<str>,
+        of: &ChatRequest,
         watch: &mut dyn CompletionObserver,
     ) -> usize {
         let mut usage = None;
@@ -137,7 +137,7 @@ impl Router {
                 (self.policy.default, Classifier::Default { reason })
             }
             (None, Some((name, model))) => {
-                let asked = self.ask(model.as_ref(), task, owner, &mut usage, watch);
+                let asked = self.ask(model.as_ref(), task, of, &mut usage, watch);
                 let said = timeout(self.policy.timeout, asked)
                     .await
                     .unwrap_or_else(|_| {
@@ -169,13 +169,16 @@ impl Router {
         &self,
         model: &dyn Model,
         task: &str,
-        owner: &Arc<str>,
+        of: &ChatRequest,
         usage: &mut Option<Usage>,
         watch: &mut dyn CompletionObserver,
     ) -> Result<usize, String> {
         let mut aside = SideObserver(watch);
-        let mut request = self.request(task);
-        request.owner = owner.clone();
+        let mut request = ChatRequest {
+            owner: of.owner.clone(),
+            run: of.run,
+            ..self.request(task)
+        };
         let mut completion = model.complete(&request, &mut aside).await;
         // The instructions alone ask for the same.
         if completion.as_ref().err().is_some_and(may_be_of_the_format) {
@@ -260,7 +263,7 @@ impl Model for Router {
             let user = |message: &&ChatMessage| message.role == Role::User;
             let task = request.messages.iter().rev().find(user);
             let task = task.and_then(ChatMessage::text).unwrap_or_default();
-            let class = self.classify(task, &request.owner, watch).await;
+            let class = self.classify(task, request, watch).await;
             let request = unnamed(request);
             self.classes[class].model.complete(&request, watch).await
         }
@@ -317,10 +320,7 @@ impl Model for Routed {
             let model = self
                 .model
                 .get_or_init(async || {
-                    let class = self
-                        .router
-                        .classify(&self.task, &request.owner, watch)
-                        .await;
+                    let class = self.router.classify(&self.task, request, watch).await;
                     self.model_of(class)
                 })
                 .await;

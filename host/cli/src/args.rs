@@ -199,8 +199,7 @@ impl Command {
     /// Whether the command may go on if a found file is not trusted, and a part of the configuration does not hold.
     pub fn trust_check(&self) -> fn(&Loaded) -> Result<(), ConfigError> {
         match self {
-            Self::Serve(_) => Loaded::servable,
-            Self::Mcp(args) if args.serves() => Loaded::servable,
+            own if own.serves() => Loaded::servable,
             Self::Run(_)
             | Self::Request(RequestCommand::Run(_))
             | Self::Resume(_)
@@ -239,7 +238,18 @@ impl Command {
         match self {
             // Each of hundreds of attacks logs a warning, and the table reports all of them.
             Self::Selftest(_) => "off",
+            // Nobody watches it: what fails, and what ends without an answer, is in its log alone.
+            Self::Serve(_) => "warn,toolhold=info",
             _ => "warn",
+        }
+    }
+
+    /// Whether the command serves clients until it is stopped. Its stderr is its log then.
+    pub fn serves(&self) -> bool {
+        match self {
+            Self::Serve(_) => true,
+            Self::Mcp(args) => args.serves(),
+            _ => false,
         }
     }
 }

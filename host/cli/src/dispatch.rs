@@ -11,7 +11,8 @@ use crate::descriptors;
 use crate::exit::Exit;
 use crate::terminal::{
     log::{EscapedLog, holds_no_secret},
-    output, style,
+    output::{self, NoteMark},
+    stderr, style,
 };
 use crate::usage;
 use rustix::process::Signal;
@@ -20,16 +21,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolhold_devkit::build::DEFAULT_BUILD_TIMEOUT;
 use toolhold_devkit::scaffold::{self, Offers};
 use toolhold_runtime::config::LogFormat;
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 /// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
-    let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
     let format = cli.log_format();
+    let (filter, fault) = filter(cli.command.log_level());
     let log = tracing_subscriber::fmt()
         .with_writer(move || EscapedLog { format })
-        .with_env_filter(tracing_subscriber::EnvFilter::new(level));
+        .with_env_filter(filter);
     match format {
         LogFormat::Json => log
             .json()
@@ -45,11 +47,14 @@ pub fn command(cli: Cli) -> ExitCode {
             .with(filter_fn(holds_no_secret))
             .init(),
     }
+    if format == LogFormat::Json && cli.command.serves() {
+        stderr::become_events();
+    }
     if let Command::CompileComponent = cli.command {
         return match toolhold_sandbox::compiler_process() {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => {
-                eprintln!("{reason}");
+                output::say_whole(&reason);
                 ExitCode::FAILURE
             }
         };
@@ -58,10 +63,13 @@ pub fn command(cli: Cli) -> ExitCode {
         return match toolhold_devkit::build::supervise(command) {
             Ok(code) => ExitCode::from(code),
             Err(reason) => {
-                eprintln!("{reason}");
+                output::say_whole(&reason);
                 ExitCode::FAILURE
             }
         };
+    }
+    if let Some(fault) = fault {
+        output::note(NoteMark::Warn("TOOLHOLD_LOG:"), &fault);
     }
     descriptors::raise();
     let outcome = tokio::runtime::Builder::new_multi_thread()
@@ -82,11 +90,24 @@ pub fn command(cli: Cli) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             let code = exit_of(&error);
-            let error = style::chain(&error);
-            output::say(&format!("{} {error}", style::bad("error:")));
+            output::failed(&error, "");
             code.into()
         }
     }
+}
+
+/// The filter of the log: levels of `TOOLHOLD_LOG`, and notices in any case. Where the variable is wrong, the usual level
+/// holds, and the fault is returned.
+fn filter(usual: &str) -> (EnvFilter, Option<String>) {
+    let with_notices = |level: &str| EnvFilter::try_new(format!("{level},{}=info", stderr::NOTICE));
+    let named = std::env::var("TOOLHOLD_LOG").ok();
+    let named = named.filter(|level| !level.trim().is_empty());
+    let (level, fault) = match named.as_deref().map(with_notices) {
+        Some(Ok(filter)) => return (filter, None),
+        Some(Err(error)) => (usual, Some(format!("{error}; {usual} is logged"))),
+        None => (usual, None),
+    };
+    (with_notices(level).unwrap_or_default(), fault)
 }
 
 fn exit_of(error: &anyhow::Error) -> Exit {

@@ -8,8 +8,7 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where Toolhold talks to a terminal"
+    reason = "this is where Toolhold talks to a terminal; what goes to stderr passes `terminal::stderr`"
 )]
 
 mod args;

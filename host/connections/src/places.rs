@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use toolhold_admission::Seldom;
 
 /// Wait before it is looked again for a connection that may be closed. One that is closed leaves its place at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -26,7 +27,12 @@ pub struct Places {
     ordinary: Arc<Semaphore>,
     reserve: Arc<Semaphore>,
     silent: Mutex<Silent>,
+    closed: Seldom,
+    kept_out: Seldom,
 }
+
+/// How often it is logged that connections are closed for others, or that requests find all of them busy.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 /// Connections that may be closed for others.
 #[derive(Debug, Default)]
@@ -90,6 +96,8 @@ impl Places {
             ordinary: places(ordinary),
             reserve: places(reserve),
             silent: Mutex::default(),
+            closed: Seldom::every(LOG_PERIOD),
+            kept_out: Seldom::every(LOG_PERIOD),
         })
     }
 
@@ -147,6 +155,13 @@ impl Places {
             return false;
         };
         close.cancel();
+        if let Some(closed) = self.closed.occurs() {
+            tracing::info!(
+                closed,
+                "connections without a request are closed, because all places are taken; more files (ulimit -n) or \
+                 connections of the configuration make more places"
+            );
+        }
         true
     }
 }
@@ -180,6 +195,12 @@ impl ConnectionPlace {
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.speaks();
         Busy(self.clone())
+    }
+
+    /// Counts a request that is refused because all connections are busy. Returns how many were since that was last
+    /// logged, if it is to be logged.
+    pub fn kept_out(&self) -> Option<u64> {
+        self.places.kept_out.occurs()
     }
 
     pub fn is_of_reserve(&self) -> bool {

@@ -25,12 +25,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use toolhold_admission::Seldom;
 
 /// Bytes of a request's head, as most servers allow.
 const HEAD_BYTES: usize = 64 << 10;
 /// Wait before the next `accept` after one failed, for example because the process has no file
 /// descriptor left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How often it is logged that connections cannot be accepted.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 /// The connection that a request came on; each request has it among its extensions.
 ///
@@ -78,6 +81,7 @@ pub async fn serve(
     let open = TaskTracker::new();
     let closed = CancellationToken::new();
     let _close = closed.clone().drop_guard();
+    let unaccepted = Seldom::every(LOG_PERIOD);
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -88,7 +92,9 @@ pub async fn serve(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                if let Some(failures) = unaccepted.occurs() {
+                    tracing::warn!(%error, failures, "connections could not be accepted");
+                }
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
@@ -143,6 +149,12 @@ async fn connection(
                 && !(settings.is_reserved)(request.uri().path())
                 && !place.leave_reserve().await;
             let response = if is_kept_out {
+                if let Some(refused) = place.kept_out() {
+                    tracing::info!(
+                        refused,
+                        "requests are refused, because all connections are busy"
+                    );
+                }
                 all_busy()
             } else {
                 router.call(request).await?

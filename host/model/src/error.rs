@@ -133,6 +133,39 @@ impl ModelError {
         }
     }
 
+    /// Its name in the log (`docs/operations.md`, "The log").
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect { .. } => "connect",
+            Self::Timeout { phase, .. } => match phase {
+                TimeoutPhase::Connect => "connect_timeout",
+                TimeoutPhase::FirstToken => "first_token_timeout",
+                TimeoutPhase::Idle => "idle_timeout",
+                TimeoutPhase::Total => "total_timeout",
+            },
+            Self::Status { .. } => "status",
+            Self::InStream { .. } => "error_in_answer",
+            Self::Truncated { .. } => "truncated",
+            Self::NotAnEndpoint { .. } => "no_endpoint",
+            Self::Decode { .. } => "unreadable",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unrecorded { .. } => "unrecorded",
+            Self::NoImages { .. } => "no_images",
+            Self::Config { .. } => "configuration",
+            Self::Unavailable(unavailable) => unavailable.kind(),
+            Self::GaveUp { source, .. } => source.kind(),
+        }
+    }
+
+    /// The HTTP status of the answer that is the error.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::GaveUp { source, .. } => source.status(),
+            _ => None,
+        }
+    }
+
     /// The request that was refused has images. No two servers refuse them alike: llama.cpp answers 500, others 400,
     /// 404 or 415.
     pub(crate) fn advise_of_images(&mut self) {

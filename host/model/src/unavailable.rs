@@ -39,6 +39,16 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// Its name in the log.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "breaker_open",
+            Self::Resting { .. } => "resting",
+            Self::QueueFull { .. } => "queue_full",
+            Self::QueueTimeout { .. } => "queue_timeout",
+        }
+    }
+
     /// How long until it may be otherwise, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -37,6 +37,13 @@ pub struct RunRow {
     pub waits: bool,
 }
 
+impl RunRow {
+    /// Name of its API key, as the log has it; absent for the user of this machine's terminal.
+    pub fn key(&self) -> Option<&str> {
+        (!self.owner.is_empty()).then_some(self.owner.as_str())
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone)]
 pub struct RunEnd {

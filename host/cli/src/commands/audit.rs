@@ -100,7 +100,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
             })
             .await?;
             if !is_found {
-                eprintln!("{}", style::dim("there is no such entry"));
+                output::remark("there is no such entry");
             }
             Ok(exit)
         }

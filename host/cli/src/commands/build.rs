@@ -3,8 +3,9 @@
 use crate::commands::serving::StopSignal;
 use crate::exit::Exit;
 use crate::program;
+use crate::terminal::output::NoteMark;
 use crate::terminal::progress::Spinner;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -73,12 +74,8 @@ pub async fn build(
                 dev_mark(&built)
             ),
             Err(error) => {
-                eprintln!(
-                    "{} {}: {}",
-                    style::bad("error:"),
-                    said.display(),
-                    style::chain(&error)
-                );
+                let text = format!("{}: {}", said.display(), style::causes(&error));
+                output::note(NoteMark::Bad("error:"), &text);
                 exit = Exit::Failed;
             }
         }

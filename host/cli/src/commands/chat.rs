@@ -336,8 +336,7 @@ const MAX_ATTACHED: usize = 16;
 const MAX_LISTED_SESSIONS: u32 = 50;
 
 fn complain(error: &anyhow::Error) {
-    let error = style::chain(error);
-    output::say(&format!("{} {error}", style::bad("error:")));
+    output::failed(error, "");
 }
 
 async fn new(store: &Store, agent: &Agent) -> Result<Session> {

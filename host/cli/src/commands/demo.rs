@@ -2,8 +2,8 @@
 
 use crate::commands::run::watch;
 use crate::exit::Exit;
-use crate::terminal::style;
 use crate::terminal::view::{EventPrinter, OutputOptions};
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::io::{self, Write};
@@ -71,11 +71,11 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
                 "This replays what {model} really answered when this was recorded. The tools are not recorded: \
                  they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
             );
-            eprintln!("{}", style::warn(&text));
+            output::say(&style::warn(&text));
             Arc::new(OpenAiModel::new(replayed, model, timeouts))
         }
     };
-    eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
+    output::say(&format!("{} {}\n", style::bold("task:"), demo::TASK));
     let driver = Driver::new(model, Arc::new(toolbox));
     let run = driver.start(request, Box::new(NoJournal)).await?;
     // What it shows is how a run goes on.

@@ -1,9 +1,8 @@
 //! The modules of a command: loaded while a person sees that it takes time, and those that are missing named.
 
 use crate::config::most_similar;
-use crate::terminal::output::{note, say_command};
+use crate::terminal::output::{NoteMark, note, note_command};
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{dim, warn};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -63,7 +62,7 @@ pub fn check_names(
             ),
             // It may be loaded later, by a path or a reference.
             None => note(
-                &warn("note:"),
+                NoteMark::Warn("note:"),
                 &format!(
                     "--dir or --env names the module {name:?}, which is not in the modules folder"
                 ),
@@ -73,7 +72,7 @@ pub fn check_names(
     for name in config.configured_modules().filter(|name| !there.has(name)) {
         if let Some(meant) = there.meant_by(name, only) {
             let text = format!("[module.{name}] is about no module; did you mean {meant:?}?");
-            note(&warn("note:"), &text);
+            note(NoteMark::Warn("note:"), &text);
         }
     }
     Ok(())
@@ -134,7 +133,7 @@ pub fn warn_of_failures(registry: &Registry) {
             let (slot, reason) = (&module.slot, pin_state.reason());
             let before = format!("{slot}: {reason}; ");
             let command = format!("toolhold modules approve {slot}");
-            say_command(&warn("disabled:"), &before, &command, "");
+            note_command(NoteMark::Warn("disabled:"), &before, &command, "");
         }
     }
 }
@@ -149,12 +148,12 @@ pub fn warn_of_left_out(registry: &Registry) {
             } => unbuilt.push(shell_word(&failed.origin.to_string())),
             LoadError::Missing { .. } => {
                 note(
-                    &dim("not built:"),
+                    NoteMark::Dim("not built:"),
                     &format!("{}: {}", failed.origin, failed.error),
                 );
             }
             _ => note(
-                &warn("left out:"),
+                NoteMark::Warn("left out:"),
                 &format!("{}: {}", failed.origin, failed.error),
             ),
         }
@@ -163,8 +162,8 @@ pub fn warn_of_left_out(registry: &Registry) {
     unbuilt.retain(|origin| told.insert(origin.clone()));
     if !unbuilt.is_empty() {
         let origins = unbuilt.join(" ");
-        say_command(
-            &dim("not built:"),
+        note_command(
+            NoteMark::Dim("not built:"),
             "",
             &format!("toolhold build {origins}"),
             "",

@@ -1,6 +1,7 @@
 //! `toolhold show`, `runs replay`, `runs diff`: records of runs (docs/protocol.md, 11).
 
 use crate::exit::Exit;
+use crate::terminal::output::NoteMark;
 use crate::terminal::view::EventPrinter;
 use crate::terminal::{output, style};
 use anyhow::Result;
@@ -53,7 +54,7 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
     match record.unchanged(&source) {
         Ok(_) => Ok(Exit::Ok),
         Err(error) => {
-            output::note(&style::warn("not genuine:"), &error.to_string());
+            output::note(NoteMark::Warn("not genuine:"), &error.to_string());
             Ok(Exit::Failed)
         }
     }

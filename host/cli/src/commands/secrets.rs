@@ -6,6 +6,7 @@ use crate::config::secrets::{
 };
 use crate::config::{self, ConfigError, Flags, Loaded, presets};
 use crate::exit::Exit;
+use crate::terminal::output::NoteMark;
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
@@ -47,7 +48,7 @@ pub fn note(loaded: &Loaded, needs: Needs) {
         Needs::None => matches!(unread, UnreadSecret::NoFile { .. }),
     };
     if let Some(unread) = loaded.secrets.unread().filter(is_told) {
-        output::note(&style::warn("secrets:"), &unread.to_string());
+        output::note(NoteMark::Warn("secrets:"), &unread.to_string());
     }
 }
 
@@ -56,7 +57,7 @@ pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand
         let (place, fault) = config::secret_store_at_least(file, flags)?;
         if let Some(fault) = fault {
             let text = format!("secrets.store is not known, and is taken for \"auto\": {fault}");
-            output::note(&style::warn("note:"), &text);
+            output::note(NoteMark::Warn("note:"), &text);
         }
         Ok::<_, ConfigError>(place)
     };
@@ -105,19 +106,19 @@ async fn set(place: &SecretStore, name: &str) -> Result<Exit> {
     println!("{}", style::line(&text));
     if let Some(error) = kept.instead {
         let text = format!("it is not in the keyring, which cannot be used: {error}");
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     if let Some(error) = kept.unreadable {
         let text = format!(
             "commands cannot read it from there: {error}. Have the keyring give it to programs without asking you, or \
              keep it in the file: TOOLHOLD_SECRETS__STORE=file toolhold secrets set {name}"
         );
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     note_left_over(name, kept.left_over.as_ref());
     if is_set(name) {
         let text = format!("the environment variable {name} is set here, and is used in its place");
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     Ok(Exit::Ok)
 }
@@ -142,7 +143,7 @@ fn note_left_over(name: &str, left_over: Option<&KeyringError>) {
         let text = format!(
             "a copy of {name} that is not used may be in the keyring, which was not looked through: {error}"
         );
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
 }
 
@@ -155,7 +156,7 @@ fn asks(is_at_terminal: bool) -> Asks<'static> {
         };
         let seconds = store::PROMPT_PATIENCE.as_secs();
         let text = format!("the keyring {does}; this waits for {seconds} s");
-        output::note(&style::warn("waiting:"), &text);
+        output::note(NoteMark::Warn("waiting:"), &text);
     })
 }
 
@@ -176,7 +177,7 @@ fn list(
 ) -> Result<Exit> {
     if let Some(error) = unasked {
         let text = format!("the keyring, which may have more, cannot be used: {error}");
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     if json {
         let entry = |(name, place): (&String, &SecretPlace)| json!({"name": name, "place": place.name(), "variable_is_set": is_set(name)});

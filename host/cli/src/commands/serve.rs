@@ -4,7 +4,7 @@ use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
-use crate::terminal::{output, style};
+use crate::terminal::output::{self, NoteMark};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -55,7 +55,7 @@ fn reload(config: &Configuration) -> Result<Exit> {
         let process = id.parse().ok().and_then(Pid::from_raw);
         let Some(process) = process.filter(|_| has_open(id, &folder, &name)) else {
             let text = format!("{name} in {} is of no process here", folder.display());
-            output::note(&style::warn("left out:"), &text);
+            output::note(NoteMark::Warn("left out:"), &text);
             continue;
         };
         kill_process(process, Signal::HUP).with_context(|| format!("process {id}"))?;
@@ -172,7 +172,7 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
             "`serve --reload` cannot find this server: {}: {error}",
             folder.display()
         );
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     let router = router(
         App::new(dispatcher.clone(), knowledge, config, serve),
@@ -190,24 +190,22 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     ));
     let offered = agents.all();
     let names: Vec<&str> = offered.ready.keys().map(String::as_str).collect();
-    eprintln!(
-        "{} http://{address}/v1  agents: {}  {}",
-        style::good("serving:"),
-        if names.is_empty() {
-            "none yet".to_owned()
-        } else {
-            names.join(", ")
-        },
-        style::dim(if needs_key {
-            "keys are needed"
-        } else {
-            "no key is needed from this machine"
-        })
-    );
+    let named = if names.is_empty() {
+        "none yet".to_owned()
+    } else {
+        names.join(", ")
+    };
+    let keys = if needs_key {
+        "keys are needed"
+    } else {
+        "no key is needed from this machine"
+    };
+    let text = format!("http://{address}/v1  agents: {named}  {keys}");
+    output::note(NoteMark::Good("serving:"), &text);
     for (name, agent) in &offered.waiting {
-        let reason = style::line(&agent.reason);
+        let reason = &agent.reason;
         let text = format!("the agent {name} is offered as soon as its endpoint answers: {reason}");
-        output::note(&style::warn("waiting:"), &text);
+        output::note(NoteMark::Warn("waiting:"), &text);
     }
     drop(offered);
     tokio::select! {
@@ -243,6 +241,7 @@ impl Serving for Dispatcher {
     type State = ServedAgents;
 
     const WHAT: &'static str = "agents and grants";
+    const TABLE: &'static str = "serve";
 
     async fn build(&self, config: &Configuration) -> Result<ServedAgents> {
         self.agents().made(config).await
@@ -271,7 +270,7 @@ async fn look_again(agents: &Agents) {
         tokio::time::sleep(ENDPOINT_POLL_INTERVAL).await;
         match Box::pin(agents.look_again()).await {
             Ok(names) if names.is_empty() => {}
-            Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),
+            Ok(names) => output::note(NoteMark::Good("ready:"), &names.join(", ")),
             Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
         }
     }

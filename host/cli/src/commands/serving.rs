@@ -2,8 +2,8 @@
 
 use crate::commands::loaded::{check_names, warn_of_failures};
 use crate::config::{ConfigError, Loaded, ReloadCause};
+use crate::terminal::output::{self, NoteMark};
 use crate::terminal::progress::Loading;
-use crate::terminal::{output, style};
 use anyhow::Result;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,6 +24,9 @@ pub trait Serving {
 
     /// Its name in messages about reloading.
     const WHAT: &'static str;
+
+    /// The table of the configuration that only this command reads, once, when it starts.
+    const TABLE: &'static str;
 
     /// # Errors
     /// The configuration is wrong.
@@ -116,7 +119,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
             }
         }
         Err(_) => output::note(
-            &style::warn("loading:"),
+            NoteMark::Warn("loading:"),
             "some modules take longer than modules.start_timeout_ms; they are offered when they are ready",
         ),
     }
@@ -226,7 +229,7 @@ pub async fn keep_up<S: Serving>(
             due = Some(ReloadTask::Changed(Changed::Modules, ReloadCause::Change));
         }
         let now = {
-            let mut work = Box::pin(work(task, &held, registry, serving));
+            let mut work = Box::pin(work(task, (loaded, &held), registry, serving));
             loop {
                 let (changed, cause) = tokio::select! {
                     biased;
@@ -324,7 +327,7 @@ async fn again(held: &Loaded, cause: ReloadCause) -> Result<Loaded> {
 /// Works on what changed. Returns the new configuration, if there is one.
 async fn work<S: Serving>(
     task: ReloadTask,
-    held: &Loaded,
+    (start, held): (&Loaded, &Loaded),
     registry: &Registry,
     serving: &S,
 ) -> Option<Loaded> {
@@ -341,12 +344,13 @@ async fn work<S: Serving>(
             None
         }
         ReloadTask::Changed(Changed::Configuration, cause) => {
-            reload(held, cause, registry, serving).await
+            reload(start, held, cause, registry, serving).await
         }
     }
 }
 
 async fn reload<S: Serving>(
+    start: &Loaded,
     held: &Loaded,
     cause: ReloadCause,
     registry: &Registry,
@@ -356,11 +360,11 @@ async fn reload<S: Serving>(
     let renewed = async {
         let mut now = again(held, cause).await?;
         if let Some(emptied) = &now.emptied {
-            output::note(&style::warn("held back:"), &emptied.to_string());
+            output::note(NoteMark::Warn("held back:"), &emptied.to_string());
         }
         if now.configuration.keep_modules_folder(&held.configuration) {
             let text = "there is another modules folder now than when this began; it is used after a restart";
-            output::note(&style::warn("modules:"), text);
+            output::note(NoteMark::Warn("modules:"), text);
         }
         now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
@@ -372,7 +376,13 @@ async fn reload<S: Serving>(
     match Box::pin(renewed).await {
         Ok(now) => {
             serving.renew_secrets(now.configuration.secrets());
-            eprintln!("{} {}", style::good("reloaded:"), S::WHAT);
+            output::note(NoteMark::Good("reloaded:"), S::WHAT);
+            let waiting = start.awaiting_restart(&now, S::TABLE);
+            if !waiting.is_empty() && waiting != start.awaiting_restart(held, S::TABLE) {
+                let keys: Vec<String> = waiting.into_iter().collect();
+                let text = format!("changes of {} hold after a restart", keys.join(", "));
+                output::note(NoteMark::Warn("restart:"), &text);
+            }
             Some(now)
         }
         Err(error) => {
@@ -385,12 +395,7 @@ async fn reload<S: Serving>(
             if !stays {
                 registry.govern(held.configuration.policy()).await;
             }
-            eprintln!(
-                "{} {}; {} stay as they were",
-                style::bad("error:"),
-                style::chain(&error),
-                S::WHAT
-            );
+            output::failed(&error, &format!("; {} stay as they were", S::WHAT));
             // What changed in their folder, if this stopped a look at that.
             renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None

@@ -18,6 +18,7 @@ mod layers;
 pub mod presets;
 mod reload;
 mod reserved;
+mod restart;
 #[cfg(test)]
 mod routes_tests;
 pub mod secrets;

@@ -1,6 +1,6 @@
 //! Arguments that are a text, `-` for stdin, or a file.
 
-use crate::terminal::style;
+use crate::terminal::{stderr, style};
 use anyhow::{Context as _, Result, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
@@ -93,7 +93,7 @@ pub fn within(source: impl Read, room: &mut u64) -> Result<String> {
 /// The terminal cannot be read, or not be kept from showing it.
 pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
     let hidden = HiddenInput::begin().context("the terminal cannot be kept from showing it")?;
-    eprint!("{}", style::line(prompt));
+    stderr::part(&style::line(prompt));
     let (done, is_done) = oneshot::channel();
     // In a thread that ends with the process: the runtime would wait for one of its own.
     std::thread::spawn(move || {
@@ -109,7 +109,7 @@ pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
         _ = tokio::signal::ctrl_c() => None,
     };
     // The line break was not shown either.
-    eprintln!();
+    stderr::part("\n");
     let Some(line) = line else {
         return Ok(None);
     };

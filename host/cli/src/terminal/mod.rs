@@ -9,5 +9,6 @@ pub mod pipe;
 pub mod progress;
 pub mod rows;
 pub mod standing;
+pub mod stderr;
 pub mod style;
 pub mod view;

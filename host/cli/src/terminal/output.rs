@@ -1,7 +1,8 @@
 //! Lines and values that commands print beside the view of a run.
 
 use crate::terminal::rows::{self, broken, cells, width};
-use crate::terminal::style::{bad, block, dim, good, line, warn};
+use crate::terminal::stderr::{self, Weight};
+use crate::terminal::style::{self, bad, block, dim, good, line, warn};
 use serde::Serialize;
 use similar::ChangeTag;
 use std::io::IsTerminal as _;
@@ -20,10 +21,49 @@ pub fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The begin of a note: a word in the colour of its weight. In a log in JSON, the word is the kind of the event.
+#[derive(Debug, Clone, Copy)]
+pub enum NoteMark<'a> {
+    Good(&'a str),
+    Dim(&'a str),
+    Warn(&'a str),
+    Bad(&'a str),
+}
+
+impl NoteMark<'_> {
+    fn painted(self) -> String {
+        match self {
+            Self::Good(mark) => good(mark),
+            Self::Dim(mark) => dim(mark),
+            Self::Warn(mark) => warn(mark),
+            Self::Bad(mark) => bad(mark),
+        }
+    }
+
+    fn kind(&self) -> &str {
+        match self {
+            Self::Good(mark) | Self::Dim(mark) | Self::Warn(mark) | Self::Bad(mark) => mark,
+        }
+    }
+
+    fn weight(self) -> Weight {
+        match self {
+            Self::Good(_) | Self::Dim(_) => Weight::Info,
+            Self::Warn(_) => Weight::Warning,
+            Self::Bad(_) => Weight::Error,
+        }
+    }
+}
+
 /// Prints lines for the person at the terminal to stderr, broken where the terminal would break them: a row that
 /// continues a line looks like no line of the host.
 pub fn say(lines: &str) {
-    eprintln!("{}", rows::broken(lines, rows::width(&std::io::stderr())));
+    stderr::lines(Weight::Info, None, lines, || lines.to_owned());
+}
+
+/// Prints a row to stderr that is never broken, because people copy it.
+pub fn say_whole(row: &str) {
+    stderr::tell(Weight::Info, None, row, || row.to_owned());
 }
 
 /// As [`say`], to stdout.
@@ -31,27 +71,46 @@ pub fn tell(lines: &str) {
     println!("{}", rows::broken(lines, rows::width(&std::io::stdout())));
 }
 
-/// Tells the person at the terminal what a mark is about. The text may come from a guest or a server.
-pub fn note(mark: &str, text: &str) {
-    say(&format!("{mark} {}", block(text)));
+/// Tells what a mark is about. The text may come from a guest or a server.
+pub fn note(mark: NoteMark<'_>, text: &str) {
+    let shown = || format!("{} {}", mark.painted(), block(text));
+    stderr::lines(mark.weight(), Some(mark.kind()), text, shown);
+}
+
+/// Tells an error with its causes, and what follows from it.
+pub fn failed(error: &anyhow::Error, and: &str) {
+    note(
+        NoteMark::Bad("error:"),
+        &format!("{}{and}", style::causes(error)),
+    );
 }
 
 /// Something was not used, and the rest goes on without it.
 pub fn left_out(text: &str) {
-    note(&warn("left out:"), text);
+    note(NoteMark::Warn("left out:"), text);
 }
 
 /// A remark of the host that is not the result.
 pub fn remark(text: &str) {
-    say(&dim(&block(text)));
+    stderr::lines(Weight::Info, None, text, || dim(&block(text)));
 }
 
 /// A note or a remark with a command to copy. Where a row of the terminal is too short for all of it, the command stands
 /// on a line of its own, as it is: with marks between its parts nobody could copy it.
 pub fn say_command(mark: &str, before: &str, command: &str, after: &str) {
-    for row in with_command(mark, [before, command, after], width(&std::io::stderr())) {
-        eprintln!("{row}");
-    }
+    command_of(Weight::Info, None, mark, [before, command, after]);
+}
+
+/// [`note`] with a command to copy.
+pub fn note_command(mark: NoteMark<'_>, before: &str, command: &str, after: &str) {
+    let parts = [before, command, after];
+    command_of(mark.weight(), Some(mark.kind()), &mark.painted(), parts);
+}
+
+fn command_of(weight: Weight, kind: Option<&str>, mark: &str, parts: [&str; 3]) {
+    stderr::tell(weight, kind, &parts.concat(), || {
+        with_command(mark, parts, width(&std::io::stderr())).join("\n")
+    });
 }
 
 /// The rows of [`say_command`] on a terminal of `width` cells.

@@ -29,6 +29,7 @@ pub fn quietly(command: impl FnOnce() -> ExitCode) -> ExitCode {
     }
 }
 
-fn is_of_reader(panic: &str) -> bool {
+/// Whether the panic is that of printing to a closed pipe.
+pub fn is_of_reader(panic: &str) -> bool {
     panic.starts_with(PANIC)
 }

@@ -1,6 +1,6 @@
 //! Progress of slow things: a spinner at a terminal, a line in a log.
 
-use crate::terminal::style;
+use crate::terminal::{output, stderr, style};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -13,8 +13,8 @@ pub struct Spinner(Option<ProgressBar>);
 
 impl Spinner {
     pub fn start(text: String) -> Self {
-        if !std::io::stderr().is_terminal() {
-            eprintln!("{text}");
+        if stderr::has_events() || !std::io::stderr().is_terminal() {
+            output::say_whole(&text);
             return Self(None);
         }
         let bar = ProgressBar::new_spinner();
@@ -36,7 +36,7 @@ impl Spinner {
     pub fn say(&self, text: String) {
         match &self.0 {
             Some(bar) => bar.set_message(text),
-            None => eprintln!("{text}"),
+            None => output::say_whole(&text),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Colours for people, none for pipes; and text from guests and models made safe to print.
 
+use crate::terminal::stderr;
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;
 use toolhold_policy::text;
@@ -7,9 +8,9 @@ use toolhold_policy::text;
 static COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
 
-/// Whether stderr is a terminal whose user wants colours.
+/// Whether stderr is a terminal whose user wants colours. Events of a log in JSON have none.
 pub fn has_colours() -> bool {
-    *COLOURS
+    *COLOURS && !stderr::has_events()
 }
 
 fn paint(code: &str, text: &str) -> String {
@@ -69,8 +70,13 @@ pub fn block(text: &str) -> String {
     text::block(text, "  ")
 }
 
-/// An error with its causes, without repetitions: many messages contain their cause already.
+/// An error with its causes in the exact form of [`block`].
 pub fn chain(error: &anyhow::Error) -> String {
+    block(&causes(error))
+}
+
+/// An error with its causes, as they are and without repetitions: many messages contain their cause already.
+pub fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -80,7 +86,7 @@ pub fn chain(error: &anyhow::Error) -> String {
             text.push_str(&cause);
         }
     }
-    block(&text)
+    text
 }
 
 /// The first sentence of `text`, at most `max` characters of it.

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use toolhold_protocol::completion::ChatToolCall;
 use toolhold_protocol::image::Image;
+use uuid::Uuid;
 
 /// One chat completion, before it is sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +30,8 @@ pub struct ChatRequest {
     pub extra: Map<String, Value>,
     /// Whose share of an endpoint's queue it takes: the owner of the run, and nobody by default. It is not sent.
     pub owner: Arc<str>,
+    /// The run that it is made for, as the log names it. It is not sent.
+    pub run: Option<Uuid>,
 }
 
 impl ChatRequest {

@@ -65,7 +65,11 @@ impl<'a> PooledRequest<'a> {
 
     /// Asks members until one answers or all have failed. The loop ends because each pass uses up a member
     /// or a relief.
-    async fn round(&mut self, watch: &mut ObserverRelay<'_>) -> Result<Completion, ModelError> {
+    async fn round(
+        &mut self,
+        number: u32,
+        watch: &mut ObserverRelay<'_>,
+    ) -> Result<Completion, ModelError> {
         let mut members = self.pool.members.iter();
         if !self.pool.members.is_empty() && !members.any(|it| it.endpoint.takes(&self.request)) {
             return Err(ModelError::NoImages {
@@ -92,6 +96,7 @@ impl<'a> PooledRequest<'a> {
                     }
                 }
             };
+            let entry = entry.of_attempt(number);
             let (member, result) = self.ask(member, entry, &mut round, watch).await;
             let error = match result {
                 Ok(completion) => return Ok(completion),
@@ -234,7 +239,11 @@ impl<'a> PooledRequest<'a> {
                     tell_wait(entry.endpoint().label(), asked, watch);
                     return Ok((member, entry));
                 }
-                Err(refusal) => refusals.push(refusal),
+                Err(refusal) => {
+                    let endpoint = &pool.members[member].endpoint;
+                    endpoint.log_refusal(&self.request, &refusal);
+                    refusals.push(refusal);
+                }
             }
         }
         Err(soonest(refusals))
@@ -263,7 +272,7 @@ impl<'a> PooledRequest<'a> {
         let Some(after) = self.hedge_after else {
             return (member, entry.complete(&request, watch).await);
         };
-        let mut second = None;
+        let (mut second, attempt) = (None, entry.attempt());
         let elsewhere = || {
             let mut others = self.candidates(round);
             others.retain(|other| other.member != member && !other.is_short);
@@ -272,7 +281,7 @@ impl<'a> PooledRequest<'a> {
                 return None;
             };
             second = Some(other);
-            Some((entry, &self.request))
+            Some((entry.of_attempt(attempt), &self.request))
         };
         let raced = race(entry, &request, after, elsewhere, watch).await;
         let other = second.unwrap_or(member);
@@ -333,9 +342,10 @@ impl<'a> PooledRequest<'a> {
 impl Attempt for PooledRequest<'_> {
     fn attempt<'a>(
         &'a mut self,
+        number: u32,
         watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.round(watch).boxed()
+        self.round(number, watch).boxed()
     }
 }
 

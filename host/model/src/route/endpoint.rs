@@ -11,12 +11,14 @@ use super::admission::{Admission, AdmissionPermit, EndpointLimits, NotAdmitted};
 use super::breaker::{AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy};
 use super::estimate::prompt_tokens;
 use super::later;
+use super::log::LoggedRequest;
 use crate::chat::ChatRequest;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::model::{CompletionObserver, Model};
 use crate::side::{CancelledHedge, millis};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
+use toolhold_admission::Seldom;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
@@ -27,6 +29,8 @@ use toolhold_protocol::routing::Routing;
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
 /// Minimum queue wait that is reported as an event.
 const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
+/// How often a full queue is logged.
+const FULL_QUEUE_LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Assumed tokens of an answer whose length the request does not bound.
 const ASSUMED_ANSWER_TOKENS: u64 = 1_024;
 
@@ -62,6 +66,7 @@ pub struct Protection {
     admission: Admission,
     breaker: Breaker,
     health: Mutex<EndpointHealth>,
+    full_queue: Seldom,
 }
 
 #[derive(Debug, Default)]
@@ -146,6 +151,7 @@ impl Endpoint {
             endpoint: self,
             place,
             passage,
+            attempt: 1,
         })
     }
 
@@ -167,7 +173,24 @@ impl Endpoint {
             endpoint: self,
             place,
             passage: protection.passage()?,
+            attempt: 1,
         })
+    }
+
+    /// Logs that the request was not sent.
+    pub(super) fn log_refusal(&self, request: &ChatRequest, refusal: &Unavailable) {
+        let full = match refusal {
+            Unavailable::QueueFull { .. } => self.protection.full_queue.occurs(),
+            _ => None,
+        };
+        self.logged(request).refused(refusal, full);
+    }
+
+    fn logged<'a>(&'a self, request: &'a ChatRequest) -> LoggedRequest<'a> {
+        LoggedRequest {
+            request,
+            endpoint: self.label(),
+        }
     }
 
     /// Waits for a place for such a request, and tells of it.
@@ -183,7 +206,8 @@ impl Endpoint {
         }
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
-        let entry = self.enter(&request.owner, tokens).await?;
+        let entry = self.enter(&request.owner, tokens).await;
+        let entry = entry.inspect_err(|refusal| self.log_refusal(request, refusal))?;
         tell_wait(self.label(), asked, watch);
         Ok(entry)
     }
@@ -198,6 +222,7 @@ impl Protection {
             limits: policy.limits.clone(),
             breaker: Breaker::new(policy.breaker.clone()),
             health: Mutex::default(),
+            full_queue: Seldom::every(FULL_QUEUE_LOG_PERIOD),
         }
     }
 
@@ -238,15 +263,18 @@ impl Protection {
         }
     }
 
-    fn note(&self, error: &ModelError) {
+    fn note(&self, error: &ModelError, logged: LoggedRequest<'_>) {
         if !is_overload(error) && outcome(error) != AttemptOutcome::Failed {
             return;
         }
         let mut health = self.health();
         health.failed_at = Some(Instant::now());
-        if let Some(rest) = error.retry_after().filter(|_| is_overload(error)) {
-            let until = later(rest.min(MAX_RETRY_AFTER));
-            health.rests_until = health.rests_until.max(Some(until));
+        let asked = error.retry_after().filter(|_| is_overload(error));
+        if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
+            let rest = asked.min(MAX_RETRY_AFTER);
+            health.rests_until = health.rests_until.max(Some(later(rest)));
+            drop(health);
+            logged.rests(asked, rest);
         }
     }
 
@@ -261,11 +289,22 @@ pub(super) struct EndpointLease<'a> {
     endpoint: &'a Endpoint,
     place: AdmissionPermit,
     passage: BreakerPermit<'a>,
+    /// Number of the attempt at its request: 1, 2, 3…
+    attempt: u32,
 }
 
 impl<'a> EndpointLease<'a> {
+    /// Sets the number of the attempt, for a request that failed before.
+    pub fn of_attempt(self, attempt: u32) -> Self {
+        Self { attempt, ..self }
+    }
+
     pub fn endpoint(&self) -> &'a Endpoint {
         self.endpoint
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.attempt
     }
 
     /// Sends the request, and updates the endpoint's health from the outcome.
@@ -278,7 +317,9 @@ impl<'a> EndpointLease<'a> {
             endpoint,
             place,
             passage,
+            attempt,
         } = self;
+        let logged = endpoint.logged(request);
         let protection = endpoint.protection.as_ref();
         let label = || protection.name.clone();
         if passage.is_trial {
@@ -295,11 +336,16 @@ impl<'a> EndpointLease<'a> {
                 AttemptOutcome::Healthy
             }
             Err(error) => {
-                protection.note(error);
+                logged.failed(attempt, endpoint.name(), error);
+                protection.note(error, logged);
                 outcome(error)
             }
         };
-        match passage.report(outcome) {
+        let change = passage.report(outcome);
+        if let Some(change) = change {
+            logged.breaker(change);
+        }
+        match change {
             Some(BreakerChange::Opened { failures, rest }) => watch.routing(Routing::Opened {
                 endpoint: label(),
                 failures,

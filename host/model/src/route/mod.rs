@@ -18,6 +18,7 @@ mod endpoint;
 mod estimate;
 mod hedge;
 mod listening;
+mod log;
 mod pool;
 mod retry;
 #[cfg(any(test, feature = "scripted"))]

@@ -149,8 +149,10 @@ impl Model for Retry {
 
 /// One attempt, which can be repeated.
 pub(super) trait Attempt: Send {
+    /// `number` is 1 for the first attempt, 2 for the second, and so on.
     fn attempt<'a>(
         &'a mut self,
+        number: u32,
         watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
 }
@@ -165,17 +167,19 @@ struct EndpointAttempt<'a> {
 impl Attempt for EndpointAttempt<'_> {
     fn attempt<'a>(
         &'a mut self,
+        number: u32,
         watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let entry = self.endpoint.enter_for(self.request, watch).await?;
+            let entry = entry.of_attempt(number);
             let Some(after) = self.hedge_after else {
                 return entry.complete(self.request, watch).await;
             };
             let again = || {
                 let tokens = need(self.request, prompt_tokens(self.request));
                 let entry = self.endpoint.try_enter(&self.request.owner, tokens).ok()?;
-                Some((entry, self.request))
+                Some((entry.of_attempt(number), self.request))
             };
             let raced = race(entry, self.request, after, again, watch).await;
             if raced.is_hedged {
@@ -198,7 +202,7 @@ pub(super) async fn retry(
     let (mut attempts, mut failures) = (0_u32, 0_u32);
     let mut waited = Duration::ZERO;
     loop {
-        let error = match tried.attempt(&mut watch).await {
+        let error = match tried.attempt(failures.saturating_add(1), &mut watch).await {
             Ok(completion) => return Ok(completion),
             Err(error) => error,
         };

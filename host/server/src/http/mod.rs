@@ -1,6 +1,7 @@
 //! The HTTP API. One resource a file; the OpenAPI description lists every handler, because a handler is only
 //! reachable by its route in it.
 
+mod access;
 mod agent;
 mod attached;
 mod audit;
@@ -215,6 +216,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+        .layer(middleware::from_fn(access::log))
 }
 
 /// Closes a client's connection after its response while the server drains, so that its next request goes to

@@ -11,6 +11,11 @@ use toolhold_connections::source;
 pub struct KeyName(Arc<OnceLock<Arc<str>>>);
 
 impl KeyName {
+    /// The name, once the key is known.
+    pub fn get(&self) -> Option<&str> {
+        self.0.get().map(AsRef::as_ref)
+    }
+
     /// Notes the name; it is empty where the server needs no keys.
     pub fn note(extensions: &mut Extensions, name: &str) {
         if !name.is_empty() {

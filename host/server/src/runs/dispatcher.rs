@@ -2,6 +2,7 @@
 
 use crate::rights::{LOOK_INTERVAL, Rights};
 use crate::runs::live::LiveEvent;
+use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::refused::RunRefusal;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold_admission::{FairQueue, Lane, QueueRefusal};
+use toolhold_admission::{FairQueue, Lane, QueueRefusal, Seldom};
 use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
 use toolhold_protocol::settings::RunRequest;
@@ -31,6 +32,9 @@ pub(super) const CANCEL_POLL_INTERVAL: Duration = LOOK_INTERVAL;
 /// Grace period for runs to release their journals after the time to drain; bounds shutdown when the database
 /// hangs.
 const RELEASE_GRACE: Duration = Duration::from_secs(10);
+
+/// How often it is logged that runs are refused because of the queue.
+const QUEUE_LOG_PERIOD: Duration = Duration::from_secs(10);
 
 /// Limits of the server's runs.
 #[derive(Debug, Clone)]
@@ -59,6 +63,7 @@ pub(super) struct DispatcherInner {
     pub(super) agents: Arc<Agents>,
     admission: Arc<FairQueue<String>>,
     parked: Arc<ParkedRuns>,
+    full_queue: Seldom,
     limits: Limits,
     active: Mutex<HashMap<Uuid, ActiveRun>>,
     /// Sessions with a turn that is about to begin here.
@@ -112,6 +117,7 @@ impl Dispatcher {
                 agents,
                 admission,
                 parked,
+                full_queue: Seldom::every(QUEUE_LOG_PERIOD),
                 limits,
                 active: Mutex::default(),
                 turning: Mutex::default(),
@@ -220,10 +226,11 @@ impl Dispatcher {
         for note in notes {
             tracing::warn!(agent = agent.name, "{note}");
         }
-        let driver = permit.take(driver);
+        let driver = permit.take(driver, request.id);
         let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
         let id = run.id;
-        let live = LaterEvents::Live(self.go_on(run, permit, observer));
+        let log = RunLog::begins(id, &behalf.owner, &agent.name, false);
+        let live = LaterEvents::Live(self.go_on(run, permit, observer, log));
         let mut watcher = Watcher::new(self.inner.clone(), id, 0, live, viewer);
         if watcher.has_begun().await {
             return Ok(watcher);
@@ -370,6 +377,19 @@ impl Dispatcher {
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());
+        if let Err(refusal @ (RunRefusal::Full | RunRefusal::Late)) = &admitted
+            && let Some(refused) = inner.full_queue.occurs()
+        {
+            let (key, waiting) = (Some(owner), inner.admission.waiting());
+            let key = key.filter(|key| !key.is_empty());
+            tracing::info!(
+                key,
+                refused,
+                waiting,
+                places = inner.limits.places,
+                "runs are refused: {refusal}"
+            );
+        }
         let admission = AdmissionHandle {
             admission: inner.admission.clone(),
             lane,
@@ -386,6 +406,7 @@ impl Dispatcher {
         mut run: Run,
         permit: RunPermit,
         mut observer: Observer,
+        log: RunLog,
     ) -> broadcast::Receiver<LiveEvent> {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
@@ -405,6 +426,7 @@ impl Dispatcher {
                     event = run.events.recv() => match event {
                         Some(event) => {
                             observer.take(&event);
+                            log.take(&event);
                             if live.receiver_count() > 0 {
                                 // Fails if the last watcher went away meanwhile.
                                 drop(live.send(LiveEvent::of(event)));
@@ -418,6 +440,7 @@ impl Dispatcher {
                     }
                     () = inner.parking.cancelled() => {
                         inner.forget(id, &live);
+                        log.is_parked();
                         // Dropping a run stops it and releases its journal.
                         return;
                     }

@@ -4,6 +4,7 @@
 
 pub mod dispatcher;
 mod live;
+mod log;
 mod parked_runs;
 mod refused;
 mod resumption;

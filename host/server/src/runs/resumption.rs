@@ -1,6 +1,7 @@
 //! Resumes runs that stopped, or ends them.
 
 use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
+use crate::runs::log::RunLog;
 use crate::runs::refused::RunRefusal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,9 +59,11 @@ impl Dispatcher {
             conversation: row.turn.map(|(session, _)| session),
             parent: telemetry::recorded_trace(&self.inner.store, row.id).await,
         });
-        let run = permit.take(driver).resume(replayed, Box::new(journal));
+        let driver = permit.take(driver, row.id);
+        let run = driver.resume(replayed, Box::new(journal));
+        let log = RunLog::begins(row.id, &row.owner, &agent.name, true);
         // Watchers subscribe by themselves.
-        drop(self.go_on(run, permit, observer));
+        drop(self.go_on(run, permit, observer, log));
         Ok(())
     }
 
@@ -138,19 +141,19 @@ impl Dispatcher {
             let mut is_told = false;
             loop {
                 match this.resume(&row).await {
-                    Ok(()) => tracing::info!(run = %row.id, "goes on"),
+                    Ok(()) => tracing::info!(run = %row.id, key = row.key(), "goes on"),
                     Err(refused) if refused.may_pass() => {
                         if matches!(refused, RunRefusal::NoAgent { .. }) {
                             if !this.is_left(row.id).await {
                                 return;
                             }
                             if !is_told {
-                                tracing::error!(run = %row.id, "cannot go on yet: {refused}");
+                                tracing::error!(run = %row.id, key = row.key(), "cannot go on yet: {refused}");
                                 is_told = true;
                             }
                         }
                         if matches!(refused, RunRefusal::ModulesLoad { .. }) && !is_told {
-                            tracing::warn!(run = %row.id, "waits: {refused}");
+                            tracing::warn!(run = %row.id, key = row.key(), "waits: {refused}");
                             is_told = true;
                         }
                         if matches!(refused, RunRefusal::ModulesLoad { .. }) {
@@ -175,7 +178,9 @@ impl Dispatcher {
                     Err(RunRefusal::Right(end)) => {
                         this.end_left(row.id, Some(end.to_string()));
                     }
-                    Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
+                    Err(error) => {
+                        tracing::error!(run = %row.id, key = row.key(), %error, "cannot go on");
+                    }
                 }
                 return;
             }

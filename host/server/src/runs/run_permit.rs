@@ -84,12 +84,13 @@ impl RunPermit {
         }
     }
 
-    /// Makes a run of `driver` hold its permit while it works. Work outside of this process, such as that of
+    /// Makes `run`, a run of `driver`, hold its permit while it works. Work outside of this process, such as that of
     /// MCP servers, needs no permit; but it needs the owner's right, as every step does.
-    pub fn take(&self, driver: Driver) -> Driver {
+    pub fn take(&self, driver: Driver, run: Uuid) -> Driver {
         let permitted = |model| -> Arc<dyn Model> {
             Arc::new(PermittedModel {
                 permit: self.clone(),
+                run,
                 model,
             })
         };
@@ -246,6 +247,7 @@ impl Decider for ParkingDecider {
 #[derive(Debug)]
 struct PermittedModel {
     permit: RunPermit,
+    run: Uuid,
     model: Arc<dyn Model>,
 }
 
@@ -262,9 +264,10 @@ impl Model for PermittedModel {
         Box::pin(async move {
             let _working = self.permit.step().await;
             let owner = self.permit.inner.admission.lane.group.as_str();
-            // With its owner, so that owners take turns at an endpoint.
+            // With its owner, so that owners take turns at an endpoint, and with its run, which the log names.
             let request = ChatRequest {
                 owner: owner.into(),
+                run: Some(self.run),
                 ..request.clone()
             };
             self.model.complete(&request, watch).await
@@ -275,6 +278,7 @@ impl Model for PermittedModel {
         let model = self.model.session(session)?;
         Some(Arc::new(Self {
             permit: self.permit.clone(),
+            run: self.run,
             model,
         }))
     }
@@ -383,17 +387,20 @@ mod tests {
             Arc::new(AtomicUsize::new(0)),
         );
         let counted = activity.clone();
-        let driver = permit.take(Driver {
-            activities: Activities::default().with("counts", move |_: Value| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                std::future::ready(Ok::<_, ToolFailure>(json!(1)))
-            }),
-            toolbox: Toolbox {
-                source: Arc::new(NoModules),
-                runner: runner.clone(),
+        let driver = permit.take(
+            Driver {
+                activities: Activities::default().with("counts", move |_: Value| {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    std::future::ready(Ok::<_, ToolFailure>(json!(1)))
+                }),
+                toolbox: Toolbox {
+                    source: Arc::new(NoModules),
+                    runner: runner.clone(),
+                },
+                ..Driver::new(Arc::new(NoModel), Arc::new(NoModules))
             },
-            ..Driver::new(Arc::new(NoModel), Arc::new(NoModules))
-        });
+            Uuid::nil(),
+        );
         let begin = driver.begin.clone().unwrap();
         assert!(begin.may_begin());
         let call = ToolCall::new("c", "t", json!({}));

@@ -55,7 +55,12 @@ pub async fn take_over(dispatcher: &Dispatcher) {
                         HolderLoss::Gone => "is gone",
                         HolderLoss::Silent => "renews its lease no more",
                     };
-                    tracing::warn!(run = %row.id, server = orphan.holder, "resuming a run whose server {why}");
+                    tracing::warn!(
+                        run = %row.id,
+                        key = row.key(),
+                        server = orphan.holder,
+                        "resuming a run whose server {why}"
+                    );
                     dispatcher.spawn_resume(row);
                 }
                 Ok(None) => {}

@@ -1,6 +1,7 @@
 //! `toolhold eval capture`: tasks from recorded runs.
 
 use crate::exit::Exit;
+use crate::terminal::output::NoteMark;
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -46,7 +47,7 @@ pub async fn capture(config: &Configuration, args: &CaptureArgs) -> Result<Exit>
                 if !tasks.add(task) {
                     let text =
                         "a file of tasks holds no more; a later --since leaves older runs out";
-                    output::note(&style::warn("cut off:"), text);
+                    output::note(NoteMark::Warn("cut off:"), text);
                     break;
                 }
             }
@@ -55,7 +56,7 @@ pub async fn capture(config: &Configuration, args: &CaptureArgs) -> Result<Exit>
     }
     for (why, count) in left_out {
         let runs = style::plural(count as u64, "run");
-        output::note(&style::dim("left out:"), &format!("{runs}: {why}"));
+        output::note(NoteMark::Dim("left out:"), &format!("{runs}: {why}"));
     }
     if tasks.is_empty() {
         bail!("no run of {all} that began since then makes a task; `toolhold runs` lists them");

@@ -9,8 +9,8 @@ use crate::config;
 use crate::config::Flags;
 use crate::config::secrets::Needs;
 use crate::exit::Exit;
+use crate::terminal::output::{self, NoteMark};
 use crate::terminal::progress::Loading;
-use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
@@ -225,7 +225,7 @@ fn exit(report: &Report<'_>, stop: &EarlyEnd, min_success: Option<f64>) -> Exit 
         (Some(least), Some(total)) if total.rate < least => {
             let (rate, least) = (total.rate * 100.0, least * 100.0);
             let text = format!("{rate:.1} % is less than {least:.1} %");
-            output::note(&style::bad("failed:"), &text);
+            output::note(NoteMark::Bad("failed:"), &text);
             Exit::Failed
         }
         _ => Exit::Ok,

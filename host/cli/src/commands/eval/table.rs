@@ -112,7 +112,7 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
     }
     let show = format!("toolhold show {}", attempt.seen.run);
     // As it is: a command to copy is not broken.
-    eprintln!("{indent}{}", dim(&show));
+    output::say_whole(&format!("{indent}{}", dim(&show)));
 }
 
 pub fn report(report: &Report<'_>) {

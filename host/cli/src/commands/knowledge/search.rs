@@ -2,6 +2,7 @@
 
 use super::{DocumentLabel, OWNER};
 use crate::exit::Exit;
+use crate::terminal::output::NoteMark;
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -57,7 +58,7 @@ pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
     let found = knowledge.search(OWNER, &collections, &question).await?;
     if let Some(WithoutVectors::Failed(error)) = &found.without_vectors {
         let text = format!("no vector was made of the question: {error}");
-        output::note(&style::warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
     }
     if args.json {
         let passages: Vec<_> = found

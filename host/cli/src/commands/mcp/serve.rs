@@ -5,8 +5,8 @@ use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::output::{left_out, note};
-use crate::terminal::style::{dim, plural};
+use crate::terminal::output::{NoteMark, left_out, note};
+use crate::terminal::style::plural;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::io::IsTerminal as _;
@@ -174,7 +174,7 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
             };
             let at = bound.address()?;
             note(
-                &dim("serving"),
+                NoteMark::Dim("serving"),
                 &format!("{tools} at http://{at}/mcp{token}"),
             );
             serve_http(service, bound).await?;
@@ -182,7 +182,7 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
         None => {
             if std::io::stdin().is_terminal() {
                 let hint = "over stdin and stdout, which a client speaks MCP on; Ctrl-C ends it";
-                note(&dim("serving"), &format!("{tools} {hint}"));
+                note(NoteMark::Dim("serving"), &format!("{tools} {hint}"));
             }
             serve_stdio(service).await;
         }
@@ -200,6 +200,7 @@ impl Serving for Modules<'_> {
     type State = Rules;
 
     const WHAT: &'static str = "rules and grants";
+    const TABLE: &'static str = "mcp_server";
 
     async fn build(&self, config: &Configuration) -> Result<Rules> {
         self.making.rules(config).await

@@ -5,7 +5,8 @@ use super::{built_on_first_use, load, module};
 use crate::commands::build::until_stopped;
 use crate::exit::Exit;
 use crate::terminal::decider::Terminal;
-use crate::terminal::style::{bad, plain, warn};
+use crate::terminal::output::NoteMark;
+use crate::terminal::style::plain;
 use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
@@ -77,7 +78,7 @@ async fn called(
     host::load_callees(&registry, config, &|_| ()).await?;
     let module = module(config, &registry, name)?;
     for note in &module.notes {
-        output::note(&warn("note:"), &format!("{name}: {note}"));
+        output::note(NoteMark::Warn("note:"), &format!("{name}: {note}"));
     }
     let full = format!("{}.{own}", module.name);
     let Some(spec) = module.tools.iter().find(|spec| spec.name == full) else {
@@ -309,7 +310,10 @@ fn show(
     }
     match &result.outcome {
         Ok(output) => println!("{}", plain(&view::answer(&output.value))),
-        Err(failure) => output::note(&bad(&format!("{}:", failure.kind)), &failure.message),
+        Err(failure) => output::note(
+            NoteMark::Bad(&format!("{}:", failure.kind)),
+            &failure.message,
+        ),
     }
     if reported.is_some() {
         output::remark(&view::cost(&result.usage));

@@ -1,8 +1,8 @@
 //! The profile of one call: a file for the Firefox Profiler, and a table for those without a browser.
 
 use crate::terminal::columns::{Column, aligned};
-use crate::terminal::output;
-use crate::terminal::style::{plain, warn};
+use crate::terminal::output::{self, NoteMark};
+use crate::terminal::style::plain;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -92,7 +92,7 @@ impl WrittenProfile {
         let file = self.file.display();
         if let Some(error) = &self.error {
             output::note(
-                &warn("profile:"),
+                NoteMark::Warn("profile:"),
                 &format!("{file} was not written: {error}"),
             );
         }

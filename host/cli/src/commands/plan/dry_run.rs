@@ -53,7 +53,7 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
         return Ok(());
     };
     if *reason != StopReason::Planned {
-        eprintln!("the model answered without a call, so there is no plan; nothing was run");
+        output::say("the model answered without a call, so there is no plan; nothing was run");
         return Ok(());
     }
     let graph = Graph::new(Plan::parse(output)?.steps)?;
@@ -72,7 +72,7 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
     host::load(&registry, config, Some(&only), &|_| ()).await?;
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut finder = Finder::new(&registry, &servers, called.clone(), false);
-    eprintln!("{}", bold("tools"));
+    output::say(&bold("tools"));
     for bound in &called {
         let name = &bound.tool.name;
         let who = match &bound.runner {
@@ -89,14 +89,14 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
                 "a sub-agent answers it".to_owned()
             }
         };
-        eprintln!("  {}  {}", line(name), line(&who));
+        output::say(&format!("  {}  {}", line(name), line(&who)));
     }
     servers.close().await;
     let needs_model = called
         .iter()
         .any(|bound| !matches!(bound.runner, Runner::Module(_) | Runner::Activity(_)));
     if needs_model {
-        eprintln!("nothing was run");
+        output::say("nothing was run");
     } else {
         // Another run may be the last one by then.
         let command = format!("toolhold plan run {run}");

@@ -6,9 +6,8 @@ use crate::commands::run::launch;
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::decider::TerminalDecider;
-use crate::terminal::output;
+use crate::terminal::output::{self, NoteMark};
 use crate::terminal::progress::Loading;
-use crate::terminal::style::bad;
 use crate::terminal::view::OutputOptions;
 use anyhow::Result;
 use clap::Args;
@@ -118,9 +117,9 @@ async fn with(
 /// Reports that nothing was run: exit code 1.
 fn refused(reasons: &[String]) -> Exit {
     for reason in reasons.iter().take(plan::check::MAX_SHOWN_FAULTS) {
-        output::note(&bad("fault:"), reason);
+        output::note(NoteMark::Bad("fault:"), reason);
     }
-    eprintln!("the plan cannot be run, and nothing of it was");
+    output::say("the plan cannot be run, and nothing of it was");
     Exit::Failed
 }
 

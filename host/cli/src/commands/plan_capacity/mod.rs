@@ -7,7 +7,7 @@ mod sources;
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::{output, style};
+use crate::terminal::output::{self, NoteMark};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::time::Duration;
@@ -211,7 +211,7 @@ async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Res
         bail!("nothing could be measured: {stopped}; give it more --measure-seconds");
     }
     if let Some(stopped) = &measured.stopped {
-        output::note(&style::warn("measured less:"), stopped);
+        output::note(NoteMark::Warn("measured less:"), stopped);
     }
     Ok(measured)
 }

@@ -4,7 +4,8 @@
 //! in a fence with a number of its own, as the results of tools do (docs/security.md, promise 10).
 
 use crate::terminal::input::Stdin;
-use crate::terminal::{input, output, style};
+use crate::terminal::output::NoteMark;
+use crate::terminal::{input, output};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal as _, Read};
@@ -61,7 +62,7 @@ impl Piped {
             Stdin::BegunFile => {
                 let text = "it is no part of the task, because something has read a part of the file before; \
                             `< FILE` or --file gives the task a whole one";
-                output::note(&style::dim("stdin:"), text);
+                output::note(NoteMark::Dim("stdin:"), text);
                 None
             }
         }
@@ -160,7 +161,7 @@ async fn of_pipe(piped: Piped, mut room: u64) -> Result<Option<Message>> {
         tokio::time::sleep(QUIET_PERIOD).await;
         let text =
             "for the end of stdin, which is a part of the task; `< /dev/null` gives the task none";
-        output::note(&style::dim("waiting:"), text);
+        output::note(NoteMark::Dim("waiting:"), text);
         std::future::pending::<()>().await;
     };
     let text = tokio::select! {
@@ -172,7 +173,7 @@ async fn of_pipe(piped: Piped, mut room: u64) -> Result<Option<Message>> {
             let text = format!(
                 "nothing came in {seconds} s, and the task goes on without it; `< /dev/null` says so at once"
             );
-            output::note(&style::warn("stdin:"), &text);
+            output::note(NoteMark::Warn("stdin:"), &text);
             String::new()
         }
         () = waiting => String::new(),

@@ -4,8 +4,7 @@ use super::options::ResumeArgs;
 use super::{driver, retriever, subject, watch};
 use crate::commands::plan;
 use crate::exit::Exit;
-use crate::terminal::output;
-use crate::terminal::style::warn;
+use crate::terminal::output::{self, NoteMark};
 use crate::terminal::view::EventPrinter;
 use anyhow::{Context as _, Result, bail};
 use tokio_util::task::AbortOnDropHandle;
@@ -69,7 +68,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
-        output::note(&warn("policy:"), text);
+        output::note(NoteMark::Warn("policy:"), text);
     }
     // Modules that tools named by path or by reference are loaded again.
     for bound in replayed.tools() {
@@ -153,7 +152,7 @@ impl EndpointChange<'_> {
             contract.name(),
             self.settings.max_tokens
         );
-        output::note(&warn("note:"), &text);
+        output::note(NoteMark::Warn("note:"), &text);
         Ok(())
     }
 }

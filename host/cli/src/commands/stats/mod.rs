@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use crate::exit::Exit;
-use crate::terminal::{output, style};
+use crate::terminal::output::{self, NoteMark};
 use anyhow::{Result, bail};
 use clap::Args;
 use toolhold_runtime::config::Configuration;
@@ -46,7 +46,7 @@ pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
         Some(line) => {
             let what = source.to_string();
             let error = RecordError::Changed { what, line };
-            output::note(&style::warn("not genuine:"), &error.to_string());
+            output::note(NoteMark::Warn("not genuine:"), &error.to_string());
             Ok(Exit::Failed)
         }
     }
