@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use support::endpoint::{Endpoint, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host, finish, signal};
 use support::records::Records;
 use support::sandbox::component;
@@ -277,8 +277,11 @@ fn every_failure_of_the_endpoint_has_its_reason_and_exit_code() {
             "cannot be read",
         ),
     ] {
-        let endpoint = Endpoint::start(Scenario::new([reply]));
-        let done = run(&host(), &endpoint, &[]);
+        let scenario = Scenario::new([reply]).in_order(ReplyOrder::Repeat);
+        let endpoint = Endpoint::start(scenario);
+        let host = host();
+        host.write("toolhold.toml", "[endpoints.default]\nbackoff_ms = 10\n");
+        let done = run(&host, &endpoint, &[]);
         assert_eq!(done.code, Some(3), "{name}: {done:?}");
         assert!(
             done.stderr.contains("stopped:") && done.stderr.contains(expect),

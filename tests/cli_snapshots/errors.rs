@@ -287,7 +287,8 @@ fn of_the_endpoint() {
         401,
         serde_json::json!({"error": {"message": "no such key"}}),
     );
-    let endpoint = Endpoint::start(Scenario::new([refused, Reply::html()]));
+    let page = Reply::html;
+    let endpoint = Endpoint::start(Scenario::new([refused, page(), page(), page(), page()]));
     let mut terminal = Terminal::with(&["text"]);
     terminal.ask(&endpoint, "");
     let unreachable = ["--base-url", "http://127.0.0.1:1/v1"];

@@ -363,12 +363,16 @@ fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
     let endpoint = scripted([]);
     let server = serve(&host, &endpoint);
     drop(endpoint);
-    let answer = server.post("/v1/agent", &ask("t")).good();
+    let refused = server.post("/v1/agent", &ask("t"));
+    assert_eq!(refused.status, 502, "{refused:?}");
+    let listed = server.get("/v1/runs").good();
+    let run = listed["runs"][0]["id"].as_str().unwrap().to_owned();
+    let answer = server.get(&format!("/v1/runs/{run}")).good()["answer"].clone();
     assert_eq!(answer["reason"], "model");
     let error = answer["error"].as_str().unwrap();
     assert!(error.contains("cannot reach the model endpoint"), "{error}");
-    let shown = server.get(&format!("/v1/runs/{}", answer["id"].as_str().unwrap()));
-    assert_eq!(shown.good()["answer"], answer);
+    let told = refused.json()["error"]["message"].clone();
+    assert_eq!(told, format!("run {run}: {error}"));
 }
 
 /// The server is there before its endpoint is, which knows the model's name.

@@ -13,6 +13,7 @@ mod keys;
 mod knowledge;
 mod log;
 mod responses;
+mod rests;
 mod retention;
 mod shielded_session;
 mod takeover;

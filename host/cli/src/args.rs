@@ -2,9 +2,9 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, eval, generate, keys, knowledge, licences, mcp,
-    memory, modules, plan, plan_capacity, policy, probe, run, runs, secrets, selftest, serve,
-    stats, trust,
+    approvals, audit, build, cache, chat, demo, endpoints, eval, generate, keys, knowledge,
+    licences, mcp, memory, modules, plan, plan_capacity, policy, probe, run, runs, secrets,
+    selftest, serve, stats, trust,
 };
 use crate::config::secrets::Needs;
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
@@ -72,6 +72,8 @@ pub enum Command {
     Licences(licences::LicencesArgs),
     /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and decisions.
     Serve(Box<serve::ServeArgs>),
+    /// Show which endpoints a running server leaves alone, and have it ask one again.
+    Endpoints(endpoints::EndpointsArgs),
     /// Create, list and revoke the API keys of the server.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -218,6 +220,7 @@ impl Command {
             | Self::Cache(_)
             | Self::Selftest(_)
             | Self::Licences(_)
+            | Self::Endpoints(_)
             | Self::Config { .. } => Needs::None,
             Self::Request(RequestCommand::List)
             | Self::Show { .. }

@@ -2,9 +2,9 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, knowledge, licences,
-    mcp, memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest,
-    serve, show_config, stats, trust,
+    approvals, audit, build, cache, chat, demo, doctor, endpoints, eval, generate, keys, knowledge,
+    licences, mcp, memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets,
+    selftest, serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
@@ -158,6 +158,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Licences(args) => Ok(licences::licences(&args)),
         Command::Serve(args) => serve::serve(&args, &load(&flags)?).await,
+        Command::Endpoints(args) => endpoints::endpoints(&load(&flags)?.serve, args).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
         Command::Knowledge(command) => {
             knowledge::knowledge(&load(&flags)?.configuration, command).await

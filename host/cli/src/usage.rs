@@ -11,7 +11,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Records of runs", &["runs", "show", "stats"]),
     ("Documents and facts", &["knowledge", "memory"]),
     ("Modules", &["modules", "new-module", "build", "mcp"]),
-    ("Server", &["serve", "keys", "approvals", "audit"]),
+    (
+        "Server",
+        &["serve", "endpoints", "keys", "approvals", "audit"],
+    ),
     (
         "Checks",
         &["doctor", "selftest", "demo", "eval", "plan-capacity"],

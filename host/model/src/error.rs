@@ -59,8 +59,8 @@ pub enum ModelError {
     /// Something answered, but it speaks no OpenAI API.
     #[error(
         "{url} answered with {content_type} where a chat completion was due: it is no \
-         OpenAI-compatible endpoint, or the base URL lacks its path (usually `/v1`); \
-         the answer begins: {excerpt}"
+         OpenAI-compatible endpoint, the base URL lacks its path (usually `/v1`), or a balancer before it \
+         answered; the answer begins: {excerpt}"
     )]
     NotAnEndpoint {
         url: String,
@@ -120,14 +120,15 @@ impl ModelError {
             | Self::Timeout { .. }
             | Self::Truncated { .. }
             | Self::Decode { .. }
+            // Balancers answer so while nothing is behind them.
+            | Self::NotAnEndpoint { .. }
             | Self::Unavailable(_) => ErrorClass::Retryable,
             Self::GaveUp { source, .. } => source.class(),
             Self::Status { status, detail, .. } => detail.class(Some(*status)),
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
             Self::TooLarge { .. } => ErrorClass::Correctable,
-            Self::NotAnEndpoint { .. }
-            | Self::Unrecorded { .. }
+            Self::Unrecorded { .. }
             | Self::NoImages { .. }
             | Self::Config { .. } => ErrorClass::Fatal,
         }

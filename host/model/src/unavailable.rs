@@ -14,8 +14,8 @@ pub enum Unavailable {
     )]
     Open { endpoint: String, wait: Duration },
 
-    /// It asked to be left alone (Retry-After).
-    #[error("{endpoint} asked not to be called for another {wait:.1?}")]
+    /// The endpoint asked to be left alone (Retry-After). `wait` is zero while a request probes it.
+    #[error("{}", resting(endpoint, *wait))]
     Resting { endpoint: String, wait: Duration },
 
     /// The queue before it is full.
@@ -36,6 +36,14 @@ pub enum Unavailable {
         /// How long it would have been, where that is known.
         wait: Option<Duration>,
     },
+}
+
+fn resting(endpoint: &str, wait: Duration) -> String {
+    if wait.is_zero() {
+        format!("{endpoint} asked for a rest, and one request tries whether it answers again")
+    } else {
+        format!("{endpoint} asked not to be called for another {wait:.1?}")
+    }
 }
 
 impl Unavailable {

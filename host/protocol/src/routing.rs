@@ -40,6 +40,8 @@ pub enum Routing {
     Trial { endpoint: String },
     /// The endpoint works again.
     Closed { endpoint: String },
+    /// The endpoint answered with success and something else than a completion, such as a page of a balancer.
+    NoCompletion { endpoint: String },
     /// The member of the pool that this run's requests go to from now on.
     Chosen {
         pool: String,
@@ -113,6 +115,7 @@ impl Routing {
             self,
             Self::Waited { .. }
                 | Self::Closed { .. }
+                | Self::NoCompletion { .. }
                 | Self::Chosen { .. }
                 | Self::Hedged { .. }
                 | Self::Classified { .. }
@@ -154,6 +157,12 @@ impl fmt::Display for Routing {
             ),
             Self::Trial { endpoint } => write!(f, "trying whether {endpoint} works again"),
             Self::Closed { endpoint } => write!(f, "{endpoint} works again"),
+            Self::NoCompletion { endpoint } => {
+                write!(
+                    f,
+                    "{endpoint} answered with something else than a completion"
+                )
+            }
             Self::Chosen {
                 pool,
                 endpoint,
@@ -230,6 +239,9 @@ mod tests {
     #[test]
     fn decisions_survive_the_record() {
         for decision in [
+            Routing::NoCompletion {
+                endpoint: "e".into(),
+            },
             Routing::Degraded {
                 pool: "all".into(),
                 how: Degradation::FewerTokens {

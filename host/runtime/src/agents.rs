@@ -22,6 +22,7 @@ use toolhold_agent::guard::shield::Shields;
 use toolhold_agent::run::{CandidateOutcomes, OperatorTexts};
 use toolhold_agent::{Activities, Driver, ToolSource as _};
 use toolhold_mcp::{McpToolbox, Servers};
+use toolhold_model::route::EndpointState;
 use toolhold_model::{Model, ModelError};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::names;
@@ -460,6 +461,16 @@ impl Agents {
 
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// The endpoints that agents ask.
+    pub fn endpoints(&self) -> Vec<EndpointState> {
+        self.kept.spared.states()
+    }
+
+    /// Has the endpoint of this name asked again at once. Returns whether it was left alone; `None` if there is none.
+    pub fn clear_endpoint(&self, name: &str) -> Option<bool> {
+        self.kept.spared.clear(name)
     }
 }
 

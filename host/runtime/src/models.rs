@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 use toolhold_agent::router::{Class, Router, RouterPolicy};
 use toolhold_agent::run::CandidateOutcomes;
 use toolhold_model::route::{
-    Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry,
+    Endpoint, EndpointPolicy, EndpointState, Member, Pool, PoolPolicy, Protection, Retry,
 };
 use toolhold_model::{
     ChatRequest, CompletionObserver, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
@@ -73,6 +73,7 @@ impl SharedProtection {
                 && known.api_key_env == table.api_key_env
                 && known.policy.limits == policy.limits
                 && known.policy.breaker == policy.breaker
+                && known.policy.max_rest == policy.max_rest
         };
         if let Some(known) = servers.iter().find(is_it) {
             return known.protection.clone();
@@ -86,6 +87,29 @@ impl SharedProtection {
             protection: protection.clone(),
         });
         protection
+    }
+}
+
+impl SharedProtection {
+    /// The endpoints that a model is asked at. Those of an earlier configuration are among them while runs use them.
+    pub fn states(&self) -> Vec<EndpointState> {
+        self.used(|protection| protection.state())
+    }
+
+    /// Has the endpoint of this name asked again at once. Returns whether it was left alone; `None` if there is none.
+    pub fn clear(&self, name: &str) -> Option<bool> {
+        let named = self.used(|protection| (protection.name() == name).then(|| protection.clear()));
+        let cleared: Vec<bool> = named.into_iter().flatten().collect();
+        (!cleared.is_empty()).then(|| cleared.contains(&true))
+    }
+
+    fn used<T>(&self, of: impl Fn(&Protection) -> T) -> Vec<T> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is only kept here is of a configuration that nothing uses any more.
+        let used = servers
+            .iter()
+            .filter(|server| Arc::strong_count(&server.protection) > 1);
+        used.map(|server| of(&server.protection)).collect()
     }
 }
 

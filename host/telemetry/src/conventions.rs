@@ -57,7 +57,7 @@ pub const MODULE: &str = "toolhold.tool.module.digest";
 pub const CACHED: &str = "toolhold.tool.cached";
 pub const ENDPOINT: &str = "toolhold.endpoint";
 pub const ATTEMPT: &str = "toolhold.attempt";
-/// `cut_off`, `filtered`, `only_thought`, `empty` or `unreadable`.
+/// `cut_off`, `filtered`, `only_thought`, `empty`, `unreadable`, `no_completion` or `unknown_tool`.
 pub const REPLY_FAULT: &str = "toolhold.reply.fault";
 /// `hit` or `miss`.
 pub const CACHE_RESULT: &str = "toolhold.module.cache.result";

@@ -1,6 +1,6 @@
 //! The telemetry of a process.
 
-use crate::instruments::{self, CacheLookups, Instruments, SandboxLoad};
+use crate::instruments::{self, CacheLookups, EndpointLoad, Instruments, SandboxLoad};
 use crate::spans::Spans;
 use opentelemetry::metrics::Meter;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
@@ -78,6 +78,16 @@ impl Telemetry {
     pub fn watch_sandbox(&self, load: impl Fn() -> SandboxLoad + Clone + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
             instruments::watch_sandbox(&inner.meter, load);
+        }
+    }
+
+    /// Registers a function that returns the endpoints that runs ask.
+    pub fn watch_endpoints(
+        &self,
+        load: impl Fn() -> Vec<EndpointLoad> + Clone + Send + Sync + 'static,
+    ) {
+        if let Some(inner) = &self.inner {
+            instruments::watch_endpoints(&inner.meter, load);
         }
     }
 

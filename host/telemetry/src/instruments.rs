@@ -29,6 +29,17 @@ pub struct SandboxLoad {
     pub pool: Vec<(&'static str, u64, u64)>,
 }
 
+/// An endpoint at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointLoad {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Time until the end of the rest that it asked for; zero: it does not rest.
+    pub rest: Duration,
+    /// Whether its circuit breaker is open.
+    pub is_open: bool,
+}
+
 /// The instruments that runs and calls record with.
 #[derive(Debug)]
 pub struct Instruments {
@@ -341,6 +352,36 @@ pub fn watch_sandbox(
         }
     })
     .build();
+}
+
+/// Gauges of endpoints that are left alone.
+pub fn watch_endpoints(
+    meter: &Meter,
+    load: impl Fn() -> Vec<EndpointLoad> + Clone + Send + Sync + 'static,
+) {
+    let of = |endpoint: &EndpointLoad| [KeyValue::new(names::ENDPOINT, endpoint.name.clone())];
+    let resting = load.clone();
+    meter
+        .f64_observable_gauge("toolhold.endpoint.rest")
+        .with_description(
+            "Time until the end of the rest that an endpoint asked for; 0: it does not rest",
+        )
+        .with_unit("s")
+        .with_callback(move |observer| {
+            for endpoint in resting() {
+                observer.observe(endpoint.rest.as_secs_f64(), &of(&endpoint));
+            }
+        })
+        .build();
+    meter
+        .u64_observable_gauge("toolhold.endpoint.breaker.open")
+        .with_description("Whether the circuit breaker of an endpoint is open: 1 or 0")
+        .with_callback(move |observer| {
+            for endpoint in load() {
+                observer.observe(endpoint.is_open.into(), &of(&endpoint));
+            }
+        })
+        .build();
 }
 
 /// A gauge of answers that clients have not read.

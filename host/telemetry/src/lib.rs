@@ -34,7 +34,7 @@ mod spans;
 pub use call::CallSpan;
 pub use context::{client_context, parent_of, parse_context};
 pub use handle::Telemetry;
-pub use instruments::{CacheLookups, SandboxLoad};
+pub use instruments::{CacheLookups, EndpointLoad, SandboxLoad};
 pub use observer::{ObservedRun, Observer};
 pub use settings::{Settings, Variables, headers};
 pub use setup::TelemetryError;

@@ -419,6 +419,7 @@ impl AgentRun {
                     chat.span.event("retry", at_ms, attributes);
                 }
             }
+            Routing::NoCompletion { .. } => instruments.unusable(&self.asked, NO_COMPLETION),
             Routing::Waited { endpoint, wait_ms } => {
                 instruments.waited_for_endpoint(endpoint, Duration::from_millis(*wait_ms));
             }
@@ -458,6 +459,9 @@ fn fault(completion: &Completion) -> &'static str {
         _ => "unreadable",
     }
 }
+
+/// The fault of a successful answer of an endpoint that is no completion.
+const NO_COMPLETION: &str = "no_completion";
 
 /// The kind of failure of a call whose tool does not exist; and what is wrong with a reply that makes no other calls.
 const UNKNOWN_TOOL: &str = "unknown_tool";

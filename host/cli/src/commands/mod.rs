@@ -8,6 +8,7 @@ pub mod chat;
 pub mod demo;
 pub mod doctor;
 pub mod endpoint;
+pub mod endpoints;
 pub mod eval;
 pub mod generate;
 pub mod keys;

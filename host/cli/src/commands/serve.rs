@@ -18,7 +18,7 @@ use toolhold_files::{LivenessFile, living, lock_path};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::extract::Extractors;
-use toolhold_runtime::telemetry::watch_sandbox;
+use toolhold_runtime::telemetry::{watch_endpoints, watch_sandbox};
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, is_administration, router};
 use toolhold_server::knowledge::ServedKnowledge;
@@ -124,6 +124,7 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     };
     let telemetry = host::telemetry(config, true)?;
     watch_sandbox(&telemetry, agents.registry());
+    watch_endpoints(&telemetry, &agents);
     let dispatcher = Dispatcher::new(
         store,
         agents.clone(),

@@ -2,7 +2,7 @@
 
 use toolhold_policy::LimitsRequest;
 use toolhold_runtime::config::{
-    AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, RETRIEVAL_KEYS, SHARES,
+    AGENT_KEYS, CLASS_KEYS, ENDPOINT_KEYS, OVERRIDES, POOL_KEYS, RETRIEVAL_KEYS, SHARES,
 };
 
 /// Keys of `[module.NAME]` besides `limits`. Tables among them are values, replaced as a whole.
@@ -81,7 +81,9 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
         return true;
     }
     match parts(key).as_slice() {
-        ["endpoints", _, leaf] => is_listed(format!("endpoints.default.{leaf}")),
+        ["endpoints", _, leaf] => {
+            ENDPOINT_KEYS.contains(leaf) || is_listed(format!("endpoints.default.{leaf}"))
+        }
         ["pools", _, leaf] => POOL_KEYS.contains(leaf),
         ["router", "classes", _, leaf] => CLASS_KEYS.contains(leaf),
         ["module", _, leaf] => MODULE.contains(leaf),
@@ -111,6 +113,7 @@ pub fn leaves_of_named_tables() -> Vec<String> {
     [
         below("module.m", &MODULE),
         below("module.m.limits", LimitsRequest::NAMES),
+        below("endpoints.e", &ENDPOINT_KEYS),
         below("mcp.m", &MCP),
         below("shields.s", &SHIELD),
         below("agents.a", &AGENT_KEYS),

@@ -158,6 +158,11 @@ impl Admission {
         }
     }
 
+    /// Requests that wait, the one whose turn it is included.
+    pub fn waiting(&self) -> usize {
+        self.turn.waiting() + self.places.waiting()
+    }
+
     /// The request had this many tokens.
     pub fn settle(&self, place: &AdmissionPermit, tokens: u64) {
         if let Some(taken) = &place.tokens {

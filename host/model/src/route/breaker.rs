@@ -57,6 +57,16 @@ pub(super) enum AttemptOutcome {
     Refused,
 }
 
+/// Whether requests pass a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circuit {
+    Closed,
+    /// No request passes for so long; zero: the next request tries the endpoint.
+    Open(Duration),
+    /// A request tries the endpoint.
+    Tried,
+}
+
 /// The change of the circuit that an outcome caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BreakerChange {
@@ -102,6 +112,25 @@ impl Breaker {
     /// As [`Self::pass`].
     pub fn check(&self) -> Result<(), Duration> {
         self.lock().check()
+    }
+
+    /// Whether requests pass.
+    pub fn circuit(&self) -> Circuit {
+        match &*self.lock() {
+            BreakerState::Closed(_) => Circuit::Closed,
+            BreakerState::HalfOpen => Circuit::Tried,
+            BreakerState::Open { until } => {
+                Circuit::Open(until.saturating_duration_since(Instant::now()))
+            }
+        }
+    }
+
+    /// Closes the circuit. Returns whether it was open.
+    pub fn close(&self) -> bool {
+        let mut state = self.lock();
+        let was_closed = matches!(*state, BreakerState::Closed(_));
+        *state = BreakerState::Closed(VecDeque::new());
+        !was_closed
     }
 
     fn opened(&self, failures: u32) -> (BreakerState, BreakerChange) {
@@ -177,9 +206,13 @@ impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         // The trial was cancelled: the next call is one.
         if self.is_trial {
-            *self.breaker.lock() = BreakerState::Open {
-                until: Instant::now(),
-            };
+            let mut state = self.breaker.lock();
+            // Unless somebody closed the circuit meanwhile.
+            if matches!(*state, BreakerState::HalfOpen) {
+                *state = BreakerState::Open {
+                    until: Instant::now(),
+                };
+            }
         }
     }
 }

@@ -8,10 +8,12 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::admission::{Admission, AdmissionPermit, EndpointLimits, NotAdmitted};
-use super::breaker::{AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy};
+use super::breaker::{
+    AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit,
+};
 use super::estimate::prompt_tokens;
-use super::later;
 use super::log::LoggedRequest;
+use super::rest::{RestPermit, Rests};
 use crate::chat::ChatRequest;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::model::{CompletionObserver, Model};
@@ -20,13 +22,13 @@ use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Seldom;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::completion::Completion;
+use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
+use toolhold_protocol::side_request::SideRequest;
 
-/// Maximum Retry-After that is honoured: a wrong date in the header must not take the endpoint out of service
-/// for a year.
-const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
+/// Longest time for which a Retry-After keeps all runs from an endpoint before a request probes it.
+const DEFAULT_MAX_REST: Duration = Duration::from_mins(1);
 /// Minimum queue wait that is reported as an event.
 const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 /// How often a full queue is logged.
@@ -35,16 +37,31 @@ const FULL_QUEUE_LOG_PERIOD: Duration = Duration::from_secs(10);
 const ASSUMED_ANSWER_TOKENS: u64 = 1_024;
 
 /// Limits, circuit breaker and price of an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointPolicy {
     pub limits: EndpointLimits,
     pub breaker: BreakerPolicy,
+    /// Longest time for which a Retry-After keeps all runs from the endpoint before a request probes it.
+    pub max_rest: Duration,
     /// Tokens of prompt and answer together; `None`: not known, so everything may fit.
     pub window: Option<u64>,
     /// The price of replies, if configured.
     pub price: Option<Price>,
     /// The model takes no images, as the configuration says.
     pub refuses_images: bool,
+}
+
+impl Default for EndpointPolicy {
+    fn default() -> Self {
+        Self {
+            limits: EndpointLimits::default(),
+            breaker: BreakerPolicy::default(),
+            max_rest: DEFAULT_MAX_REST,
+            window: None,
+            price: None,
+            refuses_images: false,
+        }
+    }
 }
 
 /// A model at one server. Makes one attempt; shared by all runs.
@@ -65,15 +82,36 @@ pub struct Protection {
     limits: EndpointLimits,
     admission: Admission,
     breaker: Breaker,
-    health: Mutex<EndpointHealth>,
+    rests: Rests,
+    failed_at: Mutex<Option<Instant>>,
     full_queue: Seldom,
 }
 
-#[derive(Debug, Default)]
-struct EndpointHealth {
-    /// Asked for by the server.
-    rests_until: Option<Instant>,
-    failed_at: Option<Instant>,
+/// Whether an endpoint is asked at present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointState {
+    /// Its name in the configuration.
+    pub name: String,
+    pub circuit: Circuit,
+    pub rest: Option<EndpointRest>,
+    /// Requests that wait in the queue before it.
+    pub waiting: usize,
+}
+
+/// A rest that an endpoint asked for with Retry-After.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointRest {
+    /// Time until a request probes the endpoint; zero: one does, or the next one will.
+    pub left: Duration,
+    /// Time until the end that the endpoint asked for.
+    pub asked: Duration,
+}
+
+impl EndpointState {
+    /// Whether requests are let through.
+    pub fn is_asked(&self) -> bool {
+        self.circuit == Circuit::Closed && self.rest.is_none()
+    }
 }
 
 impl Endpoint {
@@ -129,7 +167,7 @@ impl Endpoint {
 
     /// Whether a call failed here within `time`.
     pub(super) fn failed_within(&self, time: Duration) -> bool {
-        let failed_at = self.protection.health().failed_at;
+        let failed_at = *self.protection.failed_at();
         failed_at.is_some_and(|at| at.elapsed() < time)
     }
 
@@ -143,7 +181,7 @@ impl Endpoint {
         tokens: u64,
     ) -> Result<EndpointLease<'_>, Option<Unavailable>> {
         let protection = self.protection.as_ref();
-        protection.rested()?;
+        let rest = protection.rested()?;
         // Checked before admission, which takes one of this minute's requests.
         let passage = protection.passage()?;
         let place = protection.admission.try_enter(owner, tokens).ok_or(None)?;
@@ -151,6 +189,7 @@ impl Endpoint {
             endpoint: self,
             place,
             passage,
+            rest,
             attempt: 1,
         })
     }
@@ -162,17 +201,19 @@ impl Endpoint {
         tokens: u64,
     ) -> Result<EndpointLease<'_>, Unavailable> {
         let protection = self.protection.as_ref();
-        protection.rested()?;
+        let check = protection.rests.check();
+        check.map_err(|wait| protection.resting(wait))?;
         let check = protection.breaker.check();
         check.map_err(|wait| protection.open(wait))?;
         let place = protection.admission.enter(owner, tokens).await;
         let place = place.map_err(|full| protection.refusal(full))?;
         // The endpoint may have asked for a rest since the wait began.
-        protection.rested()?;
+        let rest = protection.rested()?;
         Ok(EndpointLease {
             endpoint: self,
             place,
             passage: protection.passage()?,
+            rest,
             attempt: 1,
         })
     }
@@ -221,23 +262,53 @@ impl Protection {
             admission: Admission::new(policy.limits.clone()),
             limits: policy.limits.clone(),
             breaker: Breaker::new(policy.breaker.clone()),
-            health: Mutex::default(),
+            rests: Rests::new(policy.max_rest),
+            failed_at: Mutex::default(),
             full_queue: Seldom::every(FULL_QUEUE_LOG_PERIOD),
         }
     }
 
-    fn rested(&self) -> Result<(), Unavailable> {
-        let Some(until) = self.health().rests_until else {
-            return Ok(());
-        };
-        let wait = until.saturating_duration_since(Instant::now());
-        if wait.is_zero() {
-            return Ok(());
+    /// Name of the server's endpoint in the configuration.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the server is asked at present.
+    pub fn state(&self) -> EndpointState {
+        let rest = self.rests.left();
+        EndpointState {
+            name: self.name.clone(),
+            circuit: self.breaker.circuit(),
+            rest: rest.map(|(left, asked)| EndpointRest { left, asked }),
+            waiting: self.admission.waiting(),
         }
-        Err(Unavailable::Resting {
+    }
+
+    /// Ends the rest and closes the breaker, as a person asks for it. Returns whether there was one of them.
+    pub fn clear(&self) -> bool {
+        let (rested, was_open) = (self.rests.clear(), self.breaker.close());
+        *self.failed_at() = None;
+        let is_cleared = rested || was_open;
+        if is_cleared {
+            tracing::info!(
+                endpoint = self.name,
+                rested,
+                was_open,
+                "an endpoint is asked again, because a person says so"
+            );
+        }
+        is_cleared
+    }
+
+    fn rested(&self) -> Result<RestPermit<'_>, Unavailable> {
+        self.rests.pass().map_err(|wait| self.resting(wait))
+    }
+
+    fn resting(&self, wait: Duration) -> Unavailable {
+        Unavailable::Resting {
             endpoint: self.name.clone(),
             wait,
-        })
+        }
     }
 
     fn passage(&self) -> Result<BreakerPermit<'_>, Unavailable> {
@@ -267,19 +338,17 @@ impl Protection {
         if !is_overload(error) && outcome(error) != AttemptOutcome::Failed {
             return;
         }
-        let mut health = self.health();
-        health.failed_at = Some(Instant::now());
+        *self.failed_at() = Some(Instant::now());
         let asked = error.retry_after().filter(|_| is_overload(error));
-        if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
-            let rest = asked.min(MAX_RETRY_AFTER);
-            health.rests_until = health.rests_until.max(Some(later(rest)));
-            drop(health);
-            logged.rests(asked, rest);
+        if let Some(begun) = asked.and_then(|asked| self.rests.begin(asked)) {
+            logged.rests(begun);
         }
     }
 
-    fn health(&self) -> MutexGuard<'_, EndpointHealth> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failed_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.failed_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -289,6 +358,7 @@ pub(super) struct EndpointLease<'a> {
     endpoint: &'a Endpoint,
     place: AdmissionPermit,
     passage: BreakerPermit<'a>,
+    rest: RestPermit<'a>,
     /// Number of the attempt at its request: 1, 2, 3…
     attempt: u32,
 }
@@ -317,18 +387,28 @@ impl<'a> EndpointLease<'a> {
             endpoint,
             place,
             passage,
+            rest,
             attempt,
         } = self;
         let logged = endpoint.logged(request);
         let protection = endpoint.protection.as_ref();
         let label = || protection.name.clone();
-        if passage.is_trial {
+        if passage.is_trial || rest.is_probe {
             watch.routing(Routing::Trial { endpoint: label() });
         }
-        let result = endpoint.model.complete(request, watch).await;
+        let mut probe = ProbeObserver {
+            watch,
+            rest,
+            logged,
+        };
+        let result = endpoint.model.complete(request, &mut probe).await;
+        if result.is_ok() {
+            probe.is_served();
+        }
+        let ProbeObserver { watch, .. } = probe;
         let outcome = match &result {
             Ok(completion) => {
-                protection.health().failed_at = None;
+                *protection.failed_at() = None;
                 if let Some(usage) = &completion.usage {
                     let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
                     protection.admission.settle(&place, tokens);
@@ -341,6 +421,9 @@ impl<'a> EndpointLease<'a> {
                 outcome(error)
             }
         };
+        if matches!(result, Err(ModelError::NotAnEndpoint { .. })) {
+            watch.routing(Routing::NoCompletion { endpoint: label() });
+        }
         let change = passage.report(outcome);
         if let Some(change) = change {
             logged.breaker(change);
@@ -355,6 +438,40 @@ impl<'a> EndpointLease<'a> {
             None => {}
         }
         result
+    }
+}
+
+/// Ends the rest of an endpoint with the first piece of an answer: a whole answer may take minutes.
+struct ProbeObserver<'w, 'a, 'l> {
+    watch: &'w mut dyn CompletionObserver,
+    rest: RestPermit<'a>,
+    logged: LoggedRequest<'l>,
+}
+
+impl ProbeObserver<'_, '_, '_> {
+    fn is_served(&mut self) {
+        if self.rest.is_served() {
+            self.logged.rest_is_over();
+        }
+    }
+}
+
+impl CompletionObserver for ProbeObserver<'_, '_, '_> {
+    fn delta(&mut self, delta: Delta) {
+        self.is_served();
+        self.watch.delta(delta);
+    }
+
+    fn routing(&mut self, routing: Routing) {
+        self.watch.routing(routing);
+    }
+
+    fn side_request(&mut self, request: SideRequest) {
+        self.watch.side_request(request);
+    }
+
+    fn room(&mut self) -> BoxFuture<'static, ()> {
+        self.watch.room()
     }
 }
 

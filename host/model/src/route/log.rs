@@ -1,10 +1,9 @@
 //! Lines of the log about endpoints: failed requests, breakers, rests and full queues (`docs/operations.md`, "The log").
 
-use std::time::Duration;
-
 use tracing::field::display;
 
 use super::breaker::BreakerChange;
+use super::rest::RestBegin;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
 use crate::side::millis;
@@ -61,7 +60,7 @@ impl<'a> LoggedRequest<'a> {
     }
 
     /// The endpoint asked to be left alone.
-    pub fn rests(self, asked: Duration, rest: Duration) {
+    pub fn rests(self, RestBegin { asked, rest }: RestBegin) {
         tracing::info!(
             run = self.request.run.map(display),
             key = self.key(),
@@ -69,6 +68,16 @@ impl<'a> LoggedRequest<'a> {
             asked_ms = millis(asked),
             rest_ms = millis(rest),
             "an endpoint asked for a rest, and no run asks it meanwhile"
+        );
+    }
+
+    /// The endpoint answers the request that probed it.
+    pub fn rest_is_over(self) {
+        tracing::info!(
+            run = self.request.run.map(display),
+            key = self.key(),
+            endpoint = self.endpoint,
+            "the rest of an endpoint is over, because it answers a request"
         );
     }
 

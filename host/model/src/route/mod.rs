@@ -20,6 +20,7 @@ mod hedge;
 mod listening;
 mod log;
 mod pool;
+mod rest;
 mod retry;
 #[cfg(any(test, feature = "scripted"))]
 pub mod scripted;
@@ -30,8 +31,8 @@ use tokio::time::Instant;
 
 pub use crate::unavailable::Unavailable;
 pub use admission::EndpointLimits;
-pub use breaker::BreakerPolicy;
-pub use endpoint::{Endpoint, EndpointPolicy, Protection};
+pub use breaker::{BreakerPolicy, Circuit};
+pub use endpoint::{Endpoint, EndpointPolicy, EndpointRest, EndpointState, Protection};
 pub use estimate::{TOKENS_PER_ATTACHMENT, prompt_tokens};
 pub use pool::{Member, Pool, PoolPolicy, Relief};
 pub use retry::{Retry, RetryPolicy};

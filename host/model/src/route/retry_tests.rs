@@ -148,6 +148,35 @@ async fn retry_after_is_waited_out_up_to_a_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_rest_that_was_cut_one_request_probes_and_then_all_go() {
+    let endpoint = EndpointPolicy {
+        max_rest: seconds(10),
+        ..EndpointPolicy::default()
+    };
+    let scripted = Scripted::new([
+        RefuseFor(429, seconds(300)),
+        Act::Think(seconds(5), "yes"),
+    ]);
+    let retry = around(&scripted, endpoint, policy());
+    complete(&retry).await.0.unwrap_err();
+    let runs: Vec<_> = (0..20)
+        .map(|_| {
+            let retry = retry.clone();
+            tokio::spawn(async move { complete(&retry).await.0 })
+        })
+        .collect();
+    sleep(seconds(9)).await;
+    assert_eq!(scripted.asked(), 1, "nobody asks it meanwhile");
+    sleep(seconds(3)).await;
+    assert_eq!((scripted.asked(), scripted.busy()), (2, 1));
+    for run in runs {
+        run.await.unwrap().unwrap();
+    }
+    assert_eq!(scripted.asked(), 21);
+    assert!(scripted.most_busy() > 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_waits_together_are_bounded() {
     let started = Instant::now();
     let scripted = Scripted::new([RefuseFor(503, seconds(25))]);

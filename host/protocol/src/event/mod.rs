@@ -446,6 +446,9 @@ pub struct RunFailure {
     /// How long the model was waited for. What a reply cost that broke off can be known by nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// The endpoint's own wish, or the time until it is asked again, after which the same may succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
 }
 
 impl RunFailure {
@@ -455,6 +458,7 @@ impl RunFailure {
             message: message.into(),
             overflow: None,
             took_ms: None,
+            retry_after_ms: None,
         }
     }
 }

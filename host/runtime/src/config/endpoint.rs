@@ -38,6 +38,9 @@ pub struct EndpointTable {
     /// 0: never.
     hedge_after_ms: u64,
     breaker_failures: u32,
+    /// Mentioned in the default file, as the keys of tables that users name are.
+    #[serde(default = "max_rest_ms")]
+    max_rest_ms: u64,
     concurrent_requests: usize,
     queue_timeout_ms: u64,
     requests_per_minute: u64,
@@ -119,6 +122,7 @@ impl EndpointTable {
                 failures: self.breaker_failures,
                 ..BreakerPolicy::default()
             },
+            max_rest: Duration::from_millis(self.max_rest_ms),
             window: Some(self.window).filter(|tokens| *tokens > 0),
             price: self.price(),
             refuses_images: self.images == ImageChoice::Taken(false),
@@ -149,12 +153,24 @@ impl EndpointTable {
             let reason = "must be at least 1; 1 is no retry";
             return Err(ConfigFault::new("attempts", reason));
         }
+        if self.max_rest_ms == 0 {
+            let reason =
+                "must be at least 1; an endpoint that asks for a rest is asked again after it";
+            return Err(ConfigFault::new("max_rest_ms", reason));
+        }
         if self.weight == 0 {
             let reason = "must be at least 1; what should get nothing is taken out of its pools";
             return Err(ConfigFault::new("weight", reason));
         }
         Ok(())
     }
+}
+
+/// Keys of `[endpoints.NAME]` that the default file only mentions.
+pub const ENDPOINT_KEYS: [&str; 1] = ["max_rest_ms"];
+
+fn max_rest_ms() -> u64 {
+    60_000
 }
 
 /// 0: never.

@@ -32,7 +32,7 @@ pub use agents::{
     AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,
 };
 pub use configuration::{Configuration, Tables};
-pub use endpoint::EndpointTable;
+pub use endpoint::{ENDPOINT_KEYS, EndpointTable};
 pub use fallback::{FallbackCandidate, FallbackOrder};
 pub use knowledge::{KnowledgeTable, RETRIEVAL_KEYS};
 pub use pool::POOL_KEYS;

@@ -8,6 +8,7 @@ use crate::http::choice::{Choice, finish};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
+use crate::http::run_status::Api;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
 use crate::http::unsent::{Counted, Gathering};
@@ -297,7 +298,11 @@ impl App {
             return Ok(events::stream(watcher, EventRedactor::of(client)));
         }
         let outcome = self.outcome(client, watcher).await?;
-        Ok(outcome.map(AgentAnswer::from).into_response())
+        let outcome = outcome.try_map(|turn| match turn.fault(Api::Own) {
+            Some(fault) => Err(fault),
+            None => Ok(AgentAnswer::from(turn)),
+        })?;
+        Ok(outcome.into_response())
     }
 
     /// The recorded part of a run's outcome.

@@ -2,6 +2,7 @@
 
 use crate::http::error::ApiError;
 use crate::http::messages::ClientCall;
+use crate::http::run_status::Api;
 use crate::http::turn::{Turn, TurnEnd};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
         TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
         TurnEnd::Blocked => Ok("content_filter"),
         TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
-            turn.fault().map_or(Ok("stop"), Err)
+            turn.fault(Api::OpenAi).map_or(Ok("stop"), Err)
         }
     }
 }

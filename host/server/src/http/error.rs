@@ -45,6 +45,9 @@ pub struct ErrorDetail {
 /// Seconds of the Retry-After header of a request that was refused because all places are taken.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
+/// Most seconds of a Retry-After that an endpoint of a model asked for.
+const MAX_RETRY_AFTER_SECONDS: u128 = 3_600;
+
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -152,6 +155,18 @@ impl ApiError {
         tracing::error!(%error, "a request failed");
         let message = "the server failed; its log says why";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// Adds a Retry-After of `wait`.
+    pub fn after(self, wait: Duration) -> Self {
+        let seconds = wait
+            .as_millis()
+            .div_ceil(1_000)
+            .clamp(1, MAX_RETRY_AFTER_SECONDS);
+        Self {
+            retry_after: u32::try_from(seconds).ok(),
+            ..self
+        }
     }
 
     /// The error is the outcome of a run, so a client must not begin another run because of it.

@@ -32,6 +32,9 @@ struct Readiness {
     modules: usize,
     /// Agents whose endpoint has not answered yet; `/v1/models` names them.
     waiting_agents: usize,
+    /// Endpoints that are left alone at present, because they asked for a rest or their circuit breaker is open;
+    /// `/v1/endpoints` names them.
+    resting_endpoints: usize,
 }
 
 /// Runs can be begun: the database can be written, an agent can run, every module that the configuration names is loaded or
@@ -64,10 +67,12 @@ async fn ready(State(app): State<App>) -> Result<Json<Readiness>, ApiError> {
         )));
     }
     let (active, waiting) = app.dispatcher.load();
+    let states = agents.endpoints();
     Ok(Json(Readiness {
         active,
         waiting,
         modules: modules.iter().filter(|it| it.pin_state().may_run()).count(),
         waiting_agents,
+        resting_endpoints: states.iter().filter(|state| !state.is_asked()).count(),
     }))
 }

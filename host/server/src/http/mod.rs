@@ -11,6 +11,7 @@ mod body;
 mod chat;
 mod choice;
 mod client_tools;
+mod endpoints;
 mod error;
 mod event_redactor;
 mod events;
@@ -27,6 +28,7 @@ mod party;
 mod reload;
 mod requests;
 mod responses;
+mod run_status;
 mod runs;
 mod sampling;
 mod sessions;
@@ -125,6 +127,7 @@ pub fn is_administration(path: &str) -> bool {
             "/v1/modules",
             "/v1/audit",
             "/v1/reload",
+            "/v1/endpoints",
         ]
         .into_iter()
         .any(is_below)
@@ -157,6 +160,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(reload::routes())
+        .merge(endpoints::routes())
         .split_for_parts();
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
@@ -242,6 +246,7 @@ mod tests {
             "/metrics",
             "/v1/audit",
             "/v1/modules/a/approve",
+            "/v1/endpoints/default/clear",
             "/v1/runs/1/cancel",
         ] {
             assert!(is_administration(path), "{path}");

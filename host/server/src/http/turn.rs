@@ -6,12 +6,15 @@
 use crate::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
+use crate::http::run_status::{Api, status};
 use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
+use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::timeout;
 use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
@@ -31,6 +34,8 @@ pub struct Turn {
     pub cached_tokens: u64,
     contract: Contract,
     last: LastReply,
+    /// The time after which the same may succeed, if the endpoint failed and that is known.
+    retry_after: Option<Duration>,
 }
 
 /// Text of the model's last reply.
@@ -93,6 +98,7 @@ impl Turn {
             cached_tokens: 0,
             contract: Contract::default(),
             last: LastReply::default(),
+            retry_after: None,
         }
     }
 
@@ -143,27 +149,28 @@ impl Turn {
         format!("run {}: {why}", self.answer.id)
     }
 
-    /// The text that replaces the answer of a turn that has none.
-    pub fn fault(&self) -> Option<ApiError> {
+    /// The error that an API answers with in place of a turn that has no answer.
+    pub fn fault(&self, api: Api) -> Option<ApiError> {
         let run = self.answer.id;
-        let fault = match self.end() {
-            TurnEnd::Failed => ApiError::upstream(self.failure()),
-            TurnEnd::Cancelled => ApiError::conflict(match &self.answer.error {
+        let Some(reason) = self.answer.reason else {
+            let text =
+                format!("the server stops; run {run} goes on when it is back: GET /v1/runs/{run}");
+            return Some(ApiError::unavailable(text).of_a_run());
+        };
+        // A reply that was cut is an answer as far as it goes.
+        if status(reason, api) == StatusCode::OK || self.end() == TurnEnd::OutOfTokens {
+            return None;
+        }
+        let fault = match (reason, self.retry_after) {
+            (StopReason::Cancelled, _) => ApiError::conflict(match &self.answer.error {
                 Some(reason) => format!("run {run} was cancelled: {reason}"),
                 None => format!("run {run} was cancelled"),
-            }),
-            TurnEnd::Open => ApiError::unavailable(format!(
-                "the server stops; run {run} goes on when it is back: GET /v1/runs/{run}"
-            )),
-            TurnEnd::Answered
-            | TurnEnd::Called
-            | TurnEnd::OutOfTokens
-            | TurnEnd::Limited
-            | TurnEnd::Blocked => {
-                return None;
-            }
+            })
+            .of_a_run(),
+            (_, Some(wait)) => ApiError::unavailable(self.failure()).of_a_run().after(wait),
+            (_, None) => ApiError::upstream(self.failure()).of_a_run(),
         };
-        Some(fault.of_a_run())
+        Some(fault)
     }
 
     pub fn extra(&self) -> ToolholdFields {
@@ -217,8 +224,11 @@ impl FromRecord for Turn {
                 }
             }
             // The run has answered these calls, so the client must not run them.
-            EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
+            EventKind::Done { error, .. } => {
                 self.calls.clear();
+                let failure = error.as_ref();
+                let wait = failure.and_then(|failure| failure.retry_after_ms);
+                self.retry_after = wait.map(Duration::from_millis);
             }
             _ => {}
         }

@@ -337,6 +337,7 @@ impl Performer {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),
+                                retry_after_ms: error.retry_after().map(millis),
                                 took_ms: Some(millis(heard.asked.elapsed())),
                                 ..RunFailure::new(error.class(), error.to_string())
                             }),

@@ -173,12 +173,12 @@ impl EventPrinter {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // Shown elsewhere: a native call when it is made, each shield's verdict by itself, and a given-up
-            // endpoint by its caller.
+            // Shown elsewhere: a native call when it is made, each shield's verdict by itself, a given-up endpoint by its
+            // caller, and what is no completion by the next attempt.
             EventKind::Delta { .. }
             | EventKind::Screened { .. }
             | EventKind::Counted { .. }
-            | EventKind::Routing(Routing::GaveUp { .. }) => {}
+            | EventKind::Routing(Routing::GaveUp { .. } | Routing::NoCompletion { .. }) => {}
             EventKind::Budget {
                 window,
                 reply,

@@ -13,6 +13,7 @@ use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::run_status::Api;
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::http::unsent::{Counted, FromRecord, Gathering};
 use crate::runs::weight;
@@ -103,7 +104,10 @@ async fn create(
     let outcome = app.recorded(&client, run, Gathering::Outcome).await?;
     let object = outcome.try_map(|recorded| {
         let turn = &recorded.turn;
-        match turn.fault().filter(|_| turn.end() != TurnEnd::Cancelled) {
+        match turn
+            .fault(Api::OpenAi)
+            .filter(|_| turn.end() != TurnEnd::Cancelled)
+        {
             Some(fault) => Err(fault),
             None => Ok(recorded.object(&asked.model)),
         }

@@ -4,6 +4,7 @@ use super::object::{ResponseObject, ResponseState};
 use super::output::Output;
 use crate::http::error::ApiError;
 use crate::http::events;
+use crate::http::run_status::Api;
 use crate::http::turn::{LiveTurn, TurnEnd};
 use axum::response::{Response, sse};
 use futures_util::stream;
@@ -117,7 +118,7 @@ impl Events {
             TurnEnd::OutOfTokens | TurnEnd::Blocked | TurnEnd::Cancelled => "response.incomplete",
             TurnEnd::Limited | TurnEnd::Failed => "response.failed",
             TurnEnd::Open => {
-                if let Some(fault) = self.live.turn.fault() {
+                if let Some(fault) = self.live.turn.fault(Api::OpenAi) {
                     self.fail(&fault);
                 }
                 return;
