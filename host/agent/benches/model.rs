@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
 use toolhold_model::route::{
-    BreakerPolicy, Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry,
+    Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry,
     RetryPolicy,
 };
 use toolhold_model::{
@@ -114,10 +114,8 @@ fn endpoint(address: SocketAddr) -> Arc<Endpoint> {
             tokens_per_minute: u64::MAX,
             ..EndpointLimits::default()
         },
-        breaker: BreakerPolicy::default(),
         window: Some(32_000),
-        price: None,
-        refuses_images: false,
+        ..EndpointPolicy::default()
     };
     Arc::new(Endpoint::new("one", client, policy))
 }

@@ -93,7 +93,7 @@ impl SharedProtection {
 impl SharedProtection {
     /// The endpoints that a model is asked at. Those of an earlier configuration are among them while runs use them.
     pub fn states(&self) -> Vec<EndpointState> {
-        self.used(|protection| protection.state())
+        self.used(toolhold_model::route::Protection::state)
     }
 
     /// Has the endpoint of this name asked again at once. Returns whether it was left alone; `None` if there is none.

@@ -230,7 +230,7 @@ impl ListedEndpoint {
                 ));
             }
             ("open", _) => {
-                why.push("it failed too often, and the next request tries it".to_owned())
+                why.push("it failed too often, and the next request tries it".to_owned());
             }
             ("tried", _) => why.push("one request tries whether it works again".to_owned()),
             _ => {}

@@ -71,7 +71,7 @@ fn tell_removed(events: &[Event]) {
     if lacking > 0 {
         let of: Vec<String> = of.into_iter().collect();
         output::note(
-            &style::warn("texts were taken out:"),
+            NoteMark::Warn("texts were taken out:"),
             &format!(
                 "{} of this record lack texts of {}, which were deleted or forgotten after the run",
                 style::plural(lacking, "event"),
