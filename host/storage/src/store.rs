@@ -195,6 +195,9 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
                 tracing::warn!(error = %source, "the schema cannot be migrated yet");
             }
             Err(source) => {
+                if let MigrateError::VersionMissing(migration) = source {
+                    schema::refuse_newer(what, migration)?;
+                }
                 return Err(StoreError::Version {
                     what: what.to_owned(),
                     source,

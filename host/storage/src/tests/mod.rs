@@ -4,6 +4,7 @@
 mod alike;
 mod audit;
 mod audit_texts;
+mod copy;
 mod facts;
 mod interrupted;
 mod knowledge;
