@@ -153,10 +153,7 @@ async fn after_a_rest_that_was_cut_one_request_probes_and_then_all_go() {
         max_rest: seconds(10),
         ..EndpointPolicy::default()
     };
-    let scripted = Scripted::new([
-        RefuseFor(429, seconds(300)),
-        Act::Think(seconds(5), "yes"),
-    ]);
+    let scripted = Scripted::new([RefuseFor(429, seconds(300)), Act::Think(seconds(5), "yes")]);
     let retry = around(&scripted, endpoint, policy());
     complete(&retry).await.0.unwrap_err();
     let runs: Vec<_> = (0..20)
