@@ -3,11 +3,12 @@
 use crate::database::{Database, Location};
 use crate::error::StoreError;
 use crate::schema;
+use crate::space;
 use sqlx::Connection as _;
 use std::path::Path;
 
 /// Writes the SQLite database at `from` into the file `to`, which is empty: as the database is at one moment, without free
-/// pages. Other processes read and write meanwhile. It migrates nothing.
+/// pages, and so that the copy gives space back. Other processes read and write meanwhile. It migrates nothing.
 ///
 /// # Errors
 /// The database cannot be opened or read, or the copy cannot be written.
@@ -24,10 +25,12 @@ pub async fn copy_database(from: &Path, to: &Path) -> Result<(), StoreError> {
         .to_str()
         .ok_or_else(|| sqlx::Error::Configuration("the path of the copy is not UTF-8".into()))?;
     let mut connection = database.connect().await.map_err(failed)?;
-    let copied = sqlx::query("VACUUM INTO $1")
-        .bind(to)
-        .execute(&mut connection)
-        .await;
+    let copied = async {
+        space::prepare_copy(&mut connection).await?;
+        let copying = sqlx::query("VACUUM INTO $1").bind(to);
+        copying.execute(&mut connection).await
+    };
+    let copied = copied.await;
     connection.close().await?;
     copied?;
     Ok(())

@@ -9,7 +9,7 @@
 //! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
 //! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
-//! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `copy` makes and checks copies for backups; `knowledge` has the
+//! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
 //! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
 //! verification).
@@ -58,6 +58,7 @@ mod runs;
 mod schema;
 mod sessions;
 mod shown_texts;
+mod space;
 mod store;
 mod time;
 mod writer;

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 use crate::health::{Health, Outage};
 use crate::process::Process;
 use crate::schema;
+use crate::space;
 use crate::writer::Writer;
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyPool, Connection as _};
@@ -179,6 +180,9 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
                 encoding,
             });
         }
+    }
+    if database.is_file() {
+        space::prepare_new(&mut connection).await.map_err(failed)?;
     }
     let migrator = schema::migrator(database.is_file());
     let mut attempts = 1;

@@ -167,6 +167,8 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     tokio::spawn(async move { removed.remove_deleted(&store).await });
     let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { retention::delete_expired_documents(&store, &expiring).await });
+    let deleting = dispatcher.store().clone();
+    tokio::spawn(async move { retention::give_back_space(&deleting).await });
     let Signals {
         reload,
         stop: mut stop_signal,

@@ -264,7 +264,7 @@ impl<R: Read> HashedInput<R> {
     }
 }
 
-/// What a header says.
+/// The fields of a header.
 struct MemberHeader {
     name: Vec<u8>,
     kind: u8,

@@ -32,7 +32,7 @@ const ABOUT: &str = "about.json";
 /// Folders of the archive.
 const STATE: &str = "state";
 const CONFIGURATION: &str = "configuration";
-/// What the state folder keeps that cannot be made again, beside the database: files, and folders with all that is in
+/// Entries of the state folder that cannot be made again, beside the database: files, and folders with all that is in
 /// them.
 const KEPT: [&str; 8] = [
     "approvals",
@@ -48,8 +48,8 @@ const KEPT: [&str; 8] = [
 const CACHE_KEY: &str = "cache.key";
 /// Folder of the state folder in which a restore puts the texts of configuration files: they take effect nowhere.
 const RESTORED_CONFIGURATION: &str = "configuration-of-backup";
-/// What else a state folder has: files of processes that run, what is made again, what a restore put there. `modules`
-/// holds a kept folder, and files of calls.
+/// Other entries of a state folder: files of processes that run, files that are made again, and those that a restore put
+/// aside. `modules` holds a kept folder, and files of calls.
 const PASSING: [&str; 8] = [
     CACHE_KEY,
     RESTORED_CONFIGURATION,
@@ -65,7 +65,7 @@ const MAX_LEVELS: usize = 8;
 /// Most bytes of a file's name.
 const MAX_PART_BYTES: usize = 255;
 
-/// What is backed up.
+/// The state of one host.
 #[derive(Debug)]
 pub struct BackupSource {
     /// The state folder.
@@ -79,7 +79,7 @@ pub struct BackupSource {
 }
 
 impl BackupSource {
-    /// What this configuration keeps.
+    /// The state of the host that has this configuration.
     pub fn of(config: &Configuration, configuration: Vec<(PathBuf, Vec<u8>)>) -> Self {
         let modules = config.new_modules_folder();
         Self {
@@ -91,7 +91,7 @@ impl BackupSource {
     }
 }
 
-/// What a backup says of itself.
+/// The first member of a backup, about the backup itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BackupAbout {
     format: u32,
@@ -103,7 +103,7 @@ pub struct BackupAbout {
     pub has_database: bool,
     /// The modules folder for which the approvals hold.
     pub modules: String,
-    /// Where the configuration files were.
+    /// Paths that the configuration files had.
     pub configuration: Vec<String>,
 }
 
@@ -327,7 +327,7 @@ fn is_part(part: &str) -> bool {
         && part.chars().all(is_plain)
 }
 
-/// Where a member lies in a state folder that is restored. `None`: no backup has a member of this name.
+/// The path of a member below a state folder that is restored. `None`: no backup has a member of this name.
 fn place(member: &str) -> Option<PathBuf> {
     let (folder, rest) = member.split_once('/')?;
     let parts = || rest.split('/');

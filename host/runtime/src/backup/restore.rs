@@ -21,11 +21,11 @@ use toolhold_storage::{Location, StoreError, check_database};
 const MAX_ABOUT_BYTES: u64 = 1 << 20;
 /// Beginning of the name of a folder that holds what was read so far. One that is found was left by a process that ended.
 const STAGING: &str = ".restore-";
-/// What an empty state folder may have: a key that commands make when they look at modules, and what file systems
-/// have.
+/// Entries that an empty state folder may have: a key that commands make when they look at modules, and a folder of file
+/// systems.
 const AS_GOOD_AS_EMPTY: [&str; 2] = [CACHE_KEY, "lost+found"];
 
-/// Where a backup is restored.
+/// The place for a backup that is restored.
 #[derive(Debug)]
 pub struct RestoreTarget {
     /// The state folder.
@@ -37,7 +37,7 @@ pub struct RestoreTarget {
 }
 
 impl RestoreTarget {
-    /// Where this configuration keeps its state.
+    /// The place for the state of the host that has this configuration.
     pub fn of(config: &Configuration) -> Self {
         Self {
             state: config.state_folder().to_owned(),
@@ -50,7 +50,7 @@ impl RestoreTarget {
 /// A backup that was restored.
 #[derive(Debug)]
 pub struct Restored {
-    /// What the backup says of itself.
+    /// The backup's own description.
     pub about: BackupAbout,
     /// Files that were restored, the database aside.
     pub files: u64,
@@ -127,7 +127,7 @@ pub async fn restore(file: PathBuf, target: RestoreTarget) -> Result<Restored, R
     .await?
 }
 
-/// What was read of a backup, in a folder of its own within the state folder.
+/// A backup that was read into a folder of its own within the state folder.
 struct StagedBackup {
     staging: Staging,
     about: BackupAbout,

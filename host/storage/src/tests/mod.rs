@@ -15,6 +15,7 @@ mod prune;
 mod queries;
 mod redaction;
 mod shares;
+mod space;
 
 use crate::*;
 use serde_json::json;
