@@ -11,8 +11,8 @@
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
-//! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
-//! verification).
+//! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction,
+//! verification and deletion of old rows).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -67,8 +67,8 @@ mod writer;
 mod tests;
 
 pub use audit_log::{
-    AuditFault, Durability, Entry as AuditEntry, Filter as AuditFilter, PageStart as AuditOrder,
-    Verified,
+    AuditFault, Durability, Entry as AuditEntry, ExpireError, Filter as AuditFilter,
+    PageStart as AuditOrder, Verified,
 };
 pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
 pub use copy::{check_database, copy_database};

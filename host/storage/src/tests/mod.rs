@@ -3,6 +3,7 @@
 
 mod alike;
 mod audit;
+mod audit_expiry;
 mod audit_texts;
 mod copy;
 mod facts;
