@@ -4,10 +4,17 @@ use super::grants::host;
 use super::{answers, ask, scripted, serve, streamed};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use support::endpoint::Reply;
 use support::host::{Finished, Host, finish};
 use support::postgres::Cluster;
 use support::server::Server;
+
+/// An empty state folder, but for the key of the cache that all tests share: compiling is not what they test.
+fn new_state(host: &Host) -> PathBuf {
+    host.write("restored/cache.key", [7; 32]);
+    host.path().join("restored")
+}
 
 /// Runs a command with another state folder.
 fn run_in(host: &Host, state: &str, arguments: &[&str]) -> Finished {
@@ -62,7 +69,7 @@ fn a_restored_server_has_approvals_grants_keys_and_values_and_holds_the_runs() {
     assert_eq!(remember(&server, "later"), json!(["a", "later"]));
     server.kill();
 
-    let state = host.path().join("restored");
+    let state = new_state(&host);
     let state = state.to_str().unwrap();
     let restored = run_in(&host, state, &["restore", name]);
     assert_eq!(restored.code, Some(0), "{restored:?}");
@@ -119,7 +126,7 @@ fn a_dump_of_postgresql_and_the_files_come_back_together() {
     assert!(made.stderr.contains("pg_dump"), "{made:?}");
     server.kill();
 
-    let state = host.path().join("restored");
+    let state = new_state(&host);
     let variables = [
         ("TOOLHOLD_DATABASE_URL", copy.as_str()),
         ("TOOLHOLD_PATHS__STATE", state.to_str().unwrap()),

@@ -104,7 +104,7 @@ pub async fn restore(file: PathBuf, target: RestoreTarget) -> Result<Restored, R
     let state = target.state.clone();
     let staged = own_work(move || StagedBackup::read(&file, &state)).await??;
     if staged.about.has_database {
-        if let Location::Postgres(_) = &target.database {
+        if matches!(target.database, Location::Postgres(_)) {
             return Err(RestoreError::OtherDatabase {
                 database: target.database,
             });
@@ -117,7 +117,7 @@ pub async fn restore(file: PathBuf, target: RestoreTarget) -> Result<Restored, R
             (staged.about.clone(), staged.files, staged.has_configuration);
         staged.put_in_place(&target.state)?;
         let configuration = target.state.join(RESTORED_CONFIGURATION);
-        Ok(Restored {
+        Ok::<_, RestoreError>(Restored {
             about,
             files,
             configuration: has_configuration.then_some(configuration),

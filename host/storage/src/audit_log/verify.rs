@@ -235,7 +235,7 @@ impl ChainVerification {
         let Some((until, hash)) = expired_until(entry) else {
             return;
         };
-        let told = |begin: &mut LaterBegin| begin.number == until + 1;
+        let told = |begin: &mut LaterBegin| begin.number.checked_sub(1) == Some(until);
         let Some(begin) = self.begin.take_if(told) else {
             return;
         };
