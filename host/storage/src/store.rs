@@ -8,7 +8,7 @@ use crate::health::{Health, Outage};
 use crate::process::Process;
 use crate::schema;
 use crate::space;
-use crate::writer::Writer;
+use crate::writer::{AuditLosses, Writer};
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyPool, Connection as _};
 use std::fs::File;
@@ -128,6 +128,11 @@ impl Store {
     /// What the audit log keeps of calls.
     pub fn content(&self) -> &AuditContent {
         &self.content
+    }
+
+    /// What the audit log does not have of what this process was to write.
+    pub fn audit_losses(&self) -> AuditLosses {
+        self.writer.audit_losses()
     }
 
     /// The redaction of the audit log.

@@ -17,6 +17,7 @@ use toolhold_connections as connections;
 use toolhold_files::{LivenessFile, living, lock_path};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::disks::watch_disks;
 use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::telemetry::{watch_endpoints, watch_sandbox};
 use toolhold_runtime::{host, knowledge};
@@ -26,6 +27,7 @@ use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
 use toolhold_server::settings::Keys;
 use toolhold_storage::Store;
+use toolhold_telemetry::ReloadResult;
 use uuid::Uuid;
 
 #[derive(Debug, Args)]
@@ -163,6 +165,12 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         knowledge,
         Extractors::within(config.clone(), agents.registry().clone()),
     ));
+    let measured = telemetry.clone();
+    let (state, cache) = (
+        config.state_folder().to_owned(),
+        config.cache_folder().to_owned(),
+    );
+    tokio::spawn(async move { watch_disks(&measured, state, cache).await });
     let (store, removed) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { removed.remove_deleted(&store).await });
     let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());
@@ -299,6 +307,10 @@ impl Serving for Dispatcher {
 
     async fn reload_asked(&self) {
         Dispatcher::reload_asked(self).await;
+    }
+
+    fn read_again(&self, result: ReloadResult) {
+        self.telemetry().reloaded(result);
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {
