@@ -1,5 +1,4 @@
-//! What a process uses, as the system counts it, and what is free on a disk. Of processes Linux says it; elsewhere nothing
-//! is known.
+//! Resources that a process uses, and room on disks, as the system counts them. Only Linux tells those of a process.
 
 use rustix::process::{Resource, getrlimit};
 use std::fs;
@@ -7,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A clock tick of `/proc`: a hundred a second, whatever the kernel's own clock (proc_pid_stat(5), sysconf(3):
+/// Milliseconds of a clock tick of `/proc`. The kernel's own clock may differ (proc_pid_stat(5), sysconf(3):
 /// _SC_CLK_TCK).
 const TICK_MS: u64 = 10;
 
@@ -16,12 +15,12 @@ const TICK_MS: u64 = 10;
 pub struct ProcessFolder(PathBuf);
 
 impl ProcessFolder {
-    /// That of this process.
+    /// The folder of this process.
     pub fn own() -> Self {
         Self::named("self")
     }
 
-    /// That of the process with this id.
+    /// The folder of the process with this id.
     pub fn of(process: u32) -> Self {
         Self::named(&process.to_string())
     }
@@ -35,7 +34,7 @@ impl ProcessFolder {
         Some(self.status("VmRSS:")? << 10)
     }
 
-    /// The most of [`Self::resident_bytes`] since the process began, or since it was told to begin anew.
+    /// The maximum of [`Self::resident_bytes`] since the start of the process, or since its reset.
     pub fn peak_bytes(&self) -> Option<u64> {
         Some(self.status("VmHWM:")? << 10)
     }
@@ -96,9 +95,9 @@ fn ticks(count: u64) -> Duration {
 /// Room on the disk of a file or folder, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// What a user without privileges may still write.
+    /// Bytes that a user without privileges may still write.
     pub free: u64,
-    /// All that the disk holds.
+    /// Bytes of the whole disk.
     pub size: u64,
 }
 

@@ -11,7 +11,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 /// A look that is older tells nothing any more: a disk of another machine, which does not answer, has no value.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
-/// What the last look found.
+/// Result of the last look.
 #[derive(Debug, Default)]
 struct SeenDisks {
     at: Option<Instant>,

@@ -130,7 +130,7 @@ impl Store {
         &self.content
     }
 
-    /// What the audit log does not have of what this process was to write.
+    /// Audit rows of this process that could not be written so far.
     pub fn audit_losses(&self) -> AuditLosses {
         self.writer.audit_losses()
     }

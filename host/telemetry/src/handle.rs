@@ -82,7 +82,7 @@ impl Telemetry {
         Some(&inner.instruments.server)
     }
 
-    /// Counts a run that had stopped and goes on in this process.
+    /// Counts a run that is resumed in this process.
     pub fn resumed(&self, cause: ResumeCause) {
         if let Some(server) = self.server() {
             server.resumed(cause);

@@ -6,18 +6,18 @@
 use crate::conventions as names;
 use opentelemetry::metrics::{AsyncInstrument, Counter, Gauge, Histogram, Meter};
 
-/// What the values of a metric do.
+/// Kind of a metric's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// They only grow.
+    /// Sums that only grow.
     Counter,
-    /// They are those of a moment.
+    /// Values of a moment.
     Gauge,
-    /// They are counted by size.
+    /// Numbers of values by size.
     Histogram,
 }
 
-/// What the values of a metric count.
+/// Unit of a metric's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Things that the metric's name says.
@@ -34,11 +34,11 @@ pub struct MetricSpec {
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: MetricUnit,
-    /// What it tells.
+    /// Description for readers.
     pub about: &'static str,
     /// Names of the attributes that tell its values apart.
     pub labels: &'static [&'static str],
-    /// Of a histogram: the largest value of each bucket but the last, which has all larger values.
+    /// Upper bounds of a histogram's buckets; one more bucket has all larger values. Empty for other kinds.
     pub boundaries: &'static [f64],
 }
 
@@ -196,7 +196,7 @@ impl Meters {
             .build();
     }
 
-    /// The same, of values with fractions.
+    /// A gauge of values with fractions.
     pub fn watch_fractions(
         &self,
         row: &MetricSpec,
@@ -224,7 +224,7 @@ impl Meters {
             .build();
     }
 
-    /// The same, of a time.
+    /// A counter of seconds.
     pub fn watch_time(
         &self,
         row: &MetricSpec,

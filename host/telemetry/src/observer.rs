@@ -69,7 +69,7 @@ struct AgentRun {
     chat: Option<Chat>,
     /// What is wrong with the last reply, if it turns out that it cannot be used.
     fault: Option<&'static str>,
-    /// What became of the calls of the last reply that were answered so far.
+    /// Outcome of the last reply's calls that were answered so far.
     asked_calls: AskedCalls,
     calls: BTreeMap<String, OpenCall>,
     /// Sub-agents, by the id of the call that started each.
@@ -78,14 +78,14 @@ struct AgentRun {
     tokens: (u64, u64),
 }
 
-/// What became of the calls of a reply.
+/// Outcome of the calls of a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum AskedCalls {
     #[default]
     None,
-    /// None could be made, for this fault of the reply.
+    /// No call could be made, because of this fault.
     Impossible(&'static str),
-    /// One was made, or was not for another reason.
+    /// A call was made, or was refused for another reason.
     Fit,
 }
 
@@ -500,10 +500,10 @@ const NO_COMPLETION: &str = "no_completion";
 /// The kind of failure of a call whose tool does not exist; and what is wrong with a reply that makes no other calls.
 const UNKNOWN_TOOL: &str = "unknown_tool";
 
-/// The same of arguments that do not fit their tools.
+/// The kind of failure of a call whose arguments do not fit; also a fault of a reply.
 const ARGUMENTS: &str = "arguments";
 
-/// What is wrong with a reply whose end never came.
+/// The fault of a reply whose end never came.
 const BROKEN_OFF: &str = "broken_off";
 
 /// The conventions' label for values that are not told apart.

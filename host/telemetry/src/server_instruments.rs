@@ -20,7 +20,7 @@ pub struct RunLoad {
     pub parked: usize,
 }
 
-/// What a server can offer at a moment.
+/// State of a server at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerState {
     /// Whether runs can be begun.
@@ -36,12 +36,12 @@ pub struct ServerState {
     pub audit: AuditState,
 }
 
-/// What can be done with a database.
+/// State of the database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DatabaseState {
     #[default]
     Works,
-    /// It can be read, and not written.
+    /// Reads work, writes do not.
     ReadOnly,
     Unreachable,
 }
@@ -57,7 +57,7 @@ pub struct AuditState {
     pub backlog: u64,
 }
 
-/// Why a run that had stopped goes on.
+/// Cause of the resumption of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeCause {
     /// The server began, and the run had been left behind.
@@ -70,33 +70,33 @@ pub enum ResumeCause {
     Asked,
 }
 
-/// Why a run stopped before its end.
+/// Cause of a run's stop before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaveCause {
     /// The server stops.
     Shutdown,
-    /// Another server goes on with it.
+    /// Another server has resumed the run.
     Takeover,
-    /// Its events could not be written.
+    /// Events of the run could not be written.
     Failure,
 }
 
-/// Why a run got no place.
+/// Reason why a run got no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceRefusal {
     /// Too many wait already.
     Full,
-    /// None became free in time.
+    /// No place became free in time.
     Late,
 }
 
-/// What came of a configuration that was read again.
+/// Result of a reload of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadResult {
     Applied,
     /// A file that sets nothing any more is not believed until a person confirms it; the rest holds.
     HeldBack,
-    /// It is wrong, and nothing of it holds.
+    /// The configuration is wrong, and none of it is used.
     Refused,
 }
 
@@ -328,7 +328,7 @@ pub fn watch_disks(
     }
 }
 
-/// What this process uses, and which version it is. Where the system does not say, there is no value.
+/// Gauges of the process and its version. A value that the system does not tell is left out.
 pub fn watch_process(meters: &Meters) {
     meters.watch(&metrics::BUILD, |observer| {
         let version = KeyValue::new(names::VERSION, env!("CARGO_PKG_VERSION"));

@@ -23,7 +23,7 @@ pub enum NotReady {
 }
 
 impl Dispatcher {
-    /// Whether runs can be begun, as far as it is known without asking anybody.
+    /// Whether runs can start, by known state alone: no query is made.
     ///
     /// # Errors
     /// What keeps them from it.

@@ -50,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// What the audit log does not have of what this process was to write.
+    /// Audit rows of this process that could not be written so far.
     pub fn audit_losses(&self) -> AuditLosses {
         self.tally.now()
     }

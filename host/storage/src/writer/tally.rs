@@ -1,4 +1,4 @@
-//! Counts of rows that the audit log does not have, for whoever watches this process.
+//! Counts of audit rows that could not be written, for the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rows that could not be written since the process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuditLosses {
-    /// What they tell of was done, and the log never has them.
+    /// Rows of actions that were done. They are never written.
     pub lost: u64,
-    /// What they would tell of was refused, because they could not be written.
+    /// Rows of actions that were refused, because the row could not be written.
     pub refused: u64,
     /// Writes with rows that wait until the database works.
     pub backlog: u64,
@@ -26,17 +26,17 @@ struct AuditCounts {
 }
 
 impl AuditTally {
-    /// So many rows are lost.
+    /// Adds lost rows.
     pub fn lost(&self, rows: usize) {
         self.0.lost.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    /// So many rows could not be written, and their caller was told so.
+    /// Adds rows whose caller was given the error.
     pub fn refused(&self, rows: usize) {
         self.0.refused.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    /// So many writes wait now.
+    /// Sets the number of writes that wait.
     pub fn waiting(&self, writes: usize) {
         self.0.backlog.store(writes as u64, Ordering::Relaxed);
     }
