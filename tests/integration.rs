@@ -45,6 +45,7 @@ mod module_pins;
 mod module_runs;
 mod module_test;
 mod modules;
+mod monitoring;
 mod new_module;
 mod oci;
 mod older_state;

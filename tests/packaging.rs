@@ -8,13 +8,13 @@ use support::host::Host;
 use support::sandbox::repository;
 use support::server::Server;
 
-fn packaged(file: &str) -> String {
+pub(super) fn packaged(file: &str) -> String {
     let path = repository().join("host/cli/packaging").join(file);
     std::fs::read_to_string(path).expect("it is packaged")
 }
 
 /// What stands after `key` in its line.
-fn after<'t>(text: &'t str, key: &str) -> &'t str {
+pub(super) fn after<'t>(text: &'t str, key: &str) -> &'t str {
     let mut lines = text.lines().map(str::trim_start);
     let found = lines.find_map(|line| line.strip_prefix(key));
     found.unwrap_or_else(|| panic!("no {key}")).trim()

@@ -313,6 +313,29 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
         ),
         ("toolhold_run_queue_wait_seconds_count", "", 1.0),
         ("toolhold_run_queue_length", "", 0.0),
+        ("toolhold_run_parked", "", 0.0),
+        ("toolhold_ready", "", 1.0),
+        ("toolhold_agents", "toolhold_agent_state=\"ready\"", 1.0),
+        ("toolhold_modules", "toolhold_module_state=\"ready\"", 2.0),
+        ("toolhold_modules", "toolhold_module_state=\"failed\"", 0.0),
+        ("toolhold_database_outage", "", 0.0),
+        ("toolhold_audit_failures_total", "", 0.0),
+        ("toolhold_reload_unapplied", "", 0.0),
+        (
+            "http_server_request_duration_seconds_count",
+            "http_response_status_code=\"401\"",
+            1.0,
+        ),
+        (
+            "http_server_request_duration_seconds_count",
+            "http_response_status_code=\"403\"",
+            6.0,
+        ),
+        (
+            "http_server_request_duration_seconds_count",
+            "http_route=\"/v1/agent\"",
+            1.0,
+        ),
         ("toolhold_module_cache_lookups_total", "", 2.0),
         (
             "toolhold_sandbox_calls",
@@ -441,6 +464,35 @@ fn unusable_replies_are_counted_by_what_is_wrong_with_them() {
     ] {
         let found = sum(&metrics, "toolhold_replies_unusable_total", fault);
         assert!((found - times).abs() < 0.01, "{fault}: {found}\n{scraped}");
+    }
+}
+
+/// Also one that broke off, and one whose calls cannot be made.
+#[test]
+fn replies_that_break_off_or_fit_no_tool_are_counted() {
+    let piece = json!({"object": "chat.completion.chunk", "model": "m",
+        "choices": [{"index": 0, "delta": {"content": "{\"calls\": ["}, "finish_reason": null}]});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::raw(format!("data: {piece}\n\n")),
+        calls([("calculator.evaluate", json!({"sum": "2+2"}))]),
+        answers("It is 4."),
+    ]));
+    let host = host(&format!(
+        "[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n[fallback]\nenabled = false\n",
+        endpoint.base_url()
+    ));
+    let server = Server::start(&host, &[]);
+    let task = json!({"messages": [{"role": "user", "content": "What is 2+2?"}]});
+    assert_eq!(server.post("/v1/agent", &task).good()["output"], "It is 4.");
+    // A call of a plan is no model's reply.
+    let arguments = json!({"arguments": {"sum": "2+2"}});
+    let refused = server.post("/v1/tools/calculator.evaluate", &arguments);
+    assert!(refused.text.contains("do not fit"), "{refused:?}");
+    let scraped = server.get("/metrics").text;
+    let metrics = samples(&scraped);
+    for fault in ["broken_off", "arguments"] {
+        let found = sum(&metrics, "toolhold_replies_unusable_total", fault);
+        assert!((found - 1.0).abs() < 0.01, "{fault}: {found}\n{scraped}");
     }
 }
 

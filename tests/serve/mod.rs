@@ -1,6 +1,7 @@
 //! `toolhold serve`: what clients of its API see.
 
 mod agent_api;
+mod backup;
 mod borders;
 mod chains;
 mod client_calls;

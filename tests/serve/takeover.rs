@@ -19,8 +19,12 @@ struct SharedDatabase {
 
 impl SharedDatabase {
     fn serve(&self, endpoint: &Endpoint) -> Server {
+        self.serve_with(endpoint, &[])
+    }
+
+    fn serve_with(&self, endpoint: &Endpoint, arguments: &[&str]) -> Server {
         let url = endpoint.base_url();
-        let arguments = ["--base-url", &url, "--model", "m"];
+        let arguments = [&["--base-url", &url, "--model", "m"], arguments].concat();
         Server::start_with(&self.host, &arguments, &borrowed(&self.variables()))
     }
 
@@ -121,6 +125,61 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
         assert_eq!(done["output"], "later", "{done} {}", other.said());
         assert_eq!(count(&events, "resumed"), 1);
         shared.replays(&run);
+    }
+}
+
+/// As after a restore, when the original server may have ended these runs: nothing goes on that nobody asked for, whether
+/// its server was killed or gave it back.
+#[test]
+fn a_server_that_holds_runs_goes_on_with_those_alone_that_are_asked_for() {
+    /// Longer than a takeover without `--hold-runs` takes: 5 s of grace, and two looks.
+    const TAKEOVER: Duration = Duration::from_secs(9);
+    for shared in databases("[serve]\ndrain_ms = 0\n") {
+        let endless = (0..3).map(|_| Reply::endless().delayed_ms(0, 50));
+        let later = ["new", "resumed", "after"].map(answers);
+        let endpoint = scripted(endless.chain(later));
+        let mut first = shared.serve(&endpoint);
+        let mut given_back = shared.serve_with(&endpoint, &["--hold-runs"]);
+        assert!(given_back.said().contains("no run was left"));
+        let runs = [
+            streamed(&first, "resumed by its id", 4),
+            streamed(&first, "cancelled", 4),
+            streamed(&given_back, "given back", 4),
+        ];
+        first.kill();
+        given_back.terminate();
+
+        let mut held = shared.serve_with(&endpoint, &["--hold-runs"]);
+        let said = held.said();
+        for run in &runs {
+            assert!(said.contains(run.as_str()), "{said}");
+        }
+        assert_eq!(held.post("/v1/agent", &ask("t")).good()["output"], "new");
+        std::thread::sleep(TAKEOVER);
+        assert_eq!(endpoint.requests().len(), 4, "{}", held.said());
+        let state = |server: &Server, run: &str| -> Value {
+            server.get(&format!("/v1/runs/{run}")).good()["state"].clone()
+        };
+        for run in &runs {
+            assert_eq!(state(&held, run), "parked", "{}", held.said());
+        }
+
+        let resumed = held.post(&format!("/v1/runs/{}/resume", runs[0]), &json!({}));
+        assert_eq!(resumed.status, 202, "{resumed:?}");
+        let events = held.get(&format!("/v1/runs/{}/events", runs[0])).events();
+        assert_eq!(events.last().unwrap().json()["output"], "resumed");
+        let mut cancel = shared.host.command(&["runs", "cancel", &runs[1]]);
+        let cancelled = finish(cancel.envs(shared.variables()).output().unwrap());
+        assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+        assert_eq!(state(&held, &runs[1]), "done");
+        assert_eq!(state(&held, &runs[2]), "parked");
+        held.terminate();
+
+        // A start without the option releases what is left.
+        let server = shared.serve(&endpoint);
+        let events = server.get(&format!("/v1/runs/{}/events", runs[2])).events();
+        assert_eq!(events.last().unwrap().json()["output"], "after");
+        assert_eq!(endpoint.requests().len(), 6, "{}", server.said());
     }
 }
 

@@ -111,6 +111,21 @@ impl Cluster {
         );
     }
 
+    /// Copies the database into a new one of this name, by a dump that is restored. Returns the URL of the new one.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn restored(&self, name: &str) -> String {
+        let dump = self.folder.path().join("runs.dump").display().to_string();
+        self.run("pg_dump", &["-Fc", "-f", &dump, &self.url()]);
+        self.execute(&format!(
+            "CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"
+        ));
+        let url = format!("postgres://toolhold@127.0.0.1:{}/{name}", self.port);
+        self.run("pg_restore", &["--exit-on-error", "-d", &url, &dump]);
+        url
+    }
+
     fn data(&self) -> String {
         self.folder.path().join("data").display().to_string()
     }

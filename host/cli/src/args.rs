@@ -2,7 +2,7 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, endpoints, eval, generate, keys, knowledge,
+    approvals, audit, backup, build, cache, chat, demo, endpoints, eval, generate, keys, knowledge,
     licences, mcp, memory, modules, plan, plan_capacity, policy, probe, run, runs, secrets,
     selftest, serve, stats, trust,
 };
@@ -83,6 +83,10 @@ pub enum Command {
     /// Search and verify the audit log of calls, decisions, pins and keys.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
+    /// Write what this host keeps into one file, also while servers run: the database, approvals, grants, kept values.
+    Backup(backup::BackupArgs),
+    /// Read a backup into an empty state folder.
+    Restore(backup::RestoreArgs),
     /// Keep documents in collections, and find passages in them.
     #[command(subcommand)]
     Knowledge(knowledge::KnowledgeCommand),
@@ -228,6 +232,8 @@ impl Command {
             | Self::Stats(_)
             | Self::Approvals(_)
             | Self::Audit(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
             | Self::Keys(_)
             | Self::Policy(_) => Needs::Database,
             Self::Modules(command) => command.needs(),

@@ -2,9 +2,9 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, doctor, endpoints, eval, generate, keys, knowledge,
-    licences, mcp, memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets,
-    selftest, serve, show_config, stats, trust,
+    approvals, audit, backup, build, cache, chat, demo, doctor, endpoints, eval, generate, keys,
+    knowledge, licences, mcp, memory, modules, plan, plan_capacity, policy, probe, record, run,
+    runs, secrets, selftest, serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
@@ -154,6 +154,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             approvals::approvals(&load(&flags)?.configuration, command).await
         }
         Command::Audit(command) => audit::audit(&load(&flags)?.configuration, command).await,
+        Command::Backup(args) => {
+            backup::backup(&load(&flags)?.configuration, file.as_deref(), args).await
+        }
+        Command::Restore(args) => backup::restore(&load(&flags)?.configuration, args).await,
         Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
         Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Licences(args) => Ok(licences::licences(&args)),

@@ -13,7 +13,15 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Modules", &["modules", "new-module", "build", "mcp"]),
     (
         "Server",
-        &["serve", "endpoints", "keys", "approvals", "audit"],
+        &[
+            "serve",
+            "endpoints",
+            "keys",
+            "approvals",
+            "audit",
+            "backup",
+            "restore",
+        ],
     ),
     (
         "Checks",

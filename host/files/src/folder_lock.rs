@@ -85,22 +85,51 @@ impl FolderLock {
 }
 
 impl UnfinishedFile {
-    /// Writes a file of this content into `folder`, under a name that nothing has, and to the disk.
+    /// Makes an empty file in `folder`, under a name that nothing has, for content that comes in pieces.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write(folder: &Path, content: &[u8], readers: FileReaders) -> io::Result<Self> {
+    pub fn create(folder: &Path, readers: FileReaders) -> io::Result<(Self, File)> {
         let path = folder.join(temporary_name(".", ".part")?);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if readers == FileReaders::Owner {
             options.mode(0o600);
         }
-        let mut file = options.open(&path)?;
-        let unfinished = Self { path };
+        let file = options.open(&path)?;
+        Ok((Self { path }, file))
+    }
+
+    /// Writes a file of this content into `folder`, under a name that nothing has, and to the disk.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write(folder: &Path, content: &[u8], readers: FileReaders) -> io::Result<Self> {
+        let (unfinished, mut file) = Self::create(folder, readers)?;
         file.write_all(content)?;
         file.sync_all()?;
         Ok(unfinished)
+    }
+
+    /// Gives the file the name `path`, in the folder in which it was made.
+    ///
+    /// # Errors
+    /// Something has the name already, or what the file system says.
+    pub fn put_anew(self, path: &Path) -> io::Result<()> {
+        // A link would refuse a name that is taken in one step, and not every file system has links.
+        if path.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        fs::rename(&self.path, path)?;
+        if let Some(folder) = self
+            .path
+            .parent()
+            .and_then(|folder| File::open(folder).ok())
+        {
+            // The file is in its place whether or not the system can say that its name is on disk.
+            let _ = folder.sync_all();
+        }
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -154,5 +183,21 @@ mod tests {
         assert_eq!(fs::read(unfinished.path()).unwrap(), b"content");
         drop(unfinished);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_put_anew_takes_the_place_of_none() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        for (content, is_put) in [("one", true), ("two", false)] {
+            let (unfinished, mut file) =
+                UnfinishedFile::create(root.path(), FileReaders::Owner).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+            assert_eq!(unfinished.put_anew(&path).is_ok(), is_put);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        }
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -3,37 +3,31 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 use std::{fs, io};
+use toolhold_files::ProcessFolder;
 
 /// Memory that is really there, in bytes.
 pub fn resident_bytes() -> Option<u64> {
-    status("VmRSS:")
+    ProcessFolder::own().resident_bytes()
 }
 
 /// The most of [`resident_bytes`] since [`forget_peak`].
 pub fn peak_bytes() -> Option<u64> {
-    status("VmHWM:")
+    ProcessFolder::own().peak_bytes()
 }
 
 /// [`resident_bytes`] of another process.
 pub fn resident_of(process: u32) -> Option<u64> {
-    status_of(&process.to_string(), "VmRSS:")
+    ProcessFolder::of(process).resident_bytes()
 }
 
 /// [`peak_bytes`] of another process, since it began.
 pub fn peak_of(process: u32) -> Option<u64> {
-    status_of(&process.to_string(), "VmHWM:")
+    ProcessFolder::of(process).peak_bytes()
 }
 
 /// The time that another process has computed, with all of its threads.
 pub fn processor_time_of(process: u32) -> Option<Duration> {
-    // A hundred a second, whatever the kernel's own clock (proc_pid_stat(5), sysconf(3): _SC_CLK_TCK).
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name, in brackets, may hold anything. Behind it `utime` and `stime` are the twelfth and the thirteenth.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    let mut ticks = || fields.next()?.parse::<u32>().ok();
-    Some(TICK * ticks()?.saturating_add(ticks()?))
+    ProcessFolder::of(process).processor_time()
 }
 
 /// Begins a new peak. Where the system refuses, the old one stays: too much is then reported, never
@@ -82,18 +76,8 @@ pub fn children_bytes() -> u64 {
         .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
         .map(|children| {
             let pids = children.split_ascii_whitespace();
-            pids.filter_map(|pid| status_of(pid, "VmRSS:")).sum::<u64>()
+            let pids = pids.filter_map(|pid| pid.parse().ok());
+            pids.filter_map(resident_of).sum::<u64>()
         })
         .sum()
-}
-
-fn status(field: &str) -> Option<u64> {
-    status_of("self", field)
-}
-
-fn status_of(process: &str, field: &str) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with(field))?;
-    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
 }

@@ -33,18 +33,21 @@ pub enum Need {
     PostgreSql,
     /// A program that developers have, such as `npm`.
     Program,
+    /// `promtool`, which checks rules of Prometheus.
+    Promtool,
     /// A registry of packages that answers.
     Registry,
 }
 
 impl Need {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Chromium,
         Self::Dbus,
         Self::Model,
         Self::Module,
         Self::PostgreSql,
         Self::Program,
+        Self::Promtool,
         Self::Registry,
     ];
 
@@ -57,6 +60,7 @@ impl Need {
             Self::Module => "modules",
             Self::PostgreSql => "postgresql",
             Self::Program => "programs",
+            Self::Promtool => "promtool",
             Self::Registry => "registries",
         }
     }

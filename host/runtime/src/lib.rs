@@ -10,9 +10,9 @@
 //! telemetry made from it), [`components`] and [`requests`] (what a `_module` may name), [`tools`] (the
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`file_pins`] (pins of configuration files),
-//! [`watch`] and [`renewal`] (what changes while a process serves), [`knowledge`]
+//! [`watch`] and [`renewal`] (what changes while a process serves), [`backup`] (what a host keeps, in one file), [`knowledge`]
 //! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`retrieval`] (what a
-//! run is shown of them), [`stats`] (what runs took).
+//! run is shown of them), [`stats`] (what runs took), [`disks`] (the room that is left for all of it).
 //!
 //! # Embedding
 //!
@@ -42,11 +42,13 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod backup;
 pub mod cancellation;
 mod candidate_scores;
 pub mod components;
 pub mod config;
 pub mod dialect;
+pub mod disks;
 pub mod extract;
 pub mod file_pins;
 pub mod host;

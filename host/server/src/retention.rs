@@ -1,5 +1,5 @@
 //! Deletes runs that ended longer ago than the operator keeps them, and documents that are older than their collections
-//! keep them.
+//! keep them, and gives back the space of both.
 
 use crate::knowledge::ServedKnowledge;
 use std::num::NonZeroU32;
@@ -56,6 +56,23 @@ pub async fn delete_expired_documents(store: &Store, knowledge: &ServedKnowledge
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "old documents could not be deleted; they will be later");
+            }
+        }
+    }
+}
+
+/// Gives the space of deleted records back to the file system, for as long as it is polled.
+pub async fn give_back_space(store: &Store) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        if store.writable().is_err() {
+            continue;
+        }
+        match store.give_back_space().await {
+            Ok(0) => {}
+            Ok(bytes) => tracing::info!(bytes, "space of deleted records was given back"),
+            Err(error) => {
+                tracing::warn!(%error, "space of deleted records could not be given back; it will be later");
             }
         }
     }

@@ -20,6 +20,19 @@ pub enum StoreError {
         what: String,
         source: sqlx::migrate::MigrateError,
     },
+    #[error(
+        "{what} was written by a newer version of toolhold: it has migration {migration}, and this version knows those \
+         up to {known}. Start that version or a later one; to go back to this version, restore the backup that was made \
+         before the upgrade (docs/backup.md)"
+    )]
+    Newer {
+        what: String,
+        migration: i64,
+        known: i64,
+    },
+    /// A file that is no whole database.
+    #[error("{what} is damaged: {fault}")]
+    Damaged { what: String, fault: String },
     /// Not every text can be kept in it.
     #[error(
         "{what} has the encoding {encoding}, in which not every text can be written; create it with ENCODING 'UTF8' and \
@@ -45,6 +58,8 @@ impl StoreError {
             Self::Folder { .. }
             | Self::Open { .. }
             | Self::Version { .. }
+            | Self::Newer { .. }
+            | Self::Damaged { .. }
             | Self::Encoding { .. } => None,
         }
     }

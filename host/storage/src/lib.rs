@@ -9,10 +9,10 @@
 //! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
 //! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
-//! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
+//! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
-//! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction and
-//! verification).
+//! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction,
+//! verification and deletion of old rows).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -34,6 +34,7 @@ mod audit_rows;
 mod change;
 mod claims;
 mod column;
+mod copy;
 mod database;
 mod decisions;
 mod error;
@@ -57,6 +58,7 @@ mod runs;
 mod schema;
 mod sessions;
 mod shown_texts;
+mod space;
 mod store;
 mod time;
 mod writer;
@@ -65,10 +67,11 @@ mod writer;
 mod tests;
 
 pub use audit_log::{
-    AuditFault, Durability, Entry as AuditEntry, Filter as AuditFilter, PageStart as AuditOrder,
-    Verified,
+    AuditFault, Durability, Entry as AuditEntry, ExpireError, Filter as AuditFilter,
+    PageStart as AuditOrder, Verified,
 };
 pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
+pub use copy::{check_database, copy_database};
 pub use database::Location;
 pub use decisions::{DecideOutcome, NoWaitingPlace, WaitingDecision, WaitingPlace};
 pub use error::{RecordError, StoreError, WriteError};
@@ -96,4 +99,4 @@ pub use runs::{RunEnd, RunRow};
 pub use sessions::Session;
 pub use store::Store;
 pub use time::now_ms;
-pub use writer::Attachment;
+pub use writer::{Attachment, AuditLosses};

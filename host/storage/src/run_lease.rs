@@ -184,6 +184,16 @@ impl Store {
         Ok(rows.into_iter().filter(|run| !run.is_held).collect())
     }
 
+    /// Open runs of servers on which no living process works, oldest first. With PostgreSQL, one of them may belong to a
+    /// living server that has yet to connect again.
+    pub async fn left_by_servers(&self) -> Result<Vec<RunRow>, StoreError> {
+        let rows = self.rows(
+            "origin = $1 AND ended_ms IS NULL ORDER BY id",
+            Origin::Serve.name(),
+        );
+        Ok(rows.await?.into_iter().filter(|run| !run.is_held).collect())
+    }
+
     /// The runs of servers that this process gave up during an outage, or another one released, oldest first.
     pub async fn resumable_here(&self) -> Result<Vec<RunRow>, StoreError> {
         let statement = format!(

@@ -4,7 +4,7 @@
 //! `schema/NNNN_name.sql`, or one for each database where they differ, with the next number, added to the list
 //! below. A file that was released never changes, because every database stores the checksums of the migrations
 //! that made it, and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A
-//! database of a newer Toolhold is refused the same way. Migrations run when the store opens, each in a
+//! database of a newer Toolhold is refused, too ([`StoreError::Newer`](crate::StoreError::Newer)). Migrations run when the store opens, each in a
 //! transaction, and there are no downgrades. From number 10 on, a migration locks at most one table that exists already:
 //! servers that write meanwhile lock several, in an order of their own, and would be in a deadlock with one that locks
 //! more. Databases that older versions made are in `tests/fixtures/older_state`; a new migration adds one from before
@@ -12,6 +12,7 @@
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
 
+use crate::error::StoreError;
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
@@ -113,6 +114,22 @@ enum Sql {
         sqlite: &'static str,
         postgres: &'static str,
     },
+}
+
+/// Refuses a database that has a migration which this version does not know because it came later.
+///
+/// # Errors
+/// [`StoreError::Newer`].
+pub fn refuse_newer(what: &str, migration: i64) -> Result<(), StoreError> {
+    let [.., (known, ..)] = MIGRATIONS;
+    if migration <= known {
+        return Ok(());
+    }
+    Err(StoreError::Newer {
+        what: what.to_owned(),
+        migration,
+        known,
+    })
 }
 
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.

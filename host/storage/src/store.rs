@@ -7,7 +7,8 @@ use crate::error::StoreError;
 use crate::health::{Health, Outage};
 use crate::process::Process;
 use crate::schema;
-use crate::writer::Writer;
+use crate::space;
+use crate::writer::{AuditLosses, Writer};
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyPool, Connection as _};
 use std::fs::File;
@@ -129,6 +130,11 @@ impl Store {
         &self.content
     }
 
+    /// Audit rows of this process that could not be written so far.
+    pub fn audit_losses(&self) -> AuditLosses {
+        self.writer.audit_losses()
+    }
+
     /// The redaction of the audit log.
     pub fn redaction(&self) -> &Redaction {
         &self.content.redaction
@@ -180,6 +186,9 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
             });
         }
     }
+    if database.is_file() {
+        space::prepare_new(&mut connection).await.map_err(failed)?;
+    }
     let migrator = schema::migrator(database.is_file());
     let mut attempts = 1;
     loop {
@@ -195,6 +204,9 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
                 tracing::warn!(error = %source, "the schema cannot be migrated yet");
             }
             Err(source) => {
+                if let MigrateError::VersionMissing(migration) = source {
+                    schema::refuse_newer(what, migration)?;
+                }
                 return Err(StoreError::Version {
                     what: what.to_owned(),
                     source,

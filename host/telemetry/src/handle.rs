@@ -1,14 +1,31 @@
 //! The telemetry of a process.
 
 use crate::instruments::{self, CacheLookups, EndpointLoad, Instruments, SandboxLoad};
+use crate::metrics::Meters;
+use crate::server_instruments::{
+    self, AnsweredRequest, LeaveCause, PlaceRefusal, ReloadResult, ResumeCause, RunLoad,
+    ServerInstruments, ServerState,
+};
 use crate::spans::Spans;
-use opentelemetry::metrics::Meter;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_admission::own_work;
+use thiserror::Error;
+use toolhold_admission::{WorkFailure, WorkKind, own_work};
+use toolhold_files::DiskSpace;
 use toolhold_policy::redaction::Redaction;
+
+const SCRAPES: WorkKind = WorkKind::new("scrapes of metrics", 8);
+
+/// The metrics cannot be shown.
+#[derive(Debug, Error)]
+pub enum ScrapeError {
+    #[error("a metric cannot be written: {0}")]
+    Format(#[from] prometheus::Error),
+    #[error(transparent)]
+    Work(#[from] WorkFailure),
+}
 
 /// The telemetry of a process: exporters, and the metrics of all its runs. Clones share them.
 #[derive(Debug, Clone)]
@@ -22,8 +39,8 @@ pub(crate) struct Exporters {
     /// Absent: no traces are sent.
     pub tracers: Option<SdkTracerProvider>,
     pub tracer: Option<SdkTracer>,
-    pub meters: SdkMeterProvider,
-    pub meter: Meter,
+    pub provider: SdkMeterProvider,
+    pub meters: Meters,
     pub instruments: Instruments,
     /// What Prometheus scrapes.
     pub registry: prometheus::Registry,
@@ -60,24 +77,81 @@ impl Telemetry {
         }
     }
 
-    /// Registers a function that returns the numbers of runs that work and that wait. It is called at each export.
-    pub fn watch_load(&self, load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static) {
+    fn server(&self) -> Option<&ServerInstruments> {
+        let inner = self.inner.as_ref()?;
+        Some(&inner.instruments.server)
+    }
+
+    /// Counts a run that is resumed in this process.
+    pub fn resumed(&self, cause: ResumeCause) {
+        if let Some(server) = self.server() {
+            server.resumed(cause);
+        }
+    }
+
+    /// Counts a run that stopped in this process before its end.
+    pub fn left(&self, cause: LeaveCause) {
+        if let Some(server) = self.server() {
+            server.left(cause);
+        }
+    }
+
+    /// Counts a run that was given no place.
+    pub fn refused_place(&self, refusal: PlaceRefusal) {
+        if let Some(server) = self.server() {
+            server.refused(refusal);
+        }
+    }
+
+    /// Counts a configuration that was read again.
+    pub fn reloaded(&self, result: ReloadResult) {
+        if let Some(server) = self.server() {
+            server.reloaded(result);
+        }
+    }
+
+    /// Records a request that the server answered.
+    pub fn answered(&self, request: &AnsweredRequest<'_>) {
+        if let Some(server) = self.server() {
+            server.answered(request);
+        }
+    }
+
+    /// Registers a function that returns how many runs work and wait. It is called at each export.
+    pub fn watch_load(&self, load: impl Fn() -> RunLoad + Clone + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
-            instruments::watch_load(&inner.meter, load);
+            server_instruments::watch_load(&inner.meters, load);
+        }
+    }
+
+    /// Registers a function that returns what the server can offer.
+    pub fn watch_server(&self, state: impl Fn() -> ServerState + Clone + Send + Sync + 'static) {
+        if let Some(inner) = &self.inner {
+            server_instruments::watch_server(&inner.meters, state);
+        }
+    }
+
+    /// Registers a function that returns the disks of folders, by the folders' names. It must not wait for them.
+    pub fn watch_disks(
+        &self,
+        disks: impl Fn() -> Vec<(&'static str, DiskSpace)> + Clone + Send + Sync + 'static,
+    ) {
+        if let Some(inner) = &self.inner {
+            server_instruments::watch_disks(&inner.meters, disks);
         }
     }
 
     /// Registers a function that returns the lookups in the cache of compiled modules so far.
     pub fn watch_cache(&self, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
-            instruments::watch_cache(&inner.meter, lookups);
+            instruments::watch_cache(&inner.meters, lookups);
         }
     }
 
     /// Registers a function that returns what the calls of the sandbox take.
     pub fn watch_sandbox(&self, load: impl Fn() -> SandboxLoad + Clone + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
-            instruments::watch_sandbox(&inner.meter, load);
+            instruments::watch_sandbox(&inner.meters, load);
         }
     }
 
@@ -87,27 +161,31 @@ impl Telemetry {
         load: impl Fn() -> Vec<EndpointLoad> + Clone + Send + Sync + 'static,
     ) {
         if let Some(inner) = &self.inner {
-            instruments::watch_endpoints(&inner.meter, load);
+            instruments::watch_endpoints(&inner.meters, load);
         }
     }
 
     /// Registers a function that returns the bytes of answers that clients have not read.
     pub fn watch_unsent(&self, bytes: impl Fn() -> u64 + Send + Sync + 'static) {
         if let Some(inner) = &self.inner {
-            instruments::watch_unsent(&inner.meter, bytes);
+            instruments::watch_unsent(&inner.meters, bytes);
         }
     }
 
     /// All metrics in Prometheus' text format; empty if telemetry is off.
     ///
     /// # Errors
-    /// A metric cannot be written in that format.
-    pub fn scraped(&self) -> Result<String, prometheus::Error> {
-        let Some(inner) = &self.inner else {
+    /// A metric cannot be written in that format, or no thread was free in time.
+    pub async fn scraped(&self) -> Result<String, ScrapeError> {
+        let Some(inner) = self.inner.clone() else {
             return Ok(String::new());
         };
-        let families = inner.registry.gather();
-        prometheus::TextEncoder::new().encode_to_string(&families)
+        // It reads what the system says of this process.
+        let text = SCRAPES.run(None, move || {
+            let families = inner.registry.gather();
+            prometheus::TextEncoder::new().encode_to_string(&families)
+        });
+        Ok(text.await??)
     }
 
     /// Sends what was not sent yet, and stops the exporters.
@@ -117,7 +195,7 @@ impl Telemetry {
         };
         let closed = own_work(move || {
             let traces = inner.tracers.as_ref().map(SdkTracerProvider::shutdown);
-            for result in [traces, Some(inner.meters.shutdown())]
+            for result in [traces, Some(inner.provider.shutdown())]
                 .into_iter()
                 .flatten()
             {

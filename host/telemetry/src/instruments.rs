@@ -1,8 +1,10 @@
 //! Metrics over all runs.
 
 use crate::conventions as names;
+use crate::metrics::{self, Meters};
+use crate::server_instruments::ServerInstruments;
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, Meter};
+use opentelemetry::metrics::{Counter, Histogram};
 use std::time::Duration;
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::result::ToolUsage;
@@ -62,103 +64,32 @@ pub struct Instruments {
     runs: Counter<u64>,
     endpoint_wait: Histogram<f64>,
     queue_wait: Histogram<f64>,
+    pub server: ServerInstruments,
 }
 
 impl Instruments {
-    pub fn new(meter: &Meter) -> Self {
-        let seconds = |name: &'static str, what: &'static str, boundaries: &[f64]| {
-            meter
-                .f64_histogram(name)
-                .with_unit("s")
-                .with_description(what)
-                .with_boundaries(boundaries.to_vec())
-                .build()
-        };
-        let sizes =
-            |name: &'static str, unit: &'static str, what: &'static str, boundaries: &[f64]| {
-                meter
-                    .u64_histogram(name)
-                    .with_unit(unit)
-                    .with_description(what)
-                    .with_boundaries(boundaries.to_vec())
-                    .build()
-            };
-        let counter = |name: &'static str, what: &'static str| {
-            meter.u64_counter(name).with_description(what).build()
-        };
+    pub fn new(meters: &Meters) -> Self {
         Self {
-            tokens: sizes(
-                "gen_ai.client.token.usage",
-                "{token}",
-                "Tokens of requests and replies, as endpoints count them",
-                &names::TOKEN_BOUNDARIES,
-            ),
-            operation: seconds(
-                "gen_ai.client.operation.duration",
-                "From sending a request to the end of its reply",
-                &names::SECOND_BOUNDARIES,
-            ),
-            first_chunk: seconds(
-                "gen_ai.client.operation.time_to_first_chunk",
-                "From sending a request to the first piece of its reply",
-                &names::FIRST_CHUNK_BOUNDARIES,
-            ),
-            next_chunk: seconds(
-                "gen_ai.client.operation.time_per_output_chunk",
-                "Between two pieces of a reply",
-                &names::CHUNK_BOUNDARIES,
-            ),
-            agent: seconds(
-                "gen_ai.invoke_agent.duration",
-                "Runs and sub-agents",
-                &names::SECOND_BOUNDARIES,
-            ),
-            tool: seconds(
-                "gen_ai.execute_tool.duration",
-                "Calls of tools",
-                &names::TOOL_BOUNDARIES,
-            ),
-            tool_calls: counter("toolhold.tool.calls", "Calls of tools that ended"),
-            tool_errors: counter("toolhold.tool.errors", "Those of them that failed"),
-            fuel: counter("toolhold.tool.fuel", "Instructions of modules, roughly"),
-            memory: sizes(
-                "toolhold.tool.memory",
-                "By",
-                "The most linear memory that a call held",
-                &names::BYTE_BOUNDARIES,
-            ),
-            repairs: counter(
-                "toolhold.repairs",
-                "Faults of replies and arguments that were put right",
-            ),
-            unusable: counter(
-                "toolhold.replies.unusable",
-                "Replies that could not be used, or not to their end",
-            ),
-            retries: counter("toolhold.retries", "Requests that were sent again"),
-            tool_retries: counter(
-                "toolhold.tool.retries",
-                "Calls of tools that were made again",
-            ),
-            tool_cached: counter(
-                "toolhold.tool.cached",
-                "Calls that were given the result of an earlier one",
-            ),
-            fallbacks: counter(
-                "toolhold.fallbacks",
-                "Calls and replies that another model was asked for",
-            ),
-            runs: counter("toolhold.runs", "Runs that are over"),
-            endpoint_wait: seconds(
-                "toolhold.endpoint.queue.wait",
-                "How long requests stood in the queue before an endpoint",
-                &names::SECOND_BOUNDARIES,
-            ),
-            queue_wait: seconds(
-                "toolhold.run.queue.wait",
-                "How long runs of the server waited for a place",
-                &names::SECOND_BOUNDARIES,
-            ),
+            tokens: meters.sizes(&metrics::TOKENS),
+            operation: meters.times(&metrics::OPERATION),
+            first_chunk: meters.times(&metrics::FIRST_CHUNK),
+            next_chunk: meters.times(&metrics::NEXT_CHUNK),
+            agent: meters.times(&metrics::AGENT),
+            tool: meters.times(&metrics::TOOL),
+            tool_calls: meters.counter(&metrics::TOOL_CALLS),
+            tool_errors: meters.counter(&metrics::TOOL_ERRORS),
+            fuel: meters.counter(&metrics::FUEL),
+            memory: meters.sizes(&metrics::MEMORY),
+            repairs: meters.counter(&metrics::REPAIRS),
+            unusable: meters.counter(&metrics::UNUSABLE),
+            retries: meters.counter(&metrics::RETRIES),
+            tool_retries: meters.counter(&metrics::TOOL_RETRIES),
+            tool_cached: meters.counter(&metrics::TOOL_CACHED),
+            fallbacks: meters.counter(&metrics::FALLBACKS),
+            runs: meters.counter(&metrics::RUNS),
+            endpoint_wait: meters.times(&metrics::ENDPOINT_WAIT),
+            queue_wait: meters.times(&metrics::QUEUE_WAIT),
+            server: ServerInstruments::new(meters),
         }
     }
 
@@ -263,135 +194,71 @@ impl Instruments {
     }
 }
 
-/// Gauges of a server's runs that work, and that wait in its queue.
-pub fn watch_load(
-    meter: &Meter,
-    load: impl Fn() -> (usize, usize) + Clone + Send + Sync + 'static,
-) {
-    let waiting = load.clone();
-    meter
-        .u64_observable_gauge("toolhold.run.active")
-        .with_description("Runs that go on in this process")
-        .with_callback(move |observer| observer.observe(load().0 as u64, &[]))
-        .build();
-    meter
-        .u64_observable_gauge("toolhold.run.queue.length")
-        .with_description("Runs that wait for a place")
-        .with_callback(move |observer| observer.observe(waiting().1 as u64, &[]))
-        .build();
-}
-
 /// Counts lookups in the cache of compiled modules.
-pub fn watch_cache(meter: &Meter, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
-    meter
-        .u64_observable_counter("toolhold.module.cache.lookups")
-        .with_description("Compiled modules that were looked for in the cache")
-        .with_callback(move |observer| {
-            let CacheLookups { hits, misses } = lookups();
-            observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
-            observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
-        })
-        .build();
+pub fn watch_cache(meters: &Meters, lookups: impl Fn() -> CacheLookups + Send + Sync + 'static) {
+    meters.watch_count(&metrics::MODULE_LOOKUPS, move |observer| {
+        let CacheLookups { hits, misses } = lookups();
+        observer.observe(hits, &[KeyValue::new(names::CACHE_RESULT, "hit")]);
+        observer.observe(misses, &[KeyValue::new(names::CACHE_RESULT, "miss")]);
+    });
 }
 
 /// Gauges of what calls take.
 pub fn watch_sandbox(
-    meter: &Meter,
+    meters: &Meters,
     load: impl Fn() -> SandboxLoad + Clone + Send + Sync + 'static,
 ) {
-    let gauge = |name: &'static str, description: &'static str| {
-        meter
-            .u64_observable_gauge(name)
-            .with_description(description)
-    };
     let calls = load.clone();
-    gauge(
-        "toolhold.sandbox.calls",
-        "Calls of modules that run, and that wait for a place",
-    )
-    .with_callback(move |observer| {
+    meters.watch(&metrics::SANDBOX_CALLS, move |observer| {
         let load = calls();
         observer.observe(load.running, &[KeyValue::new(names::CALL_STATE, "running")]);
         observer.observe(load.waiting, &[KeyValue::new(names::CALL_STATE, "waiting")]);
-    })
-    .build();
+    });
     let kept = load.clone();
-    gauge(
-        "toolhold.sandbox.kept",
-        "Memory that the host keeps for calls and requests",
-    )
-    .with_unit("By")
-    .with_callback(move |observer| observer.observe(kept().kept_bytes, &[]))
-    .build();
+    meters.watch(&metrics::SANDBOX_KEPT, move |observer| {
+        observer.observe(kept().kept_bytes, &[]);
+    });
     let ceiling = load.clone();
-    gauge(
-        "toolhold.sandbox.kept.limit",
-        "The most memory that it may keep for them",
-    )
-    .with_unit("By")
-    .with_callback(move |observer| observer.observe(ceiling().kept_ceiling, &[]))
-    .build();
+    meters.watch(&metrics::SANDBOX_KEPT_LIMIT, move |observer| {
+        observer.observe(ceiling().kept_ceiling, &[]);
+    });
     let used = load.clone();
-    gauge(
-        "toolhold.sandbox.pool",
-        "Slots of the pool of instances that are taken",
-    )
-    .with_callback(move |observer| {
+    meters.watch(&metrics::SANDBOX_POOL, move |observer| {
         for (resource, used, _) in used().pool {
             observer.observe(used, &[KeyValue::new(names::POOL_RESOURCE, resource)]);
         }
-    })
-    .build();
-    gauge(
-        "toolhold.sandbox.pool.limit",
-        "Slots of the pool of instances",
-    )
-    .with_callback(move |observer| {
+    });
+    meters.watch(&metrics::SANDBOX_POOL_LIMIT, move |observer| {
         for (resource, _, total) in load().pool {
             observer.observe(total, &[KeyValue::new(names::POOL_RESOURCE, resource)]);
         }
-    })
-    .build();
+    });
 }
 
 /// Gauges of endpoints that are left alone.
 pub fn watch_endpoints(
-    meter: &Meter,
+    meters: &Meters,
     load: impl Fn() -> Vec<EndpointLoad> + Clone + Send + Sync + 'static,
 ) {
     let of = |endpoint: &EndpointLoad| [KeyValue::new(names::ENDPOINT, endpoint.name.clone())];
     let resting = load.clone();
-    meter
-        .f64_observable_gauge("toolhold.endpoint.rest")
-        .with_description(
-            "Time until the end of the rest that an endpoint asked for; 0: it does not rest",
-        )
-        .with_unit("s")
-        .with_callback(move |observer| {
-            for endpoint in resting() {
-                observer.observe(endpoint.rest.as_secs_f64(), &of(&endpoint));
-            }
-        })
-        .build();
-    meter
-        .u64_observable_gauge("toolhold.endpoint.breaker.open")
-        .with_description("Whether the circuit breaker of an endpoint is open: 1 or 0")
-        .with_callback(move |observer| {
-            for endpoint in load() {
-                observer.observe(endpoint.is_open.into(), &of(&endpoint));
-            }
-        })
-        .build();
+    meters.watch_fractions(&metrics::ENDPOINT_REST, move |observer| {
+        for endpoint in resting() {
+            observer.observe(endpoint.rest.as_secs_f64(), &of(&endpoint));
+        }
+    });
+    meters.watch(&metrics::BREAKER_OPEN, move |observer| {
+        for endpoint in load() {
+            observer.observe(endpoint.is_open.into(), &of(&endpoint));
+        }
+    });
 }
 
 /// A gauge of answers that clients have not read.
-pub fn watch_unsent(meter: &Meter, bytes: impl Fn() -> u64 + Send + Sync + 'static) {
-    meter
-        .u64_observable_gauge("toolhold.http.unsent")
-        .with_description("Memory of answers that clients have not read")
-        .with_unit("By")
-        .with_callback(move |observer| observer.observe(bytes(), &[]))
-        .build();
+pub fn watch_unsent(meters: &Meters, bytes: impl Fn() -> u64 + Send + Sync + 'static) {
+    meters.watch(&metrics::UNSENT, move |observer| {
+        observer.observe(bytes(), &[]);
+    });
 }
 
 fn with(

@@ -6,7 +6,8 @@
 //!
 //! Read `settings` and `setup` first: [`Telemetry::start`] makes the exporters. `handle` is the running telemetry,
 //! `observer` follows a run event by event, `call` covers calls outside of runs, `spans` and `instruments` are the
-//! traces and metrics, `conventions` their names. `context` reads and writes W3C trace contexts.
+//! traces and metrics, `server_instruments` what a server measures of itself. `metrics` is the table of all metrics, of which alone
+//! instruments are made, and `conventions` has the names. `context` reads and writes W3C trace contexts.
 //!
 //! ```
 //! use toolhold_telemetry::{ObservedRun, Telemetry};
@@ -26,15 +27,26 @@ mod context;
 mod conventions;
 mod handle;
 mod instruments;
+mod metrics;
 mod observer;
+mod server_instruments;
 mod settings;
 mod setup;
 mod spans;
 
+// What a process uses is known on Linux alone.
+#[cfg(all(test, target_os = "linux"))]
+mod exported_tests;
+
 pub use call::CallSpan;
 pub use context::{client_context, parent_of, parse_context};
-pub use handle::Telemetry;
+pub use handle::{ScrapeError, Telemetry};
 pub use instruments::{CacheLookups, EndpointLoad, SandboxLoad};
+pub use metrics::{METRICS, MetricKind, MetricSpec, MetricUnit};
 pub use observer::{ObservedRun, Observer};
+pub use server_instruments::{
+    AnsweredRequest, AuditState, DatabaseState, LeaveCause, PlaceRefusal, ReloadResult,
+    ResumeCause, RunLoad, ServerState,
+};
 pub use settings::{Settings, Variables, headers};
 pub use setup::TelemetryError;

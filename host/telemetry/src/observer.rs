@@ -69,13 +69,41 @@ struct AgentRun {
     chat: Option<Chat>,
     /// What is wrong with the last reply, if it turns out that it cannot be used.
     fault: Option<&'static str>,
-    /// Whether all calls of the last reply that were answered so far are of tools that do not exist.
-    calls_no_tool: Option<bool>,
+    /// Outcome of the last reply's calls that were answered so far.
+    asked_calls: AskedCalls,
     calls: BTreeMap<String, OpenCall>,
     /// Sub-agents, by the id of the call that started each.
     subs: BTreeMap<String, AgentRun>,
     /// Prompt and completion tokens of all replies.
     tokens: (u64, u64),
+}
+
+/// Outcome of the calls of a reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum AskedCalls {
+    #[default]
+    None,
+    /// No call could be made, because of this fault.
+    Impossible(&'static str),
+    /// A call was made, or was refused for another reason.
+    Fit,
+}
+
+impl AskedCalls {
+    /// A further call was refused, with a failure of this kind.
+    fn and_refused(self, kind: &str) -> Self {
+        let fault = match kind {
+            UNKNOWN_TOOL => UNKNOWN_TOOL,
+            ARGUMENTS => ARGUMENTS,
+            _ => return Self::Fit,
+        };
+        match self {
+            Self::Fit => Self::Fit,
+            Self::Impossible(UNKNOWN_TOOL) | Self::None => Self::Impossible(fault),
+            // Some of the tools exist.
+            Self::Impossible(_) => Self::Impossible(ARGUMENTS),
+        }
+    }
 }
 
 /// A request without a reply yet.
@@ -291,6 +319,9 @@ impl AgentRun {
                     let error = failure.class.name();
                     let took = Duration::from_millis(at_ms.saturating_sub(chat.sent_ms));
                     instruments.failed(&chat.models, took, error);
+                    if chat.last_ms.is_some() {
+                        instruments.unusable(&self.asked, BROKEN_OFF);
+                    }
                     chat.span.end(at_ms, Some(error));
                 }
             }
@@ -300,7 +331,7 @@ impl AgentRun {
                 spans.capture(&span, names::TOOL_ARGUMENTS, || {
                     filled.as_ref().unwrap_or(&call.arguments).clone()
                 });
-                self.calls_no_tool = Some(false);
+                self.asked_calls = AskedCalls::Fit;
                 let tool = call.tool.clone();
                 self.calls.insert(call.id.clone(), OpenCall { span, tool });
             }
@@ -320,9 +351,10 @@ impl AgentRun {
                 }
                 let begun = self.calls.remove(id);
                 if begun.is_none() {
-                    let is_unknown = matches!(outcome, ToolOutcome::Error(failure) if failure.kind == UNKNOWN_TOOL);
-                    let so_far = self.calls_no_tool.unwrap_or(true);
-                    self.calls_no_tool = Some(so_far && is_unknown);
+                    self.asked_calls = match outcome {
+                        ToolOutcome::Error(failure) => self.asked_calls.and_refused(&failure.kind),
+                        ToolOutcome::Output(_) => AskedCalls::Fit,
+                    };
                 }
                 // A module calls nothing but tools that there are.
                 let is_known =
@@ -394,10 +426,12 @@ impl AgentRun {
         }
     }
 
-    /// Counts the last reply, if all that it did was to call tools that do not exist.
+    /// Counts the last reply, if all that it did was to ask for calls that cannot be made. The calls of a plan, and of a
+    /// module, are in no reply.
     fn of_no_use(&mut self, instruments: &Instruments) {
-        if self.calls_no_tool.take() == Some(true) {
-            instruments.unusable(&self.asked, UNKNOWN_TOOL);
+        let asked = std::mem::take(&mut self.asked_calls);
+        if let (AskedCalls::Impossible(fault), false) = (asked, self.asked.is_empty()) {
+            instruments.unusable(&self.asked, fault);
         }
     }
 
@@ -466,5 +500,34 @@ const NO_COMPLETION: &str = "no_completion";
 /// The kind of failure of a call whose tool does not exist; and what is wrong with a reply that makes no other calls.
 const UNKNOWN_TOOL: &str = "unknown_tool";
 
+/// The kind of failure of a call whose arguments do not fit; also a fault of a reply.
+const ARGUMENTS: &str = "arguments";
+
+/// The fault of a reply whose end never came.
+const BROKEN_OFF: &str = "broken_off";
+
 /// The conventions' label for values that are not told apart.
 const OTHER: &str = "_OTHER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_of_no_use_if_none_of_its_calls_can_be_made() {
+        let after = |kinds: &[&str]| {
+            let calls = kinds.iter();
+            calls.fold(AskedCalls::None, |calls, kind| calls.and_refused(kind))
+        };
+        assert_eq!(after(&[]), AskedCalls::None);
+        let unknown = AskedCalls::Impossible(UNKNOWN_TOOL);
+        assert_eq!(after(&[UNKNOWN_TOOL, UNKNOWN_TOOL]), unknown);
+        let arguments = AskedCalls::Impossible(ARGUMENTS);
+        assert_eq!(after(&[UNKNOWN_TOOL, ARGUMENTS]), arguments);
+        assert_eq!(after(&[ARGUMENTS, UNKNOWN_TOOL]), arguments);
+        // A person refused it, or a shield.
+        assert_eq!(after(&[UNKNOWN_TOOL, "refused"]), AskedCalls::Fit);
+        assert_eq!(after(&["shield", ARGUMENTS]), AskedCalls::Fit);
+        assert_eq!(AskedCalls::Fit.and_refused(ARGUMENTS), AskedCalls::Fit);
+    }
+}

@@ -4,6 +4,8 @@ use crate::client::ExportClient;
 use crate::conventions as names;
 use crate::handle::{Exporters, Telemetry};
 use crate::instruments::Instruments;
+use crate::metrics::Meters;
+use crate::server_instruments::watch_process;
 use crate::settings::Settings;
 use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider as _;
@@ -50,10 +52,10 @@ impl Telemetry {
             None
         };
         let registry = prometheus::Registry::new();
-        let mut meters = SdkMeterProvider::builder().with_resource(resource(settings));
+        let mut provider = SdkMeterProvider::builder().with_resource(resource(settings));
         if settings.is_scraped {
             let reader = opentelemetry_prometheus::exporter().with_registry(registry.clone());
-            meters = meters.with_reader(reader.build()?);
+            provider = provider.with_reader(reader.build()?);
         }
         if sends_metrics {
             let exporter = MetricExporter::builder()
@@ -65,16 +67,21 @@ impl Telemetry {
                 None => exporter,
             };
             let exporter = exporter.build().map_err(TelemetryError::Metrics)?;
-            meters = meters.with_periodic_exporter(exporter);
+            provider = provider.with_periodic_exporter(exporter);
         }
-        let meters = meters.build();
-        let meter = meters.meter_with_scope(scope());
+        let provider = provider.build();
+        let meters = Meters::new(provider.meter_with_scope(scope()));
+        let instruments = Instruments::new(&meters);
+        if settings.is_scraped {
+            instruments.server.begin();
+            watch_process(&meters);
+        }
         Ok(Self {
             inner: Some(Arc::new(Exporters {
                 tracer: tracers.as_ref().map(|it| it.tracer_with_scope(scope())),
-                instruments: Instruments::new(&meter),
-                meter,
+                instruments,
                 tracers,
+                provider,
                 meters,
                 registry,
                 content: settings.capture_content.then_some(redaction),

@@ -1,5 +1,6 @@
 //! `toolhold audit`: searches the audit log, and verifies that it was not changed.
 
+use crate::commands::runs::give_back_space;
 use crate::exit::Exit;
 use crate::terminal::{output, style};
 use anyhow::Result;
@@ -22,6 +23,15 @@ pub enum AuditCommand {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
+    },
+    /// Delete old entries from the begin of the log; a row tells of them, and the log stays genuine.
+    Prune {
+        /// Only those that were written before then: a time ago, such as 365d, or a date.
+        #[arg(long, value_name = "WHEN")]
+        older_than: Since,
+        /// Delete them; without this option, only their number is printed.
+        #[arg(long)]
+        yes: bool,
     },
     /// Print entries as JSON lines with their hashes, oldest first.
     Export {
@@ -81,6 +91,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
     }
     match command {
         AuditCommand::Verify { expect, json } => verify(&store, expect.as_deref(), json).await,
+        AuditCommand::Prune { older_than, yes } => prune(&store, older_than, yes).await,
         AuditCommand::Export { which } => {
             each(&store, &which.filter(None), |entry| {
                 // Unchanged, because the hash covers exactly this text.
@@ -131,6 +142,23 @@ async fn each(
     }
 }
 
+async fn prune(store: &Store, older_than: Since, yes: bool) -> Result<Exit> {
+    let before = older_than.at_ms();
+    if !yes {
+        let count = store.audit_entries_before(before).await?;
+        output::tell(&format!(
+            "{} were written before then; toolhold audit export keeps them elsewhere, --yes deletes them",
+            style::plural(count, "entry")
+        ));
+        return Ok(Exit::Ok);
+    }
+    let gone = store.expire_audit(before).await?;
+    let gone = style::plural(gone, "entry");
+    output::tell(&format!("{} {gone}", style::good("deleted:")));
+    give_back_space(store).await;
+    Ok(Exit::Ok)
+}
+
 async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Exit> {
     let verified = store.verify_audit(expect).await?;
     let faults: Vec<String> = verified.faults.iter().map(ToString::to_string).collect();
@@ -138,6 +166,7 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
         let found = json!({
             "entries": verified.entries,
             "redacted": verified.redacted,
+            "expired_until": verified.expired_until,
             "head": verified.head,
             "faults": faults,
         });
@@ -155,8 +184,12 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
                 0 => String::new(),
                 count => format!(" ({count} without their texts, which were redacted)"),
             };
+            let expired = match verified.expired_until {
+                0 => String::new(),
+                until => format!(", after entry {until}, the last one that was deleted"),
+            };
             println!(
-                "{} {} entries{redacted}, the last with the hash {}",
+                "{} {} entries{redacted}{expired}, the last with the hash {}",
                 style::good("genuine:"),
                 verified.entries,
                 if verified.head.is_empty() {

@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod audit;
+pub mod backup;
 pub mod build;
 pub mod cache;
 pub mod chat;

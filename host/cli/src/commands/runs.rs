@@ -120,8 +120,21 @@ pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> 
             }
             let gone = store.prune(before, PrunedBy::Person).await?;
             output::tell(&format!("{} {}", style::good("deleted:"), said(gone)));
+            give_back_space(&store).await;
             Ok(Exit::Ok)
         }
+    }
+}
+
+/// Gives the space of what was deleted back to the file system, and tells how much that is.
+pub async fn give_back_space(store: &Store) {
+    match store.give_back_space().await {
+        Ok(0) => {}
+        Ok(bytes) => output::remark(&format!(
+            "{} were given back to the file system",
+            style::bytes(bytes)
+        )),
+        Err(error) => output::left_out(&format!("their space, for now: {error}")),
     }
 }
 

@@ -17,6 +17,7 @@ use toolhold_connections as connections;
 use toolhold_files::{LivenessFile, living, lock_path};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::disks::watch_disks;
 use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::telemetry::{watch_endpoints, watch_sandbox};
 use toolhold_runtime::{host, knowledge};
@@ -25,6 +26,8 @@ use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
 use toolhold_server::settings::Keys;
+use toolhold_storage::Store;
+use toolhold_telemetry::ReloadResult;
 use uuid::Uuid;
 
 #[derive(Debug, Args)]
@@ -36,6 +39,10 @@ pub struct ServeArgs {
     /// are; it confirms a change that a server holds back.
     #[arg(long, conflicts_with = "listen")]
     reload: bool,
+    /// Resume no run that a server left: each waits until it is resumed or cancelled by its id, or until a start without
+    /// this option. For a database that was restored from a backup.
+    #[arg(long, conflicts_with = "reload")]
+    hold_runs: bool,
     #[command(flatten)]
     endpoint: super::endpoint::EndpointArgs,
 }
@@ -141,15 +148,15 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     })?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
-    dispatcher.resume_all().await;
+    if args.hold_runs {
+        tell_held(dispatcher.store()).await?;
+    } else {
+        resume_runs(&dispatcher).await;
+    }
     let others = dispatcher.clone();
     tokio::spawn(async move { others.poll_cancellations().await });
-    let gone = dispatcher.clone();
-    tokio::spawn(async move { takeover::take_over(&gone).await });
     let absent = agents.clone();
     tokio::spawn(async move { look_again(&absent).await });
-    let broken = dispatcher.clone();
-    tokio::spawn(async move { broken.resume_after_recovery().await });
     if let Some(days) = config.keep_days() {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
@@ -158,10 +165,18 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         knowledge,
         Extractors::within(config.clone(), agents.registry().clone()),
     ));
+    let measured = telemetry.clone();
+    let (state, cache) = (
+        config.state_folder().to_owned(),
+        config.cache_folder().to_owned(),
+    );
+    tokio::spawn(async move { watch_disks(&measured, state, cache).await });
     let (store, removed) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { removed.remove_deleted(&store).await });
     let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { retention::delete_expired_documents(&store, &expiring).await });
+    let deleting = dispatcher.store().clone();
+    tokio::spawn(async move { retention::give_back_space(&deleting).await });
     let Signals {
         reload,
         stop: mut stop_signal,
@@ -233,6 +248,44 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Resumes the runs that servers left, now and later.
+async fn resume_runs(dispatcher: &Dispatcher) {
+    dispatcher.resume_all().await;
+    let gone = dispatcher.clone();
+    tokio::spawn(async move { takeover::take_over(&gone).await });
+    let broken = dispatcher.clone();
+    tokio::spawn(async move { broken.resume_after_recovery().await });
+}
+
+/// Tells which runs do not go on because of `--hold-runs`.
+async fn tell_held(store: &Store) -> Result<()> {
+    let left = store.left_by_servers().await?;
+    let named: Vec<String> = left
+        .iter()
+        .take(NAMED_RUNS)
+        .map(|run| run.id.to_string())
+        .collect();
+    let others = if left.len() > named.len() {
+        " and others"
+    } else {
+        ""
+    };
+    let which = match left.len() as u64 {
+        0 => "no run was left by a server".to_owned(),
+        count => format!(
+            "{} left by a server: {}{others}; toolhold resume ID or POST /v1/runs/ID/resume goes on with one, toolhold \
+             runs cancel ID ends it",
+            style::plural(count, "run"),
+            named.join(", ")
+        ),
+    };
+    let text = format!("{which}; none goes on by itself until a start without --hold-runs");
+    output::note(&style::warn("held:"), &text);
+    Ok(())
+}
+
+/// Runs that the note about held ones names.
+const NAMED_RUNS: usize = 8;
 /// Connections on which health and administration are served while all others are busy: a few probes and a person.
 const RESERVED_CONNECTIONS: usize = 16;
 /// Grace period for responses after the last run has ended.
@@ -254,6 +307,10 @@ impl Serving for Dispatcher {
 
     async fn reload_asked(&self) {
         Dispatcher::reload_asked(self).await;
+    }
+
+    fn read_again(&self, result: ReloadResult) {
+        self.telemetry().reloaded(result);
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {

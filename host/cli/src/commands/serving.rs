@@ -17,6 +17,7 @@ use toolhold_runtime::startup::Startup;
 use toolhold_runtime::watch::{Changed, ConfigDigests, ConfigWatch, Folders};
 use toolhold_runtime::{host, renewal};
 use toolhold_sandbox::{Policy, Registry};
+use toolhold_telemetry::ReloadResult;
 
 /// State that is built from the configuration, and built again when that changes.
 pub trait Serving {
@@ -34,6 +35,9 @@ pub trait Serving {
 
     /// Replaces the present state.
     fn replace(&self, state: Self::State);
+
+    /// Counts what came of a configuration that was read again.
+    fn read_again(&self, result: ReloadResult);
 
     /// Replaces the secrets that are removed from records.
     fn renew_secrets(&self, secrets: Vec<(String, String)>);
@@ -375,6 +379,10 @@ async fn reload<S: Serving>(
     };
     match Box::pin(renewed).await {
         Ok(now) => {
+            serving.read_again(match &now.emptied {
+                Some(_) => ReloadResult::HeldBack,
+                None => ReloadResult::Applied,
+            });
             serving.renew_secrets(now.configuration.secrets());
             output::note(NoteMark::Good("reloaded:"), S::WHAT);
             let waiting = start.awaiting_restart(&now, S::TABLE);
@@ -386,6 +394,7 @@ async fn reload<S: Serving>(
             Some(now)
         }
         Err(error) => {
+            serving.read_again(ReloadResult::Refused);
             // Grants that it takes back were taken back already. That stays so where only a secret or a person's trust is
             // missing: neither a locked keyring nor a module that writes the file gives anything back.
             let stays = matches!(

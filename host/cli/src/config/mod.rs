@@ -28,6 +28,7 @@ mod shown;
 mod surface;
 mod syntax;
 
+pub use files::{MAX_CONFIG_BYTES, usual_files};
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use known::most_similar;
@@ -37,7 +38,7 @@ pub use reload::ReloadCause;
 use crate::program;
 use emptied::{ContentInUse, EmptiedFile};
 use etcetera::BaseStrategy as _;
-use files::{ConfigFiles, MAX_CONFIG_BYTES};
+use files::ConfigFiles;
 use found::FoundLayer;
 use layers::Merged;
 use secrecy::ExposeSecret as _;

@@ -2,10 +2,10 @@
 
 use super::callers::Benign;
 use std::fmt;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use toolhold_files::ProcessFolder;
 
 /// Resident memory that may be more at the end than at the start, in bytes.
 const RESIDENT_SLACK: u64 = 64 << 20;
@@ -21,16 +21,12 @@ pub struct Resources {
 }
 
 pub fn resources() -> Resources {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name: &str| -> u64 {
-        let line = status.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok())
-            .unwrap_or_default()
-    };
+    let own = ProcessFolder::own();
+    let count = |counted: Option<u64>| usize::try_from(counted.unwrap_or(0)).unwrap_or_default();
     Resources {
-        resident_bytes: field("VmRSS:") << 10,
-        threads: usize::try_from(field("Threads:")).unwrap_or_default(),
-        descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
+        resident_bytes: own.resident_bytes().unwrap_or(0),
+        threads: count(own.threads()),
+        descriptors: count(own.descriptors()),
     }
 }
 

@@ -31,7 +31,7 @@ mod tool_retry;
 pub use agents::{
     AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,
 };
-pub use configuration::{Configuration, Tables};
+pub use configuration::{Configuration, DATABASE_FILE, Tables};
 pub use endpoint::{ENDPOINT_KEYS, EndpointTable};
 pub use fallback::{FallbackCandidate, FallbackOrder};
 pub use knowledge::{KnowledgeTable, RETRIEVAL_KEYS};

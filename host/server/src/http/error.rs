@@ -1,7 +1,7 @@
 //! Error responses in the shape of OpenAI's API, which its SDKs read.
 
 use crate::rights::RightEnd;
-use crate::runs::{RunRefusal, WatchError};
+use crate::runs::{NotReady, RunRefusal, WatchError};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -235,6 +235,17 @@ impl From<RunRefusal> for ApiError {
             RunRefusal::Broken(error) => Self::internal(&error),
             RunRefusal::Record(error) => error.into(),
             RunRefusal::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<NotReady> for ApiError {
+    fn from(obstacle: NotReady) -> Self {
+        match obstacle {
+            NotReady::Database(error) => error.into(),
+            NotReady::Closing | NotReady::NoAgent | NotReady::Loading { .. } => {
+                Self::unavailable(obstacle.to_string())
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::http::App;
 use crate::http::error::ApiError;
-use crate::runs::RunRefusal;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -45,32 +44,17 @@ struct Readiness {
     responses((status = 200, body = Readiness), (status = 503, body = crate::http::error::ErrorBody)),
 )]
 async fn ready(State(app): State<App>) -> Result<Json<Readiness>, ApiError> {
-    if app.dispatcher.is_closing() {
-        return Err(RunRefusal::Closing.into());
-    }
-    let store = app.dispatcher.store();
-    store.writable()?;
-    store.has_keys().await?;
+    app.dispatcher.ready()?;
+    // What was known may be old.
+    app.dispatcher.store().has_keys().await?;
     let agents = app.dispatcher.agents();
-    let offered = agents.all();
-    let waiting_agents = offered.waiting.len();
-    if offered.ready.is_empty() {
-        return Err(ApiError::unavailable(
-            "no agent can run: none of their endpoints has answered yet; the server's log names them",
-        ));
-    }
+    let waiting_agents = agents.all().waiting.len();
     let modules = agents.registry().modules();
-    if !app.dispatcher.startup().is_over() {
-        return Err(ApiError::unavailable(format!(
-            "modules are being loaded; {} are ready so far",
-            modules.len()
-        )));
-    }
-    let (active, waiting) = app.dispatcher.load();
+    let load = app.dispatcher.load();
     let states = agents.endpoints();
     Ok(Json(Readiness {
-        active,
-        waiting,
+        active: load.working,
+        waiting: load.waiting,
         modules: modules.iter().filter(|it| it.pin_state().may_run()).count(),
         waiting_agents,
         resting_endpoints: states.iter().filter(|state| !state.is_asked()).count(),

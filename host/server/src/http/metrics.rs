@@ -5,6 +5,8 @@ use crate::http::auth::Scraper;
 use crate::http::error::{ApiError, ErrorBody};
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
+use toolhold_admission::WorkFailure;
+use toolhold_telemetry::ScrapeError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,7 +23,12 @@ async fn metrics(
     State(app): State<App>,
     _: Scraper,
 ) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
-    let scraped = app.dispatcher.telemetry().scraped();
-    let text = scraped.map_err(|error| ApiError::internal(&error))?;
+    let scraped = app.dispatcher.telemetry().scraped().await;
+    let text = scraped.map_err(|error| match error {
+        ScrapeError::Work(busy @ (WorkFailure::Full | WorkFailure::Late)) => {
+            ApiError::unavailable(busy.to_string())
+        }
+        error => ApiError::internal(&error),
+    })?;
     Ok(([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text))
 }

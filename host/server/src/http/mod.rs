@@ -17,6 +17,7 @@ mod event_redactor;
 mod events;
 mod health;
 mod knowledge;
+mod measured;
 mod messages;
 mod metrics;
 mod models;
@@ -189,6 +190,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
         ]);
     let (router, _) = routes();
     let dispatcher = app.dispatcher.clone();
+    let telemetry = dispatcher.telemetry().clone();
     let own = |name: HeaderName, value| {
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
     };
@@ -221,6 +223,8 @@ pub fn router(app: App, serve: &Settings) -> Router {
             },
         ))
         .layer(middleware::from_fn(access::log))
+        // Outermost, so that every answer of the layers below is counted, too.
+        .layer(middleware::from_fn_with_state(telemetry, measured::record))
 }
 
 /// Closes a client's connection after its response while the server drains, so that its next request goes to

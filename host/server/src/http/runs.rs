@@ -25,6 +25,7 @@ use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
 use toolhold_storage::{DecideOutcome, RecordError, RunRow, Scope, Store};
+use toolhold_telemetry::ResumeCause;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -315,7 +316,7 @@ async fn resume(
     if row.ended.is_some() {
         return Err(ApiError::conflict("this run is over"));
     }
-    app.dispatcher.resume(&row).await?;
+    app.dispatcher.resume(&row, ResumeCause::Asked).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -20,7 +20,7 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::startup::Startup;
 use toolhold_storage::{Label, Origin, Store};
-use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
+use toolhold_telemetry::{LeaveCause, ObservedRun, Observer, PlaceRefusal, RunLoad, Telemetry};
 use uuid::Uuid;
 
 /// Events that a watcher may lag behind before it reads them from the database instead.
@@ -135,11 +135,8 @@ impl Dispatcher {
             let load = measured.upgrade().map(|inner| inner.load());
             load.unwrap_or_default()
         });
+        this.export_state();
         this
-    }
-
-    pub fn startup(&self) -> &Startup {
-        &self.inner.startup
     }
 
     /// Has the configuration read again, as a person asks for it.
@@ -169,8 +166,8 @@ impl Dispatcher {
         &self.inner.agents
     }
 
-    /// The numbers of runs that work, and of runs that wait for a place.
-    pub fn load(&self) -> (usize, usize) {
+    /// How many runs work and wait.
+    pub fn load(&self) -> RunLoad {
         self.inner.load()
     }
 
@@ -371,9 +368,15 @@ impl Dispatcher {
             biased;
             () = inner.closing.cancelled() => Err(RunRefusal::Closing),
             end = right.ended() => Err(end.into()),
-            place = entered => place.map_err(|refusal| match refusal {
-                QueueRefusal::Full => RunRefusal::Full,
-                QueueRefusal::Deadline | QueueRefusal::GroupLimit => RunRefusal::Late,
+            place = entered => place.map_err(|refusal| {
+                let (counted, refused) = match refusal {
+                    QueueRefusal::Full => (PlaceRefusal::Full, RunRefusal::Full),
+                    QueueRefusal::Deadline | QueueRefusal::GroupLimit => {
+                        (PlaceRefusal::Late, RunRefusal::Late)
+                    }
+                };
+                inner.telemetry.refused_place(counted);
+                refused
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());
@@ -441,11 +444,13 @@ impl Dispatcher {
                     () = inner.parking.cancelled() => {
                         inner.forget(id, &live);
                         log.is_parked();
+                        inner.telemetry.left(LeaveCause::Shutdown);
                         // Dropping a run stops it and releases its journal.
                         return;
                     }
                     () = taken.cancelled() => {
                         inner.forget(id, &live);
+                        inner.telemetry.left(LeaveCause::Takeover);
                         tracing::warn!(run = %id, "goes on in another process, which took this one for dead");
                         return;
                     }
@@ -456,6 +461,7 @@ impl Dispatcher {
                 drop(live.send(LiveEvent::Recorded(0)));
             }
             if let Err(error) = run.finished().await {
+                inner.telemetry.left(LeaveCause::Failure);
                 tracing::error!(run = %id, %error, "stopped, and can be resumed");
             }
             inner.forget(id, &live);
@@ -470,9 +476,16 @@ impl DispatcherInner {
         self.lock().get(&run).map(|it| it.live.subscribe())
     }
 
-    fn load(&self) -> (usize, usize) {
-        let working = self.lock().len().saturating_sub(self.parked.count());
-        (working, self.admission.waiting())
+    fn load(&self) -> RunLoad {
+        let parked = self.parked.count();
+        let working = self.lock().len().saturating_sub(parked);
+        RunLoad {
+            working,
+            places: self.limits.places,
+            waiting: self.admission.waiting(),
+            queue_places: self.limits.waiting,
+            parked,
+        }
     }
 
     /// Removes a run that has ended, unless it was already resumed here.

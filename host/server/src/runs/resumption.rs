@@ -13,7 +13,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
-use toolhold_telemetry::ObservedRun;
+use toolhold_telemetry::{ObservedRun, ResumeCause};
 use uuid::Uuid;
 
 /// Longest time between two looks whether the modules of a run are loaded.
@@ -21,9 +21,14 @@ const MODULES_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Dispatcher {
     /// Resumes a run whose process has ended. Completes even if the caller goes away.
-    pub async fn resume(&self, row: &RunRow) -> Result<(), RunRefusal> {
+    pub async fn resume(&self, row: &RunRow, cause: ResumeCause) -> Result<(), RunRefusal> {
         let (this, row) = (self.clone(), row.clone());
-        to_its_end(&self.inner.tasks, async move { this.resumed(&row).await }).await
+        to_its_end(&self.inner.tasks, async move {
+            this.resumed(&row).await?;
+            this.telemetry().resumed(cause);
+            Ok(())
+        })
+        .await
     }
 
     async fn resumed(&self, row: &RunRow) -> Result<(), RunRefusal> {
@@ -100,7 +105,7 @@ impl Dispatcher {
     /// Resumes all runs of a process that has ended.
     pub async fn resume_all(&self) {
         match self.inner.store.resumable().await {
-            Ok(left) => self.go_on_with_each(left),
+            Ok(left) => self.go_on_with_each(left, ResumeCause::Start),
             Err(error) => tracing::error!(%error, "runs that were left behind cannot be found"),
         }
     }
@@ -124,23 +129,23 @@ impl Dispatcher {
                     return;
                 }
             };
-            self.go_on_with_each(left);
+            self.go_on_with_each(left, ResumeCause::Recovery);
         }
     }
 
-    fn go_on_with_each(&self, left: Vec<RunRow>) {
+    fn go_on_with_each(&self, left: Vec<RunRow>, cause: ResumeCause) {
         for row in left {
-            self.spawn_resume(row);
+            self.spawn_resume(row, cause);
         }
     }
 
     /// Resumes a run that no process holds, as soon as there is a place for it.
-    pub(super) fn spawn_resume(&self, row: RunRow) {
+    pub(super) fn spawn_resume(&self, row: RunRow, cause: ResumeCause) {
         let this = self.clone();
         self.inner.tasks.spawn(async move {
             let mut is_told = false;
             loop {
-                match this.resume(&row).await {
+                match this.resume(&row, cause).await {
                     Ok(()) => tracing::info!(run = %row.id, key = row.key(), "goes on"),
                     Err(refused) if refused.may_pass() => {
                         if matches!(refused, RunRefusal::NoAgent { .. }) {

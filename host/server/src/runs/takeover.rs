@@ -7,6 +7,7 @@ use crate::runs::dispatcher::Dispatcher;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use toolhold_storage::{HolderLoss, Orphan, Orphans};
+use toolhold_telemetry::ResumeCause;
 use uuid::Uuid;
 
 /// Poll interval for orphaned runs. A random delay of up to the same time is added, so that servers do not
@@ -61,7 +62,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
                         server = orphan.holder,
                         "resuming a run whose server {why}"
                     );
-                    dispatcher.spawn_resume(row);
+                    dispatcher.spawn_resume(row, ResumeCause::Takeover);
                 }
                 Ok(None) => {}
                 Err(error) => {

@@ -1,11 +1,13 @@
-//! Writing to, searching and verifying the audit log.
+//! Writing to, searching, verifying and shortening the audit log.
 
+mod expire;
 mod open_calls;
 mod records;
 mod redact;
 mod search;
 mod verify;
 
+pub use expire::ExpireError;
 pub use records::RedactedLine;
 #[cfg(test)]
 pub use search::statement;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// One row of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// 1, 2, 3… without gaps.
+    /// 1, 2, 3… without gaps, from the oldest entry on that was not deleted.
     pub number: i64,
     /// Canonical JSON.
     pub text: String,

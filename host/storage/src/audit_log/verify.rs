@@ -1,6 +1,6 @@
 //! Verification of the audit log.
 
-use crate::audit_rows::{is_tombstone, link, sealed, tombstone_digest};
+use crate::audit_rows::{expired_until, is_tombstone, link, sealed, tombstone_digest};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -40,6 +40,8 @@ pub struct Verified {
     pub entries: u64,
     /// Entries whose texts were redacted, as later entries say.
     pub redacted: u64,
+    /// The last entry of those that were deleted from the begin of the log, as a later entry says; 0 for none.
+    pub expired_until: i64,
     /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
     /// anew.
     pub head: String,
@@ -51,10 +53,33 @@ pub struct Verified {
 const PAGE_ROWS: i64 = 512;
 /// Faults of one verification.
 const MAX_FAULTS: usize = 100;
+/// Verifications from the first entry on, while others delete old ones.
+const ATTEMPTS: u32 = 3;
 
 impl Store {
     /// Reads and verifies the whole log. `expected` is an earlier value of [`Verified::head`], which must be in the log.
     pub async fn verify_audit(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
+        let mut attempts = 1;
+        loop {
+            let oldest = self.oldest_entry().await?;
+            let verified = self.verify_once(expected).await?;
+            // Entries that are deleted before they are read look like a gap.
+            let is_still = verified.faults.is_empty() || self.oldest_entry().await? == oldest;
+            if is_still || attempts >= ATTEMPTS {
+                return Ok(verified);
+            }
+            attempts += 1;
+        }
+    }
+
+    async fn oldest_entry(&self) -> Result<Option<i64>, sqlx::Error> {
+        sqlx::query_scalar("SELECT MIN(number) FROM audit")
+            .fetch_one(&self.pool)
+            .in_time(&self.database)
+            .await
+    }
+
+    async fn verify_once(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
         let mut chain = ChainVerification {
             expected: expected.map(str::to_ascii_lowercase),
             ..ChainVerification::default()
@@ -75,6 +100,7 @@ impl Store {
         Ok(Verified {
             entries: chain.entries,
             redacted: chain.redacted,
+            expired_until: chain.expired_until,
             head: chain.hash,
             faults: chain.faults,
         })
@@ -122,30 +148,61 @@ struct ChainVerification {
     redacted: u64,
     /// Tombstones of which no entry has told yet, by their numbers, each with its digest.
     tombstones: BTreeMap<i64, String>,
+    expired_until: i64,
+    /// The first entry, if it is not the entry 1, until a later one tells of those before.
+    begin: Option<LaterBegin>,
     faults: Vec<AuditFault>,
     expected: Option<String>,
     /// The last row held the entry of another number, so its hash does not continue the chain.
     is_lost: bool,
 }
 
+/// The first entry of a log whose begin is missing.
+#[derive(Debug)]
+struct LaterBegin {
+    number: i64,
+    text: String,
+    hash: String,
+    /// Its columns are those of its text.
+    agrees: bool,
+    /// Its hash is not that of its text.
+    is_tombstone: bool,
+}
+
 impl ChainVerification {
     fn take(&mut self, row: &AnyRow) -> Result<(), sqlx::Error> {
         let number: i64 = row.try_get("number")?;
         let (text, hash): (String, String) = (row.try_get("entry")?, row.try_get("hash")?);
-        if number > self.number + 1 {
+        let entry: Value = serde_json::from_str(&text).unwrap_or_default();
+        let agrees = agrees(row, &entry)?;
+        let is_begin = self.entries == 0 && number > 1;
+        if is_begin {
+            self.begin = Some(LaterBegin {
+                number,
+                text: text.clone(),
+                hash: hash.clone(),
+                agrees,
+                is_tombstone: is_tombstone(&entry),
+            });
+        } else if number > self.number + 1 {
             self.note(AuditFault::Removed {
                 from: self.number + 1,
                 to: number - 1,
             });
         }
         let follows = number == self.number + 1 && !self.is_lost;
-        let entry: Value = serde_json::from_str(&text).unwrap_or_default();
         let was = entry.get("number").and_then(Value::as_i64);
-        let agrees = agrees(row, &entry)?;
         let is_whole = follows && agrees && link(&self.hash, &text) == hash;
         match was {
             Some(was) if was != number => self.note(AuditFault::Reordered { number, was }),
-            Some(_) if is_whole => self.take_seal(&entry),
+            Some(_) if is_whole => {
+                self.take_seal(&entry);
+                self.take_expiry(&entry);
+            }
+            // It may be all that is left, and then it tells of what was before itself.
+            Some(_) if is_begin && agrees && expired_until(&entry).is_some() => {
+                self.take_expiry(&entry);
+            }
             Some(_) if agrees && is_tombstone(&entry) => {
                 let digest = tombstone_digest(&hash, &text);
                 self.tombstones.insert(number, digest);
@@ -173,6 +230,26 @@ impl ChainVerification {
         }
     }
 
+    /// Accepts a missing begin that this entry tells of, if the first entry follows from the hash that it has.
+    fn take_expiry(&mut self, entry: &Value) {
+        let Some((until, hash)) = expired_until(entry) else {
+            return;
+        };
+        let told = |begin: &mut LaterBegin| begin.number.checked_sub(1) == Some(until);
+        let Some(begin) = self.begin.take_if(told) else {
+            return;
+        };
+        let follows = begin.is_tombstone || link(hash, &begin.text) == begin.hash;
+        if !(begin.agrees && follows) {
+            let number = begin.number;
+            self.note(AuditFault::Changed { number });
+        }
+        if self.expected.as_deref() == Some(hash) {
+            self.expected = None;
+        }
+        self.expired_until = until;
+    }
+
     fn note(&mut self, fault: AuditFault) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
@@ -180,6 +257,14 @@ impl ChainVerification {
     }
 
     fn end(&mut self, head: Option<&(i64, String)>) {
+        if let Some(begin) = self.begin.take() {
+            let removed = AuditFault::Removed {
+                from: 1,
+                to: begin.number - 1,
+            };
+            self.faults.insert(0, removed);
+            self.faults.truncate(MAX_FAULTS);
+        }
         for number in std::mem::take(&mut self.tombstones).into_keys() {
             self.note(AuditFault::NotRedacted { number });
         }

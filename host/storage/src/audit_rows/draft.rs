@@ -1,5 +1,6 @@
 //! Rows for the audit log.
 
+use super::expiry::{EXPIRED, ExpiredRange};
 use super::records::{RECORD_REDACTED, redacted_record};
 use super::texts::{SEAL, is_of_memory, salt_call, salt_members, seal_members};
 use crate::column::signed;
@@ -280,6 +281,11 @@ impl Draft {
         lines: &[(u64, String)],
     ) -> Self {
         Self::now("", RECORD_REDACTED, redacted_record(run, of, lines))
+    }
+
+    /// Entries at the begin of the log were deleted, because they were old.
+    pub(crate) fn entries_expired(range: ExpiredRange<'_>) -> Self {
+        Self::now("", EXPIRED, range.members())
     }
 
     /// Puts salted digests in the place of texts, in the row of a call of memory.

@@ -6,6 +6,7 @@
 
 mod call;
 mod draft;
+mod expiry;
 mod records;
 mod run;
 mod texts;
@@ -13,7 +14,9 @@ mod texts;
 pub use call::{AuditContent, BegunCall, CallRecord};
 pub(crate) use draft::CollectionName;
 pub use draft::{Draft, PrunedBy};
-pub use records::{line_digest, redacted_lines};
+pub use expiry::{ExpiredRange, expired_until};
+pub(crate) use records::RECORD_REDACTED;
+pub use records::{line_digest, redacted_lines, redacted_run};
 pub use run::RunAudit;
 pub use texts::{MEMORY_TOOLS, is_tombstone, sealed, tombstone, tombstone_digest};
 

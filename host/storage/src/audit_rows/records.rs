@@ -9,7 +9,7 @@ use toolhold_protocol::event::RemovedSource;
 use uuid::Uuid;
 
 /// The action of such a row.
-pub(super) const RECORD_REDACTED: &str = "record_redacted";
+pub(crate) const RECORD_REDACTED: &str = "record_redacted";
 
 /// Its members: the run, what was deleted, and the events, each as its number and the digest of its line.
 pub(super) fn redacted_record(run: Uuid, of: &[RemovedSource], lines: &[(u64, String)]) -> Value {
@@ -23,10 +23,15 @@ pub fn line_digest(line: &str) -> String {
 
 /// The events of `run` that this entry tells of: the number of each, and the digest of its line.
 pub fn redacted_lines(entry: &Value, run: Uuid) -> impl Iterator<Item = (u64, &str)> {
-    let member = |name: &str| entry.get(name).and_then(Value::as_str);
-    let is_told = member("action") == Some(RECORD_REDACTED)
-        && member("run").and_then(|it| it.parse().ok()) == Some(run);
+    let is_told = redacted_run(entry) == Some(run);
     let events = entry.get("events").filter(|_| is_told);
     let events = events.and_then(Value::as_array).into_iter().flatten();
     events.filter_map(|one| Some((one.get(0)?.as_u64()?, one.get(1)?.as_str()?)))
+}
+
+/// The run of whose record an entry tells, if it is such an entry.
+pub fn redacted_run(entry: &Value) -> Option<Uuid> {
+    let member = |name: &str| entry.get(name).and_then(Value::as_str);
+    let run = member("run").filter(|_| member("action") == Some(RECORD_REDACTED));
+    run.and_then(|run| run.parse().ok())
 }

@@ -42,3 +42,35 @@ async fn a_migration_is_tried_again_while_a_lock_is_held() {
         opened.unwrap();
     }
 }
+
+/// An older version must not write to it, and says what can be done.
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_with_the_way_back() {
+    for database in databases().await {
+        let connected = Database::of(&database.location).unwrap();
+        drop(
+            Store::open(&database.location, OUTAGE_TIMEOUT)
+                .await
+                .unwrap(),
+        );
+        let mut connection = connected.connect().await.unwrap();
+        let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                     SELECT 9999, 'later', success, checksum, 1 FROM _sqlx_migrations WHERE version = 1";
+        sqlx::query(later).execute(&mut connection).await.unwrap();
+        let refused = Store::open(&database.location, OUTAGE_TIMEOUT).await;
+        let error = refused.unwrap_err();
+        let StoreError::Newer { migration, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*migration, 9_999);
+        let said = error.to_string();
+        assert!(
+            said.contains("Start that version") && said.contains("backup"),
+            "{said}"
+        );
+        if let Location::File(path) = &database.location {
+            let checked = check_database(path, "the copy").await.unwrap_err();
+            assert!(matches!(checked, StoreError::Newer { .. }), "{checked}");
+        }
+    }
+}

@@ -3,7 +3,9 @@
 
 mod alike;
 mod audit;
+mod audit_expiry;
 mod audit_texts;
+mod copy;
 mod facts;
 mod interrupted;
 mod knowledge;
@@ -14,6 +16,7 @@ mod prune;
 mod queries;
 mod redaction;
 mod shares;
+mod space;
 
 use crate::*;
 use serde_json::json;

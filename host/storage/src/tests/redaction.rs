@@ -471,3 +471,36 @@ async fn a_passage_that_was_gone_before_the_record_had_it_goes_at_the_end_of_its
         assert!(!text_of(&store, script.run).await.contains("marmalade"));
     }
 }
+
+#[tokio::test]
+async fn entries_that_a_record_needs_stay_in_the_log() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let tales = collection(&store, "k", "tales").await;
+        let document = add(&store, &tales, "a", "d1", &["marmalade"]).await;
+        let passage = passages_of(&store, document).await[0];
+        let run = ended_run(&store, vec![retrieved(passage, "marmalade")]).await;
+        assert!(store.delete_document("k", &tales, document).await.unwrap());
+        let removed = store.remove_gone_passages(0).await.unwrap();
+        assert_eq!(removed.records, 1);
+        let draft = || Draft::module_approved("ada", "m", "ab");
+        store.audit(draft()).await.unwrap();
+        let later = now_ms() + 60_000;
+        store.expire_audit(later).await.unwrap();
+        assert_eq!(changed(&store, run).await, None);
+        let needed = all(&store).await;
+        assert!(needed.iter().any(|row| row["action"] == "record_redacted"));
+        // With the run they go.
+        sqlx::query("DELETE FROM runs")
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        store.expire_audit(later).await.unwrap();
+        let left = all(&store).await;
+        assert!(
+            left.iter().all(|row| row["action"] == "audit_expired"),
+            "{left:?}"
+        );
+        assert_eq!(faults(&store).await, Vec::<String>::new());
+    }
+}

@@ -2,11 +2,13 @@
 //! time in one transaction, which costs one wait for the disk.
 
 mod entry;
+mod tally;
 mod task;
 mod transaction;
 mod transient;
 
 pub use entry::Attachment;
+pub use tally::AuditLosses;
 
 use crate::change::Change;
 use crate::database::Database;
@@ -15,6 +17,7 @@ use entry::WriteEntry;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tally::AuditTally;
 use task::BatchWriter;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -28,6 +31,7 @@ pub struct Writer {
     queue: mpsc::Sender<WriteEntry>,
     /// Notified when a caller waits for a write, so that the task does not wait for more entries.
     urgent: Arc<Notify>,
+    tally: AuditTally,
 }
 
 impl Writer {
@@ -37,8 +41,18 @@ impl Writer {
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let urgent = Arc::<Notify>::default();
         let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone());
+        let tally = batches.tally.clone();
         tokio::spawn(task::run(batches, entries));
-        Self { queue, urgent }
+        Self {
+            queue,
+            urgent,
+            tally,
+        }
+    }
+
+    /// Audit rows of this process that could not be written so far.
+    pub fn audit_losses(&self) -> AuditLosses {
+        self.tally.now()
     }
 
     /// Writes `changes` in one transaction and returns when it is committed. `durable`: the commit must survive a

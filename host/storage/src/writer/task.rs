@@ -1,6 +1,7 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
+use super::tally::AuditTally;
 use super::transaction::{WriterConnection, probe};
 use super::transient::{is_of_database, is_transient};
 use crate::change::Change;
@@ -47,16 +48,8 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
             Err(error) => batches.refuse(&mut batch, error),
         }
     }
-    for entry in batches.backlog {
-        log_loss(&entry, &"the process ends");
-    }
-}
-
-fn log_loss(entry: &WriteEntry, reason: &dyn Display) {
-    if entry.is_owed() {
-        tracing::error!(changes = ?entry.changes, "is not in the audit log: {reason}");
-    } else {
-        tracing::debug!(changes = ?entry.changes, "was not written: {reason}");
+    for entry in std::mem::take(&mut batches.backlog) {
+        batches.lose(&entry, &"the process ends");
     }
 }
 
@@ -80,6 +73,7 @@ pub struct BatchWriter {
     urgent: Arc<Notify>,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
+    pub(super) tally: AuditTally,
 }
 
 impl BatchWriter {
@@ -99,6 +93,17 @@ impl BatchWriter {
             backlog_batch: BATCH_ENTRIES,
             urgent,
             next_probe: tokio::time::Instant::now(),
+            tally: AuditTally::default(),
+        }
+    }
+
+    /// Logs and counts an entry that is never written, and that no caller waits for.
+    fn lose(&self, entry: &WriteEntry, reason: &dyn Display) {
+        if entry.is_owed() {
+            self.tally.lost(entry.drafts().count());
+            tracing::error!(changes = ?entry.changes, "is not in the audit log: {reason}");
+        } else {
+            tracing::debug!(changes = ?entry.changes, "was not written: {reason}");
         }
     }
 
@@ -161,7 +166,9 @@ impl BatchWriter {
         let probed = if self.backlog.is_empty() {
             self.database.within(probe(&self.database)).await
         } else {
-            self.write_backlog().await
+            let written = self.write_backlog().await;
+            self.tally.waiting(self.backlog.len());
+            written
         };
         match probed {
             Ok(()) => self.health.works(),
@@ -184,7 +191,7 @@ impl BatchWriter {
                     self.backlog_batch = BATCH_ENTRIES.min(many * 2);
                 }
                 Err(error) if many == 1 && !is_of_database(&error) => {
-                    log_loss(&batch[0], &error);
+                    self.lose(&batch[0], &error);
                 }
                 Err(error) => {
                     let may_pass = is_of_database(&error);
@@ -221,14 +228,22 @@ impl BatchWriter {
     /// Tells the callers of a failed batch, and keeps the audit rows that must not be lost.
     fn refuse(&mut self, batch: &mut Vec<WriteEntry>, error: WriteError) {
         let may_pass = is_of_database(&error);
+        // A run that another server has writes nothing here any more, and its rows there.
+        let is_failure = matches!(error, WriteError::Database(_));
         let error = Arc::new(error);
         for mut entry in batch.drain(..) {
             match entry.done.take() {
-                Some(done) => drop(done.send(Err(error.clone()))),
+                Some(done) => {
+                    if is_failure {
+                        self.tally.refused(entry.drafts().count());
+                    }
+                    drop(done.send(Err(error.clone())));
+                }
                 None if may_pass && entry.is_owed() => self.backlog.push_back(entry),
-                None => log_loss(&entry, &error),
+                None => self.lose(&entry, &error),
             }
         }
+        self.tally.waiting(self.backlog.len());
     }
 
     /// Commits a batch, and retries through conflicts and outages. Returns whether the commit is durable.
@@ -311,6 +326,7 @@ impl BatchWriter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tally::AuditLosses;
     use super::*;
     use crate::audit_rows::Draft;
     use crate::database::Location;
@@ -353,14 +369,40 @@ mod tests {
             let late = io::Error::from(io::ErrorKind::TimedOut);
             batches.refuse(&mut entries, sqlx::Error::Io(late).into());
             assert_eq!(batches.backlog.len(), 4);
+            let owed = AuditLosses {
+                backlog: 4,
+                ..AuditLosses::default()
+            };
+            assert_eq!(batches.tally.now(), owed);
             batches.probe().await;
             assert_eq!((batches.backlog.len(), written(&store).await), (0, 4));
+            assert_eq!(batches.tally.now(), AuditLosses::default());
             // An attempt that failed was not written.
             let mut failed = rows(4..5);
             failed[0].expected_head = Some((5, "a hash that nothing has".into()));
             batches.attempt(&mut failed).await.unwrap();
             assert_eq!(written(&store).await, 5);
         }
+    }
+
+    #[tokio::test]
+    async fn rows_that_are_never_written_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let (_store, mut batches) = batches(&location).await;
+        let wrong = || WriteError::Database(sqlx::Error::RowNotFound);
+        batches.refuse(&mut rows(0..2), wrong());
+        let mut awaited = rows(2..3);
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        awaited[0].done = Some(done);
+        batches.refuse(&mut awaited, wrong());
+        assert!(is_done.await.unwrap().is_err());
+        let counted = AuditLosses {
+            lost: 2,
+            refused: 1,
+            backlog: 0,
+        };
+        assert_eq!(batches.tally.now(), counted);
     }
 
     /// The backlog does not hold up other entries.

@@ -28,6 +28,7 @@ use toolhold_runtime::request_runs::Runs;
 use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_sandbox::Registry;
+use toolhold_telemetry::ReloadResult;
 
 #[derive(Debug, Args)]
 pub struct McpServeArgs {
@@ -208,6 +209,10 @@ impl Serving for Modules<'_> {
 
     fn replace(&self, rules: Rules) {
         self.service.renew(rules);
+    }
+
+    fn read_again(&self, result: ReloadResult) {
+        self.making.recorder.telemetry().reloaded(result);
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {

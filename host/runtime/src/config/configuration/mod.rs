@@ -178,6 +178,9 @@ struct PathsTable {
     state: PathBuf,
 }
 
+/// Name of the SQLite database in the state folder.
+pub const DATABASE_FILE: &str = "toolhold.db";
+
 impl Configuration {
     /// Checks the tables and completes them. It has no agents yet: see [`Self::add_agent`].
     ///
@@ -487,7 +490,7 @@ impl Configuration {
     pub fn storage(&self) -> Location {
         match self.database_url() {
             Some(url) => Location::Postgres(url.into()),
-            None => Location::File(self.state_folder.join("toolhold.db")),
+            None => Location::File(self.state_folder.join(DATABASE_FILE)),
         }
     }
 
