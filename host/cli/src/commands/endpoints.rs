@@ -56,7 +56,7 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 /// Spaces between two columns of the list.
 const GAP_CHARS: u16 = 2;
 
-/// What `GET /v1/endpoints` answers.
+/// The answer of `GET /v1/endpoints`.
 #[derive(Debug, Deserialize)]
 struct Endpoints {
     data: Vec<ListedEndpoint>,

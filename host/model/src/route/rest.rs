@@ -1,4 +1,4 @@
-//! The rest that an endpoint asked for (Retry-After): nobody asks it meanwhile, within a bound, and then one request does.
+//! The rest that an endpoint asked for (Retry-After): no request is sent meanwhile, within a bound, and then one is.
 //!
 //! A wrong or careless header must not take an endpoint out of service. So a rest that is longer than the bound is cut to
 //! it. Then one request probes the endpoint: with the first piece of its answer the rest is over for all. If the endpoint
@@ -21,7 +21,7 @@ pub(super) struct Rests {
 
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    /// Nobody asks the endpoint before.
+    /// Time before which no request is sent.
     until: Instant,
     /// The end that the endpoint asked for.
     asked_until: Instant,

@@ -83,7 +83,7 @@ async fn list(State(app): State<App>, client: Client) -> Result<Json<EndpointLis
     }))
 }
 
-/// What was cleared.
+/// The outcome of clearing an endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 struct ClearedEndpoint {
     /// Whether there was a rest, or an open breaker.
