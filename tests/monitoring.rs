@@ -415,7 +415,7 @@ fn a_server_exports_what_the_table_has() {
     let host = Host::new();
     host.ship("calculator").write(
         "toolhold.toml",
-        &format!(
+        format!(
             "[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n",
             endpoint.base_url()
         ),
@@ -500,10 +500,10 @@ fn a_refused_reload_is_counted() {
     becomes("toolhold_reload_unapplied", "", "0");
     host.write(
         "toolhold.toml",
-        &format!("{config}[run]\nmax_steps = \"many\"\n"),
+        format!("{config}[run]\nmax_steps = \"many\"\n"),
     );
     becomes("toolhold_reload_unapplied", "", "1");
-    host.write("toolhold.toml", &format!("{config}[run]\nmax_steps = 3\n"));
+    host.write("toolhold.toml", format!("{config}[run]\nmax_steps = 3\n"));
     becomes("toolhold_reload_unapplied", "", "0");
     let applied = value("toolhold_reloads_total", "applied");
     assert_ne!(applied.as_deref(), Some("0"));

@@ -18,8 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
 use toolhold_model::route::{
-    Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry,
-    RetryPolicy,
+    Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry, RetryPolicy,
 };
 use toolhold_model::{
     ChatMessage, ChatRequest, HttpTransport, Model, OpenAiModel, RunContext, Timeouts,

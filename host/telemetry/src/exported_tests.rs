@@ -1,4 +1,6 @@
 //! The table of metrics is what Prometheus scrapes: every instrument records once, and the text is compared.
+// What a process uses is known on Linux alone.
+#![cfg(target_os = "linux")]
 
 use crate::conventions as names;
 use crate::handle::Telemetry;

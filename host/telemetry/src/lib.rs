@@ -34,8 +34,7 @@ mod settings;
 mod setup;
 mod spans;
 
-// What a process uses is known on Linux alone.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod exported_tests;
 
 pub use call::CallSpan;

@@ -1,7 +1,7 @@
 //! Metrics of a server: its runs as a whole, what it can offer, what it answers, and its process.
 
 use crate::conventions as names;
-use crate::metrics::{self, Meters};
+use crate::metrics::{self, Meters, MetricSpec};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use std::time::Duration;
@@ -235,9 +235,15 @@ impl ServerInstruments {
     }
 }
 
+/// A metric, and the function that reads its value.
+type Reading<F> = (&'static MetricSpec, F);
+type OfRuns = fn(&RunLoad) -> usize;
+type OfDisk = fn(&DiskSpace) -> u64;
+type OfProcess = fn() -> Option<u64>;
+
 /// Gauges of a server's runs.
 pub fn watch_load(meters: &Meters, load: impl Fn() -> RunLoad + Clone + Send + Sync + 'static) {
-    let rows: [(_, fn(&RunLoad) -> usize); 5] = [
+    let rows: [Reading<OfRuns>; 5] = [
         (&metrics::RUNS_WORKING, |load| load.working),
         (&metrics::RUN_LIMIT, |load| load.places),
         (&metrics::QUEUE_LENGTH, |load| load.waiting),
@@ -314,7 +320,7 @@ pub fn watch_disks(
     meters: &Meters,
     disks: impl Fn() -> Vec<(&'static str, DiskSpace)> + Clone + Send + Sync + 'static,
 ) {
-    let rows: [(_, fn(&DiskSpace) -> u64); 2] = [
+    let rows: [Reading<OfDisk>; 2] = [
         (&metrics::DISK_FREE, |space| space.free),
         (&metrics::DISK_SIZE, |space| space.size),
     ];
@@ -344,7 +350,7 @@ pub fn watch_process(meters: &Meters) {
             observer.observe(start.as_secs_f64(), &[]);
         }
     });
-    let rows: [(_, fn() -> Option<u64>); 4] = [
+    let rows: [Reading<OfProcess>; 4] = [
         (&metrics::PROCESS_MEMORY, || {
             ProcessFolder::own().resident_bytes()
         }),

@@ -3,7 +3,8 @@
 use crate::commands::build::until_stopped;
 use crate::config::{MAX_CONFIG_BYTES, usual_files};
 use crate::exit::Exit;
-use crate::terminal::{output, style};
+use crate::terminal::output::{self, NoteMark};
+use crate::terminal::style;
 use anyhow::Result;
 use clap::Args;
 use std::io;
@@ -139,7 +140,7 @@ fn tell_restored(config: &Configuration, restored: &Restored) {
     let modules = std::path::absolute(modules).unwrap_or_else(|_| modules.to_owned());
     if Path::new(&about.modules) != modules {
         output::note(
-            &style::warn("note:"),
+            NoteMark::Warn("note:"),
             &format!(
                 "approvals hold for the modules folder {}, from which the backup was made: use the same path, or approve \
                  the modules again",

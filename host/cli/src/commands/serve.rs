@@ -5,6 +5,7 @@ use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::output::{self, NoteMark};
+use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -280,7 +281,7 @@ async fn tell_held(store: &Store) -> Result<()> {
         ),
     };
     let text = format!("{which}; none goes on by itself until a start without --hold-runs");
-    output::note(&style::warn("held:"), &text);
+    output::note(NoteMark::Warn("held:"), &text);
     Ok(())
 }
 

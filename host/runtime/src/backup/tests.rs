@@ -104,6 +104,9 @@ fn pin(name: &str) -> Pin {
     Pin::of(name, name, digest, &[], &Grant::default(), PinnedBy::Person)
 }
 
+/// Names and contents.
+type Members<'a> = &'a [(&'a str, &'a [u8])];
+
 #[tokio::test]
 async fn what_is_kept_comes_back_and_what_passes_does_not() {
     let from = BackupPlace::new();
@@ -293,7 +296,7 @@ async fn what_is_no_backup_that_this_version_reads_is_refused() {
     }
     // What it says of itself is not first, too long, of a later form, or no JSON.
     let long = vec![b' '; (1 << 20) + 1];
-    let cases: [(&[(&str, &[u8])], &str); 5] = [
+    let cases: [(Members<'_>, &str); 5] = [
         (&[("state/grants.toml", b"x")], "no backup has a member"),
         (&[(ABOUT, &long)], "no backup has a member"),
         (
