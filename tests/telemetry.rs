@@ -487,7 +487,11 @@ fn replies_that_break_off_or_fit_no_tool_are_counted() {
     // A call of a plan is no model's reply.
     let arguments = json!({"arguments": {"sum": "2+2"}});
     let refused = server.post("/v1/tools/calculator.evaluate", &arguments);
-    assert!(refused.text.contains("do not fit"), "{refused:?}");
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(
+        refused.text.contains("the plan cannot be run"),
+        "{refused:?}"
+    );
     let scraped = server.get("/metrics").text;
     let metrics = samples(&scraped);
     for fault in ["broken_off", "arguments"] {

@@ -131,7 +131,9 @@ fn a_blocked_text_reaches_no_model_from_any_field() {
     let server = serve(&host, &endpoint);
     for (path, request) in requests() {
         let answer = server.post(path, &request);
-        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        // Its reply lacks the member that the meta message asks for, so the run ends without an answer.
+        let status = if path == "/v1/agent" { 502 } else { 200 };
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
         let asked = endpoint.requests().len();
         assert!(asked > 0, "{path}: no model was asked: {answer:?}");
         let mut places = Vec::new();

@@ -23,7 +23,7 @@ fn followed(server: &Server, key: &str, run: &str) -> TcpStream {
         .unwrap();
     write!(
         stream,
-        "GET /v1/runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\r\n"
+        "GET /v1/runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
     )
     .unwrap();
     let mut began = [0; 512];

@@ -7,6 +7,9 @@
 //! while has a random name ([`temporary_name`] and its like), and takes nothing that is there. A [`LivenessFile`] shows that its
 //! process lives. A file that several processes change is changed under a [`FolderLock`]. A [`FileStamp`] tells
 //! whether a file changed. [`ProcessFolder`] and [`DiskSpace`] say what a process uses and what is free on a disk.
+//! [`archive`] has the form of a backup's file.
+
+pub mod archive;
 
 mod directory;
 mod folder_lock;

@@ -7,6 +7,7 @@
 //! [`soak`] is another kind of proof (`cargo xtask soak`): random hostile components in one process for minutes,
 //! beside benign callers.
 
+pub mod archive;
 pub mod cache;
 pub mod docs;
 pub mod egress;
@@ -34,6 +35,7 @@ pub type FuzzTarget = fn(&[u8]);
 
 /// All targets, by the names of their folders under `seeds/`.
 pub const TARGETS: &[(&str, FuzzTarget)] = &[
+    ("archive", archive::run),
     ("cache", cache::run),
     ("docs", docs::run),
     ("egress", egress::run),

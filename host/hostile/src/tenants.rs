@@ -182,7 +182,8 @@ async fn crowd_of_sleepers(lab: &Lab) -> Result<String, AttackFailure> {
 /// Calls that sleep.
 const CROWD: usize = 64;
 
-/// Has the crowd call a module that may have so many places, and returns the longest time that another call waited.
+/// Makes the calls of the crowd to a module with `limit` places, and two others. Returns the longest time that one of
+/// these waited.
 async fn crowd(lab: &Lab, limit: Option<u64>) -> Result<Duration, AttackFailure> {
     const SLEEP: Duration = Duration::from_millis(400);
     // A later caller gets the next free place, and does not wait for the eight rounds or more that the crowd

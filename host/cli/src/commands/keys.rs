@@ -243,7 +243,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
     Ok(Exit::Ok)
 }
 
-/// A key's secret that nobody has yet, and its hash.
+/// Makes the secret of a key from random bytes. Returns it with its hash.
 fn new_secret() -> Result<(String, String)> {
     let mut secret = [0_u8; KEY_BYTES];
     getrandom::fill(&mut secret).context("there is no randomness to be had")?;

@@ -82,11 +82,21 @@ impl ConfigFiles {
 
     /// The text at `key` in the file that the user wrote by hand.
     pub fn own_text(&self, key: &str) -> Option<String> {
-        let (_, table) = self.own.as_ref()?;
-        let leaves = flatten(table).into_iter();
-        let mut texts = leaves.filter_map(|(own, value)| Some((own, value.as_str()?.to_owned())));
-        texts.find_map(|(own, text)| (own == key).then_some(text))
+        text_in(&self.own.as_ref()?.1, key)
     }
+
+    /// The text at `key` in the strongest file that has one, whether a person trusted it or not.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let found = self.found.as_ref();
+        let found = found.and_then(|found| text_in(&found.table, key));
+        found.or_else(|| self.own_text(key))
+    }
+}
+
+fn text_in(table: &Table, key: &str) -> Option<String> {
+    let leaves = flatten(table).into_iter();
+    let mut texts = leaves.filter_map(|(own, value)| Some((own, value.as_str()?.to_owned())));
+    texts.find_map(|(own, text)| (own == key).then_some(text))
 }
 
 /// A table with its origin.

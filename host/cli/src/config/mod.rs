@@ -240,10 +240,16 @@ fn store_choice(merged: &Merged) -> Result<StoreChoice, ConfigError> {
 pub fn log_format(file: Option<&Path>) -> Option<LogFormat> {
     let flags = Flags::default();
     let (files, _) = files_with_trust(file, &flags).ok()?;
-    let merged = layers::merge(&files, &flags, variables()).ok()?;
-    let named = merged.text("telemetry.log_format")?;
+    let named = match layers::merge(&files, &flags, variables()) {
+        Ok(merged) => merged.text(LOG_FORMAT)?.to_owned(),
+        // The fault itself is told in this format.
+        Err(_) => variable(LOG_FORMAT_VARIABLE).or_else(|| files.text(LOG_FORMAT))?,
+    };
     Value::from(named).try_into().ok()
 }
+
+const LOG_FORMAT: &str = "telemetry.log_format";
+const LOG_FORMAT_VARIABLE: &str = "TOOLHOLD_TELEMETRY__LOG_FORMAT";
 
 /// What the layers say, checked, with the secrets that it refers to.
 fn resolved(

@@ -5,23 +5,22 @@
 //! is made again, such as compiled code. Files come after the database, so that what was revoked before the end of the
 //! backup is not given back by it.
 //!
-//! [`back_up`] writes the file (`archive` has its form), and [`restore`](restore()) reads it into an empty state folder.
+//! [`back_up`] writes the file ([`toolhold_files::archive`] has its form), and [`restore`](restore()) reads it into an empty state folder.
 
-mod archive;
 mod restore;
 
-pub use archive::ArchiveError;
 pub use restore::{RestoreError, RestoreTarget, Restored, restore};
+pub use toolhold_files::archive::ArchiveError;
 
 use crate::config::{Configuration, DATABASE_FILE};
 use crate::stats::now_ms;
-use archive::{ArchiveWriter, MAX_NAME_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toolhold_admission::{WorkFailure, own_work};
+use toolhold_files::archive::{ArchiveWriter, MAX_NAME_BYTES};
 use toolhold_files::{FileReaders, Links, UnfinishedFile, open};
 use toolhold_storage::{Location, StoreError, copy_database};
 

@@ -1,7 +1,6 @@
 //! Reads a backup into an empty state folder. The file may be anybody's: its names and sizes are bounded, it leads
 //! nowhere else, and nothing of it is in its place before all of it was read and its digest was compared.
 
-use super::archive::{ArchiveError, read_archive};
 use super::{ABOUT, BackupAbout, CACHE_KEY, FORMAT, RESTORED_CONFIGURATION, names, place};
 use crate::config::{Configuration, DATABASE_FILE};
 use cap_std::ambient_authority;
@@ -12,6 +11,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toolhold_admission::{WorkFailure, own_work};
+use toolhold_files::archive::{ArchiveError, read_archive};
 use toolhold_files::{FolderLock, Links, open, temporary_folder};
 use toolhold_policy::PinStore as _;
 use toolhold_sandbox::PinFolder;

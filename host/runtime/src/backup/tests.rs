@@ -1,10 +1,10 @@
 //! Backups and their way back; archives that somebody else made.
 
-use super::archive::ArchiveWriter;
 use super::*;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::Duration;
 use tempfile::TempDir;
+use toolhold_files::archive::ArchiveWriter;
 use toolhold_policy::{Digest, Grant, Pin, PinStore as _, PinnedBy};
 use toolhold_sandbox::PinFolder;
 use toolhold_storage::Store;

@@ -134,7 +134,7 @@ impl FromRequestParts<App> for Scraper {
 }
 
 impl Client {
-    /// The client that sent a request, whatever it may do.
+    /// The client that sent a request, without a look at its scopes.
     async fn identify(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let source = source(&parts.extensions);
         let KnownKey {
