@@ -139,7 +139,7 @@ fn last_record(host: &Host) -> (String, String) {
     (run.to_owned(), record.stdout)
 }
 
-/// Which of `texts` the bytes of the database have, or its write-ahead log.
+/// Returns those of `texts` that are in the bytes of the database or of its write-ahead log.
 fn in_the_database<'t>(host: &Host, texts: &[&'t str]) -> Vec<&'t str> {
     let files = ["toolhold.db", "toolhold.db-wal"].map(|name| {
         let path = host.path().join(".state").join(name);
@@ -153,7 +153,7 @@ fn in_the_database<'t>(host: &Host, texts: &[&'t str]) -> Vec<&'t str> {
 }
 
 #[test]
-fn what_is_deleted_and_forgotten_goes_out_of_the_records_of_runs() {
+fn deleted_and_forgotten_texts_go_out_of_the_records_of_runs() {
     const PASSAGE: &str = "A lost card costs 20 euro.";
     const FACT: &str = "The user lost a card in May";
     let host = host(&format!("{ALL}[knowledge]\ncollections = [\"fees\"]\n"));
@@ -228,7 +228,7 @@ fn what_is_deleted_and_forgotten_goes_out_of_the_records_of_runs() {
 }
 
 #[test]
-fn what_a_run_forgets_goes_out_of_its_own_record_when_it_ends() {
+fn a_fact_that_a_run_forgets_goes_out_of_its_own_record_at_its_end() {
     const FACT: &str = "The user likes marmalade";
     let host = host(ALL);
     let fact = ok(&host, "knowledge.remember", &json!({"text": FACT}));

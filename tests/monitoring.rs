@@ -136,7 +136,7 @@ fn names_are_found_in_expressions() {
     assert_eq!(UsedNames::of(expression), expected);
 }
 
-/// What an expression names that no server exports.
+/// Returns the names in an expression that no server exports.
 fn unknown_names(expression: &str) -> Vec<String> {
     let known = known();
     let all: BTreeSet<&str> = known.values().flatten().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! The log of a server: what it says at night, when nobody watches, and in which form.
+//! The log of a server: its lines about failures, and their form.
 
 use super::{ask, host, scripted, serve};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use support::server::Server;
 use support::transcript::answers;
 use support::until;
 
-/// What makes a failure quick: two attempts, and a breaker that two failures open.
+/// Settings that make a failure quick: two attempts, and a breaker that two failures open.
 const QUICK: &str = "[telemetry]\nlog_format = \"json\"\n\
     [endpoints.default]\nattempts = 2\nbackoff_ms = 10\nbreaker_failures = 2\n";
 

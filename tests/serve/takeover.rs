@@ -128,8 +128,8 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
     }
 }
 
-/// As after a restore, when the original server may have ended these runs: nothing goes on that nobody asked for, whether
-/// its server was killed or gave it back.
+/// After a restore, the original server may have ended these runs. So a run goes on when a person asks for it, whether its
+/// server was killed or gave it back.
 #[test]
 fn a_server_that_holds_runs_goes_on_with_those_alone_that_are_asked_for() {
     /// Longer than a takeover without `--hold-runs` takes: 5 s of grace, and two looks.

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_archive_is_read() {
         let long = format!("state/{}", "n".repeat(300));
         let edge = "e".repeat(HEADER_NAME_BYTES);
         let over = "o".repeat(HEADER_NAME_BYTES + 1);

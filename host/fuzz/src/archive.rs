@@ -1,7 +1,6 @@
 //! The file of a backup: nothing panics, no member is larger than the archive, and members that are read are read again once
 //! written.
 
-use std::io::Read as _;
 use toolhold_files::archive::{ArchiveError, ArchiveWriter, MAX_NAME_BYTES, read_archive, sealed};
 
 pub fn run(data: &[u8]) {

@@ -8,7 +8,7 @@ use toolhold_files::DiskSpace;
 use toolhold_telemetry::Telemetry;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
-/// A look that is older tells nothing any more: a disk of another machine, which does not answer, has no value.
+/// Age up to which a measurement is exported. A disk of another machine that does not answer has no value then.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// Result of the last look.

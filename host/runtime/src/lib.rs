@@ -49,6 +49,7 @@ pub mod components;
 pub mod config;
 pub mod dialect;
 pub mod disks;
+pub mod endpoints;
 pub mod extract;
 pub mod file_pins;
 pub mod host;

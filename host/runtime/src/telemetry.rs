@@ -1,12 +1,8 @@
 //! What joins telemetry to the database and to the registry of modules.
 
-use crate::agents::Agents;
-use std::sync::Arc;
-use std::time::Duration;
-use toolhold_model::route::Circuit;
 use toolhold_sandbox::Registry;
 use toolhold_storage::Store;
-use toolhold_telemetry::{CacheLookups, EndpointLoad, SandboxLoad, Telemetry, parse_context};
+use toolhold_telemetry::{CacheLookups, SandboxLoad, Telemetry, parse_context};
 use uuid::Uuid;
 
 /// Exports what the calls of a registry take, and its lookups in the cache of compiled modules.
@@ -30,22 +26,6 @@ pub fn watch_sandbox(telemetry: &Telemetry, registry: &Registry) {
             kept_ceiling: load.kept_ceiling,
             pool: pool.map(|it| (it.resource, it.used, it.total)).collect(),
         }
-    });
-}
-
-/// Exports which endpoints of agents are left alone. The agents are not kept by that.
-pub fn watch_endpoints(telemetry: &Telemetry, agents: &Arc<Agents>) {
-    let agents = Arc::downgrade(agents);
-    telemetry.watch_endpoints(move || {
-        let agents = agents.upgrade();
-        let states = agents.map(|agents| agents.endpoints());
-        let states = states.unwrap_or_default().into_iter();
-        let load = states.map(|state| EndpointLoad {
-            rest: state.rest.map_or(Duration::ZERO, |rest| rest.asked),
-            is_open: state.circuit != Circuit::Closed,
-            name: state.name,
-        });
-        load.collect()
     });
 }
 

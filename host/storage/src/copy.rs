@@ -2,8 +2,8 @@
 
 use crate::database::{Database, Location};
 use crate::error::StoreError;
+use crate::pages;
 use crate::schema;
-use crate::space;
 use sqlx::Connection as _;
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub async fn copy_database(from: &Path, to: &Path) -> Result<(), StoreError> {
         .ok_or_else(|| sqlx::Error::Configuration("the path of the copy is not UTF-8".into()))?;
     let mut connection = database.connect().await.map_err(failed)?;
     let copied = async {
-        space::prepare_copy(&mut connection).await?;
+        pages::prepare_copy(&mut connection).await?;
         let copying = sqlx::query("VACUUM INTO $1").bind(to);
         copying.execute(&mut connection).await
     };

@@ -5,9 +5,9 @@ use crate::claims::ClaimedRuns;
 use crate::database::{Database, InTime as _, Location};
 use crate::error::StoreError;
 use crate::health::{Health, Outage};
+use crate::pages;
 use crate::process::Process;
 use crate::schema;
-use crate::space;
 use crate::writer::{AuditLosses, Writer};
 use sqlx::migrate::MigrateError;
 use sqlx::{AnyPool, Connection as _};
@@ -187,7 +187,7 @@ async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
         }
     }
     if database.is_file() {
-        space::prepare_new(&mut connection).await.map_err(failed)?;
+        pages::prepare_new(&mut connection).await.map_err(failed)?;
     }
     let migrator = schema::migrator(database.is_file());
     let mut attempts = 1;

@@ -157,7 +157,7 @@ async fn every_metric_has_the_labels_of_the_table() {
     }
 }
 
-/// Of a counter that begins with its first event, Prometheus does not see that it grew.
+/// Prometheus does not see the growth of a counter that begins with its first event.
 #[tokio::test]
 async fn counters_whose_labels_are_known_begin_at_zero() {
     let text = scraped().scraped().await.unwrap();

@@ -236,14 +236,14 @@ impl ServerInstruments {
 }
 
 /// A metric, and the function that reads its value.
-type Reading<F> = (&'static MetricSpec, F);
+type MetricReader<F> = (&'static MetricSpec, F);
 type OfRuns = fn(&RunLoad) -> usize;
 type OfDisk = fn(&DiskSpace) -> u64;
 type OfProcess = fn() -> Option<u64>;
 
 /// Gauges of a server's runs.
 pub fn watch_load(meters: &Meters, load: impl Fn() -> RunLoad + Clone + Send + Sync + 'static) {
-    let rows: [Reading<OfRuns>; 5] = [
+    let rows: [MetricReader<OfRuns>; 5] = [
         (&metrics::RUNS_WORKING, |load| load.working),
         (&metrics::RUN_LIMIT, |load| load.places),
         (&metrics::QUEUE_LENGTH, |load| load.waiting),
@@ -320,7 +320,7 @@ pub fn watch_disks(
     meters: &Meters,
     disks: impl Fn() -> Vec<(&'static str, DiskSpace)> + Clone + Send + Sync + 'static,
 ) {
-    let rows: [Reading<OfDisk>; 2] = [
+    let rows: [MetricReader<OfDisk>; 2] = [
         (&metrics::DISK_FREE, |space| space.free),
         (&metrics::DISK_SIZE, |space| space.size),
     ];
@@ -350,7 +350,7 @@ pub fn watch_process(meters: &Meters) {
             observer.observe(start.as_secs_f64(), &[]);
         }
     });
-    let rows: [Reading<OfProcess>; 4] = [
+    let rows: [MetricReader<OfProcess>; 4] = [
         (&metrics::PROCESS_MEMORY, || {
             ProcessFolder::own().resident_bytes()
         }),

@@ -13,7 +13,7 @@ use toolhold_policy::BeginCheck;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::result::ToolResult;
 
-/// Far more than a call has to begin.
+/// Time in which each call begins or is refused.
 const BOUND: Duration = Duration::from_secs(30);
 
 /// Sends whether a call may begin: when it is made, and when it is dropped.

@@ -24,7 +24,7 @@ use toolhold_files::archive::{ArchiveWriter, MAX_NAME_BYTES};
 use toolhold_files::{FileReaders, Links, UnfinishedFile, open};
 use toolhold_storage::{Location, StoreError, copy_database};
 
-/// The form of the file: a later one is refused.
+/// Number of the file's form: a file with a larger one is refused.
 const FORMAT: u32 = 1;
 /// The first member: a [`BackupAbout`].
 const ABOUT: &str = "about.json";

@@ -1,4 +1,4 @@
-//! Backups and their way back; archives that somebody else made.
+//! Backups that are restored, and archives of another origin, which are refused.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -65,7 +65,7 @@ impl BackupPlace {
         restore(file.to_owned(), self.target()).await
     }
 
-    /// What the state folder has now, hidden files included.
+    /// Names of the entries of the state folder, hidden files included.
     fn entries(&self) -> Vec<String> {
         let names = names(&self.at("state")).unwrap();
         let names = names.iter().map(|name| name.to_str().unwrap().to_owned());
@@ -108,7 +108,7 @@ fn pin(name: &str) -> Pin {
 type Members<'a> = &'a [(&'a str, &'a [u8])];
 
 #[tokio::test]
-async fn what_is_kept_comes_back_and_what_passes_does_not() {
+async fn kept_files_come_back_and_passing_ones_do_not() {
     let from = BackupPlace::new();
     let store = from.store().await;
     let kept = [
@@ -275,7 +275,7 @@ async fn a_member_without_a_place_is_refused_and_nothing_is_restored() {
 }
 
 #[tokio::test]
-async fn what_is_no_backup_that_this_version_reads_is_refused() {
+async fn a_file_that_is_no_backup_of_this_version_is_refused() {
     let place = BackupPlace::new();
     let refuse = async |file: &Path| {
         let refused = place.restore(file).await.unwrap_err();

@@ -67,7 +67,7 @@ mod tests {
     use std::time::Duration;
     use toolhold_policy::Keep;
 
-    /// More than a copy makes between two looks of this test.
+    /// Number of files: more than a copy makes between two looks of this test.
     const FILES: usize = 5_000;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

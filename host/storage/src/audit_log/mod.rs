@@ -2,13 +2,11 @@
 
 mod expire;
 mod open_calls;
-mod records;
 mod redact;
 mod search;
 mod verify;
 
 pub use expire::ExpireError;
-pub use records::RedactedLine;
 #[cfg(test)]
 pub use search::statement;
 pub use search::{Entry, Filter, PageStart};

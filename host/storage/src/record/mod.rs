@@ -2,11 +2,11 @@
 
 mod exported;
 
-use crate::audit_log::RedactedLine;
 use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::images;
+use crate::redacted_lines::RedactedLine;
 use crate::store::Store;
 use std::path::PathBuf;
 use toolhold_protocol::event::Event;

@@ -7,12 +7,12 @@
 
 mod plan;
 
-use crate::audit_log::RedactedLine;
 use crate::audit_rows::{self, Draft, line_digest};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::record::is_sealed;
+use crate::redacted_lines::RedactedLine;
 use crate::store::Store;
 use crate::time::now_ms;
 use plan::{DeletedTexts, RedactionPlan};

@@ -99,7 +99,7 @@ async fn entries_go_up_to_the_first_new_one() {
 }
 
 #[tokio::test]
-async fn what_goes_without_a_row_that_tells_of_it_is_a_fault() {
+async fn entries_that_go_without_a_row_that_tells_of_it_are_a_fault() {
     for (statement, expected) in [
         // The rest of the old entries was kept, and one more goes.
         (

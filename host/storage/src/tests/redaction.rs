@@ -76,7 +76,7 @@ fn ended(step: u32, id: &str, tool: &str, output: &Value) -> EventKind {
     )
 }
 
-/// What a run does that is shown a passage and recalls and remembers a fact. The names of its tools are others.
+/// Events of a run that is shown a passage and recalls and remembers a fact. Its tools have other names than usual.
 fn events_with(passage: i64, text: &str, fact: Uuid) -> Vec<EventKind> {
     let arguments = json!({"text": FACT});
     let mut waits = pending("c3", arguments.clone());
@@ -149,7 +149,7 @@ async fn changed(store: &Store, run: Uuid) -> Option<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_and_forgotten_goes_out_of_records_when_their_runs_have_ended() {
+async fn deleted_and_forgotten_texts_go_out_of_records_when_their_runs_have_ended() {
     for database in databases().await {
         let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
@@ -307,7 +307,7 @@ fn is_in_the_file(database: &TestDatabase, needle: &str) -> bool {
     })
 }
 
-/// Exchanges the line of an event, as somebody who can write to the database does.
+/// Exchanges the line of an event, as a forger with access to the database does.
 async fn exchange(store: &Store, run: Uuid, seq: i64, line: &str) {
     let exchanged = sqlx::query("UPDATE events SET line = $1 WHERE run = $2 AND seq = $3")
         .bind(line)
