@@ -21,7 +21,7 @@ const AROUND: Duration = Duration::from_secs(30);
 const MAX_PRINTED: u64 = 64 << 10;
 
 /// The attacks that take longest. They begin first, so that no processor waits for one in the end.
-const LONGEST: [&str; 8] = [
+const LONGEST: [&str; 12] = [
     "databases_of_many_writers",
     "random_bytes",
     "foreign_component_under_a_shipped_name",
@@ -30,6 +30,10 @@ const LONGEST: [&str; 8] = [
     "state_left_behind",
     "cancelled_at_random",
     "directory_never_left",
+    "nested_in_all_places",
+    "two_tenants",
+    "failures_for_now_without_end",
+    "runs_of_a_frozen_server",
 ];
 
 /// What happens while a suite runs.

@@ -176,7 +176,11 @@ async fn asked(server: &HttpTransport, request: HttpRequest) -> Result<Vec<u8>> 
     }
     let said = serde_json::from_slice::<ServerRefusal>(&bytes);
     let said = said.map_or_else(|_| "it gives no reason".to_owned(), |it| it.error.message);
-    bail!("the server answers {status}: {}", line(&said))
+    let hint = match status {
+        401 | 403 => "; --key-env NAME names the variable with a key of the scope admin",
+        _ => "",
+    };
+    bail!("the server answers {status}: {}{hint}", line(&said))
 }
 
 fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T> {
