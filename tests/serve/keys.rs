@@ -1,9 +1,9 @@
 //! Keys: another secret for the same owner.
 
+use super::unread::asked;
 use super::{answers, ask, host, scripted, serve, streamed};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::TcpStream;
-use std::time::Duration;
 use support::endpoint::Reply;
 use support::host::Host;
 use support::server::Server;
@@ -16,16 +16,8 @@ fn keys(host: &Host, arguments: &[&str]) -> String {
 
 /// A stream of a run's events, whose first bytes have come.
 fn followed(server: &Server, key: &str, run: &str) -> TcpStream {
-    let address = server.address().trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
-    write!(
-        stream,
-        "GET /v1/runs/{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
-    )
-    .unwrap();
+    let path = format!("/v1/runs/{run}/events");
+    let mut stream = asked(server, key, &path, "Connection: close\r\n");
     let mut began = [0; 512];
     let read = stream.read(&mut began).unwrap();
     let began = String::from_utf8_lossy(&began[..read]);

@@ -46,7 +46,7 @@ fn silent(server: &Server, key: &str, path: &str, more: &str) -> TcpStream {
 }
 
 /// A connection whose client asks for this path.
-fn asked(server: &Server, key: &str, path: &str, more: &str) -> TcpStream {
+pub fn asked(server: &Server, key: &str, path: &str, more: &str) -> TcpStream {
     let address = server.address().trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
     stream

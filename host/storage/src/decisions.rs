@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use std::str::FromStr;
 use tokio::sync::futures::Notified;
 use toolhold_protocol::decision::{Decision, Pending};
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::EventKind;
 use uuid::Uuid;
 
 /// A call that waits for a decision.
@@ -233,14 +233,7 @@ impl Store {
         .await?;
         // One at a time: a decision may have large arguments.
         for seq in decided {
-            let line: Option<String> =
-                sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
-                    .bind(run.to_string())
-                    .bind(seq)
-                    .fetch_optional(&self.pool)
-                    .in_time(&self.database)
-                    .await?;
-            let event = line.and_then(|line| serde_json::from_str::<Event>(&line).ok());
+            let event = self.event_at(run, seq).await?;
             let decision = event.and_then(|event| decision_about(call, event.kind));
             if let Some(decision) = decision.filter(|decision| decision.digest == digest) {
                 return Ok(Some(decision));

@@ -66,7 +66,7 @@ pub struct StoredKey {
 pub struct KeyRotation {
     /// When the present secret was made.
     pub rotated_ms: u64,
-    /// Until when the secret before is accepted, too.
+    /// Until when the secret before is accepted, too; 0 if it ended at once.
     pub former_ends_ms: u64,
     former_hash: String,
 }
@@ -362,7 +362,8 @@ impl Store {
             )
             .bind(name)
             .bind(former_hash)
-            .bind(signed(former_ends_ms))
+            // At once on all servers, however their clocks differ.
+            .bind(if secret.overlap.is_zero() { 0 } else { signed(former_ends_ms) })
             .bind(signed(now_ms))
             .execute(&mut *transaction)
             .await?;

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Runs at the same time, and runs in all.
 const LEVELS: [(usize, usize); 3] = [(1, 200), (100, 2_000), (1_000, 3_000)];
+/// Runs before the first measurement.
+const WARM_UP: usize = 50;
 const SESSIONS: usize = 10_000;
 const WATCHERS: [usize; 2] = [100, 1_000];
 
@@ -35,7 +37,7 @@ async fn main() -> Result<()> {
     let server = ServerProcess::start(&binary, &modules, &endpoint)?;
     let client = reqwest::Client::builder().no_proxy().build()?;
     let task = async || run(&client, &server).await;
-    Load::of(1, 50, task).await?;
+    Load::of(1, WARM_UP, task).await?;
     println!("at rest: {}", mib(server.memory()?));
 
     println!(
@@ -60,6 +62,12 @@ async fn main() -> Result<()> {
             kib(each),
         );
     }
+    let runs = WARM_UP + LEVELS.iter().map(|(_, runs)| runs).sum::<usize>();
+    let each = server.database_bytes()? / runs as u64;
+    println!(
+        "{runs} runs with two calls each: {} of disk each",
+        kib(each)
+    );
     sessions(&client, &server).await?;
     for watchers in WATCHERS {
         fan_out::measure(&client, &server, watchers).await?;

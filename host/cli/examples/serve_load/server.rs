@@ -14,7 +14,7 @@ use tempfile::TempDir;
 pub struct ServerProcess {
     child: Child,
     address: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Configuration without limits that the load would reach.
@@ -87,7 +87,7 @@ impl ServerProcess {
         Ok(Self {
             child,
             address,
-            _folder: folder,
+            folder,
         })
     }
 
@@ -106,6 +106,13 @@ impl ServerProcess {
     /// Resident bytes.
     pub fn memory(&self) -> Result<u64> {
         memory(self.child.id())
+    }
+
+    /// Bytes of the database's file and of its write-ahead log.
+    pub fn database_bytes(&self) -> Result<u64> {
+        let file = |name: &str| self.folder.path().join("state").join(name);
+        let log = std::fs::metadata(file("toolhold.db-wal")).map_or(0, |it| it.len());
+        Ok(std::fs::metadata(file("toolhold.db"))?.len() + log)
     }
 
     /// Samples the memory from now on.

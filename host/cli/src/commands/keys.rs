@@ -146,7 +146,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                             "name": key.name, "permits": key.permits, "created_ms": key.created_ms,
                             "expires_ms": key.expires_ms, "revoked_ms": key.revoked_ms,
                             "rotated_ms": key.rotation.as_ref().map(|last| last.rotated_ms),
-                            "former_ends_ms": key.rotation.as_ref().map(|last| last.former_ends_ms),
+                            "former_ends_ms": key.rotation.as_ref().map(|last| last.former_ends_ms).filter(|ms| *ms > 0),
                             "is_valid": key.is_valid(),
                         })
                     })

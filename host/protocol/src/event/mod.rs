@@ -35,7 +35,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
@@ -402,7 +402,9 @@ impl Display for UnusableReply {
 }
 
 /// Why a run is over (docs/protocol.md, 7.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum StopReason {
@@ -429,6 +431,11 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Every reason.
+    pub fn all() -> &'static [Self] {
+        Self::VARIANTS
+    }
+
     /// As the record has it.
     pub fn name(self) -> &'static str {
         self.into()
@@ -494,21 +501,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_record() {
-        for reason in [
-            StopReason::Output,
-            StopReason::Planned,
-            StopReason::ToolCalls,
-            StopReason::Incomplete,
-            StopReason::MaxSteps,
-            StopReason::TokenBudget,
-            StopReason::MaxCost,
-            StopReason::MaxToolCalls,
-            StopReason::Timeout,
-            StopReason::Cancelled,
-            StopReason::Model,
-            StopReason::Unusable,
-            StopReason::Blocked,
-        ] {
+        for reason in StopReason::all() {
             assert_eq!(json!(reason), reason.name());
         }
         for class in [

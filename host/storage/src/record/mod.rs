@@ -169,6 +169,18 @@ impl Store {
         Ok(RecordPage::Lines(lines.collect()))
     }
 
+    /// The event of a run with this number; `None` if there is none, or none that can be read.
+    pub(crate) async fn event_at(&self, run: Uuid, seq: i64) -> Result<Option<Event>, StoreError> {
+        let line: Option<String> =
+            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
+                .bind(run.to_string())
+                .bind(seq)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(line.and_then(|line| serde_json::from_str(&line).ok()))
+    }
+
     /// A page of a run's events as JSON lines with their numbers, from `from` on; empty if there are no more.
     pub async fn sealed(&self, run: Uuid, from: i64) -> Result<Vec<(i64, String)>, StoreError> {
         Ok(self.lines(run, from).await?)

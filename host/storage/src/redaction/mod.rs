@@ -116,7 +116,9 @@ impl Store {
 
     /// Redacts the events from number `begin` on, page by page.
     async fn redact_from(&self, plan: &RedactionPlan, begin: i64) -> Result<bool, StoreError> {
-        let mut before = self.seal_of(plan.run, begin - 1).await?;
+        // Before the first event it is the seal before all others.
+        let last = self.event_at(plan.run, begin - 1).await?;
+        let mut before = last.map(|event| event.seal).unwrap_or_default();
         let (mut next, mut is_redacted) = (begin, false);
         loop {
             let page = self.sealed(plan.run, next).await?;
@@ -136,19 +138,6 @@ impl Store {
             next = last + 1;
             before = lines.seal;
         }
-    }
-
-    /// The seal of an event; that before all others if there is no such event, or none that can be read.
-    async fn seal_of(&self, run: Uuid, seq: i64) -> Result<Seal, StoreError> {
-        let line: Option<String> =
-            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
-                .bind(run.to_string())
-                .bind(seq)
-                .fetch_optional(&self.pool)
-                .in_time(&self.database)
-                .await?;
-        let event = line.and_then(|line| serde_json::from_str::<Event>(&line).ok());
-        Ok(event.map(|event| event.seal).unwrap_or_default())
     }
 
     /// The lines of a page that have deleted texts. The page follows the event with the seal `before`.

@@ -781,6 +781,12 @@ async fn a_key_has_two_secrets_for_a_while() {
         let at_once = store.rotate_key("ann", secret("third", none, None)).await;
         assert!(matches!(at_once.unwrap(), RotationAnswer::Rotated { .. }));
         assert_eq!(accepted(["ann", "second", "third"]).await, ["ann"]);
+        let listed = store.keys().await.unwrap();
+        let rotation = listed[0].rotation.as_ref().unwrap();
+        assert_eq!(
+            (listed[0].name.as_str(), rotation.former_ends_ms),
+            ("ann", 0)
+        );
         // A secret that would have ended sooner does.
         let short = store
             .rotate_key("bob", secret("bob 2", day, Some(begun_ms + 1)))
