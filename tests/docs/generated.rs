@@ -1,6 +1,6 @@
-//! Parts of documents that are generated from definitions, each between two marks: the threat table of
-//! `docs/security.md` from the hostile suite, and the reference of `docs/configuration.md` from
-//! `default.toml` and `host/cli/surface.toml`, and `docs/faults.md` from the faults that are tried. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
+//! Parts of documents that are generated from definitions, each between two marks: the threat table of `docs/security.md`
+//! from the hostile suite, the reference of `docs/configuration.md` from `default.toml` and `host/cli/surface.toml`, and
+//! the tables of `docs/faults.md` from `tests/faults`. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
 
 use super::read;
 use std::env;
