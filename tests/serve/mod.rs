@@ -10,6 +10,7 @@ mod database;
 mod documents;
 mod faults;
 mod grants;
+mod health;
 mod keys;
 mod knowledge;
 mod log;

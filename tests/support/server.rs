@@ -96,6 +96,24 @@ impl Server {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_with(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_until(host, arguments, variables, "serving")
+    }
+
+    /// The same without its database, for which it waits.
+    ///
+    /// # Panics
+    /// If it does not say where it waits.
+    pub fn start_waiting(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_until(host, arguments, variables, "waiting")
+    }
+
+    /// Starts it, and reads what it says until a line with this mark and an address.
+    fn start_until(
+        host: &Host,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        mark: &str,
+    ) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut child = host
             .command(&all)
@@ -118,7 +136,7 @@ impl Server {
             };
             assert!(read > 0, "it ended: {so_far}");
             // Other lines may name endpoints.
-            let is_start = line.contains("serving");
+            let is_start = line.contains(mark);
             if let Some((_, rest)) = line.split_once("http://").filter(|_| is_start) {
                 let end = rest.find("/v1").expect("a URL");
                 break format!("http://{}", &rest[..end]);

@@ -1,5 +1,6 @@
 //! One model at one server, behind the server's limits, its circuit breaker and its Retry-After.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +86,7 @@ pub struct Protection {
     rests: Rests,
     failed_at: Mutex<Option<Instant>>,
     full_queue: Seldom,
+    has_answered: AtomicBool,
 }
 
 /// Whether an endpoint is asked at present.
@@ -265,7 +267,18 @@ impl Protection {
             rests: Rests::new(policy.max_rest),
             failed_at: Mutex::default(),
             full_queue: Seldom::every(FULL_QUEUE_LOG_PERIOD),
+            has_answered: AtomicBool::new(false),
         }
+    }
+
+    /// True once the server has answered anything in this process, a refusal included.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server has answered.
+    pub fn answered(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
     }
 
     /// Name of the server's endpoint in the configuration.
@@ -408,6 +421,7 @@ impl<'a> EndpointLease<'a> {
         let ProbeObserver { watch, .. } = probe;
         let outcome = match &result {
             Ok(completion) => {
+                protection.answered();
                 *protection.failed_at() = None;
                 if let Some(usage) = &completion.usage {
                     let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
@@ -416,6 +430,9 @@ impl<'a> EndpointLease<'a> {
                 AttemptOutcome::Healthy
             }
             Err(error) => {
+                if error.is_answer() {
+                    protection.answered();
+                }
                 logged.failed(attempt, endpoint.name(), error);
                 protection.note(error, logged);
                 outcome(error)

@@ -41,6 +41,7 @@ mod upload;
 mod waiting_page;
 
 pub use auth::digest;
+pub use health::waiting_router;
 
 use crate::knowledge::ServedKnowledge;
 use crate::runs::Dispatcher;
