@@ -187,6 +187,10 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
     }
+    if let Some(days) = config.keep_audit_days() {
+        let store = dispatcher.store().clone();
+        tokio::spawn(async move { retention::delete_expired_audit(&store, days).await });
+    }
     let knowledge = Arc::new(ServedKnowledge::new(
         knowledge,
         Extractors::within(config.clone(), agents.registry().clone()),
