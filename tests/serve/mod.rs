@@ -14,6 +14,7 @@ mod health;
 mod keys;
 mod knowledge;
 mod log;
+mod no_place;
 mod responses;
 mod rests;
 mod retention;

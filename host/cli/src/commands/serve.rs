@@ -26,7 +26,7 @@ use toolhold_runtime::endpoints::{HeardEndpoint, ask_silent_endpoints, watch_end
 use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::telemetry::watch_sandbox;
 use toolhold_runtime::{host, knowledge};
-use toolhold_server::http::{App, router};
+use toolhold_server::http::{App, connection_settings, router};
 use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, ServerHealth, takeover};
@@ -129,8 +129,10 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     } = Signals::listen()?;
     let beating = manager.clone();
     tokio::spawn(async move { beating.keep_alive().await });
+    let telemetry = host::telemetry(config, true)?;
+    let bounds = || connection_settings(&telemetry, serve.connections);
     let prepared = async {
-        let (store, waiting) = store_wait::open(config, serve, &socket, &manager).await?;
+        let (store, waiting) = store_wait::open(config, &bounds, &socket, &manager).await?;
         // The model's files are read once, for the API and the runs.
         let knowledge = knowledge::open(
             config,
@@ -163,7 +165,6 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         waiting: serve.waiting_runs,
         patience: serve.queue_timeout(),
     };
-    let telemetry = host::telemetry(config, true)?;
     watch_sandbox(&telemetry, agents.registry());
     watch_endpoints(&telemetry, &agents);
     let disks = Disks::default();
@@ -226,7 +227,7 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     let served = tokio::spawn(connections::serve(
         store_wait::listen_on(&socket)?,
         router,
-        store_wait::connection_settings(serve),
+        bounds(),
         stop.clone(),
     ));
     // The service has a listener of its own, with whose end the port is free.

@@ -15,25 +15,13 @@ use toolhold_admission::Backoff;
 use toolhold_connections as connections;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_server::http::{is_administration, waiting_router};
-use toolhold_server::settings::Settings;
+use toolhold_server::http::waiting_router;
 use toolhold_storage::{Location, Outage, Store, StoreError};
 
 /// Waits between attempts to open the database. A server that comes back is soon seen.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(2));
-/// Connections on which health and administration are served while all others are busy: a few probes and a person.
-const RESERVED_CONNECTIONS: usize = 16;
 /// Grace period for answers that were begun while the database was awaited. They are short.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
-
-/// Bounds of the server's connections.
-pub fn connection_settings(serve: &Settings) -> connections::Settings {
-    connections::Settings {
-        reserve: RESERVED_CONNECTIONS,
-        is_reserved: is_administration,
-        ..connections::Settings::new(serve.connections)
-    }
-}
 
 /// A listener of its own on the same socket. No connection is refused between the end of one listener and the begin of
 /// another.
@@ -52,12 +40,12 @@ pub struct WaitingService {
 }
 
 impl WaitingService {
-    fn start(socket: &StdListener, serve: &Settings) -> Result<Self> {
+    fn start(socket: &StdListener, bounds: connections::Settings) -> Result<Self> {
         let stop = CancellationToken::new();
         let served = tokio::spawn(connections::serve(
             listen_on(socket)?,
             waiting_router(SystemTime::now()),
-            connection_settings(serve),
+            bounds,
             stop.clone(),
         ));
         Ok(Self { stop, served })
@@ -73,13 +61,13 @@ impl WaitingService {
 }
 
 /// Opens the store. While its server cannot be reached, everything is answered on `socket` by the returned service, which
-/// goes on until the caller can serve.
+/// goes on until the caller can serve. `bounds` are those of its connections.
 ///
 /// # Errors
 /// The store cannot be opened for a reason that does not pass by itself, such as a wrong password.
 pub async fn open(
     config: &Configuration,
-    serve: &Settings,
+    bounds: &(dyn Fn() -> connections::Settings + Sync),
     socket: &StdListener,
     manager: &ServiceManager,
 ) -> Result<(Store, Option<WaitingService>)> {
@@ -106,7 +94,7 @@ pub async fn open(
             told = reason;
         }
         if waiting.is_none() {
-            waiting = Some(WaitingService::start(socket, serve)?);
+            waiting = Some(WaitingService::start(socket, bounds())?);
             manager.ready("waits for its database, which cannot be reached");
         }
         failures = failures.saturating_add(1);
