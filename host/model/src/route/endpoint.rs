@@ -13,6 +13,7 @@ use super::breaker::{
     AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit,
 };
 use super::estimate::prompt_tokens;
+use super::listening::ObserverRelay;
 use super::log::LoggedRequest;
 use super::rest::{RestPermit, Rests};
 use crate::chat::ChatRequest;
@@ -23,10 +24,9 @@ use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Seldom;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::side_request::SideRequest;
 
 /// Longest time for which a Retry-After keeps all runs from an endpoint before a request probes it.
 const DEFAULT_MAX_REST: Duration = Duration::from_mins(1);
@@ -400,7 +400,7 @@ impl<'a> EndpointLease<'a> {
             endpoint,
             place,
             passage,
-            rest,
+            mut rest,
             attempt,
         } = self;
         let logged = endpoint.logged(request);
@@ -409,16 +409,17 @@ impl<'a> EndpointLease<'a> {
         if passage.is_trial || rest.is_probe {
             watch.routing(Routing::Trial { endpoint: label() });
         }
-        let mut probe = ProbeObserver {
-            watch,
-            rest,
-            logged,
+        let mut is_served = move || {
+            if rest.is_served() {
+                logged.rest_is_over();
+            }
         };
+        // The first piece of an answer ends the rest of an endpoint: a whole answer may take minutes.
+        let mut probe = ObserverRelay::hearing(&mut *watch, &mut is_served);
         let result = endpoint.model.complete(request, &mut probe).await;
         if result.is_ok() {
-            probe.is_served();
+            is_served();
         }
-        let ProbeObserver { watch, .. } = probe;
         let outcome = match &result {
             Ok(completion) => {
                 protection.answered();
@@ -455,40 +456,6 @@ impl<'a> EndpointLease<'a> {
             None => {}
         }
         result
-    }
-}
-
-/// Ends the rest of an endpoint with the first piece of an answer: a whole answer may take minutes.
-struct ProbeObserver<'w, 'a, 'l> {
-    watch: &'w mut dyn CompletionObserver,
-    rest: RestPermit<'a>,
-    logged: LoggedRequest<'l>,
-}
-
-impl ProbeObserver<'_, '_, '_> {
-    fn is_served(&mut self) {
-        if self.rest.is_served() {
-            self.logged.rest_is_over();
-        }
-    }
-}
-
-impl CompletionObserver for ProbeObserver<'_, '_, '_> {
-    fn delta(&mut self, delta: Delta) {
-        self.is_served();
-        self.watch.delta(delta);
-    }
-
-    fn routing(&mut self, routing: Routing) {
-        self.watch.routing(routing);
-    }
-
-    fn side_request(&mut self, request: SideRequest) {
-        self.watch.side_request(request);
-    }
-
-    fn room(&mut self) -> BoxFuture<'static, ()> {
-        self.watch.room()
     }
 }
 
