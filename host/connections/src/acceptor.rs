@@ -24,7 +24,7 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum NextConnection {
     Ordinary(TcpStream, SocketAddr),
-    /// It has the spare descriptor, so it has to be closed before the next one.
+    /// Connection with the spare descriptor. It has to be closed before the next one is accepted.
     OnSpare(TcpStream),
 }
 

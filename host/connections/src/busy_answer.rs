@@ -25,7 +25,8 @@ const RETRY_AFTER_SECONDS: &str = "5";
 const JSON: &str = "application/json";
 /// Longest time for which a connection is kept that is answered in a task of its own: longer than it lingers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same of a connection before which no other is accepted. A client that reads its answer closes at once.
+/// Longest time for which a connection is kept before the next one is accepted. A client that reads its answer closes at
+/// once.
 const HURRIED_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often it is logged that clients are answered so.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -83,7 +84,7 @@ impl BusyAnswers {
         }
     }
 
-    /// As [`give`](Self::give), and returns when the connection is closed, after a moment at most.
+    /// Answers a connection and closes it before it returns, within [`HURRIED_TIMEOUT`].
     pub async fn give_now(&self, stream: TcpStream) {
         self.count(None, Duration::ZERO);
         write(stream, &self.response, HURRIED_TIMEOUT).await;

@@ -37,6 +37,8 @@ mod busy_body;
 mod guard;
 mod kept_body;
 mod lingering;
+#[cfg(test)]
+mod place_tests;
 mod places;
 mod server;
 mod settings;
