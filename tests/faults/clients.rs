@@ -119,9 +119,9 @@ pub(super) const ROWS: &[FaultRow<ClientsBench>] = &[
             ClientsBench::idle_connections,
         ),
         stays: test(
-            "Where all places are taken, silent connections are closed for new ones.",
-            "serve/faults.rs",
-            "half_open_connections_keep_nobody_out",
+            "Where all places are taken, new clients get `503` and `Retry-After`.",
+            "serve/no_place.rs",
+            "requests_without_a_place_are_refused_with_503",
         ),
     },
     FaultRow {

@@ -2,7 +2,7 @@
 
 use super::{FaultRow, ask, here, test, try_rows};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, ReplyOrder, Scenario};
 use support::host::Host;
 use support::postgres::Cluster;
@@ -64,9 +64,13 @@ impl DatabaseBench {
     /// While it stands still, the server says so and takes nothing new.
     fn stays_frozen(&mut self) {
         self.cluster.freeze();
+        let frozen = Instant::now();
         until("the news", || {
             (self.server.get("/readyz").status == 503).then_some(())
         });
+        // Whoever probes does not wait for long.
+        let passed = frozen.elapsed();
+        assert!(passed < Duration::from_secs(20), "{passed:?}");
         assert_eq!(self.server.get("/healthz").status, 200);
         let refused = self.server.post("/v1/agent", &ask("t"));
         assert_eq!(refused.status, 503, "{refused:?}");
@@ -96,6 +100,19 @@ pub(super) const ROWS: &[FaultRow<DatabaseBench>] = &[
         stays: here(
             "`/readyz` and new runs are `503`; `/healthz` is `200`.",
             DatabaseBench::stays_frozen,
+        ),
+    },
+    FaultRow {
+        what: "PostgreSQL is away when the server starts.",
+        passes: test(
+            "The server waits for it, and then serves.",
+            "serve/health.rs",
+            "a_server_that_starts_without_its_database_waits_for_it",
+        ),
+        stays: test(
+            "`/healthz` is `200`, all else `503`. A database that does not exist ends the start at once.",
+            "serve/health.rs",
+            "an_unknown_database_ends_the_start_at_once",
         ),
     },
     FaultRow {
@@ -203,6 +220,32 @@ pub(super) const PROCESSES: &[FaultRow<()>] = &[
             "The call has an end in the record and the audit log.",
             "ends.rs",
             "calls_of_a_process_that_was_killed_end",
+        ),
+    },
+    FaultRow {
+        what: "The process has no descriptor left.",
+        passes: test(
+            "When descriptors are free again, all are served.",
+            "serve/no_place.rs",
+            "clients_are_refused_with_503_while_no_descriptor_is_left",
+        ),
+        stays: test(
+            "New connections get `503` and `Retry-After`, and the log says how many.",
+            "serve/no_place.rs",
+            "clients_are_refused_with_503_while_no_descriptor_is_left",
+        ),
+    },
+    FaultRow {
+        what: "The service manager hears nothing of a server.",
+        passes: test(
+            "A server that lives tells it in time, whatever its database and endpoint do.",
+            "serve/health.rs",
+            "a_service_manager_is_told_of_the_start_of_reloads_and_of_the_stop",
+        ),
+        stays: test(
+            "It restarts the server (`WatchdogSec=`); a server does not answer for another process.",
+            "serve/health.rs",
+            "a_watchdog_of_another_process_is_not_answered",
         ),
     },
     FaultRow {

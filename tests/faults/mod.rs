@@ -131,13 +131,12 @@ pub(crate) fn tables() -> String {
 fn has_test(file: &str, name: &str) -> bool {
     let source = std::fs::read_to_string(repository().join("tests").join(file));
     let source = source.unwrap_or_else(|error| panic!("{file}: {error}"));
-    let marks = ["#[test]\nfn", "#[tokio::test]\nasync fn"];
-    // Tests of a crate are indented where they stand beside the code.
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
-    let source = lines.join("\n");
-    marks
-        .iter()
-        .any(|mark| source.contains(&format!("{mark} {name}(")))
+    let begins = format!("fn {name}(");
+    lines.windows(2).any(|two| {
+        let is_marked = two[0].starts_with("#[test") || two[0].starts_with("#[tokio::test");
+        is_marked && two[1].trim_start_matches("async ").starts_with(&begins)
+    })
 }
 
 #[test]

@@ -125,6 +125,19 @@ pub(super) const ROWS: &[FaultRow<ModulesBench>] = &[
         ),
     },
     FaultRow {
+        what: "No module may run, such as after a restore without approvals.",
+        passes: test(
+            "The server is ready once one is approved.",
+            "serve/health.rs",
+            "a_server_none_of_whose_modules_was_ever_approved_is_not_ready",
+        ),
+        stays: test(
+            "`/readyz` is `503`, and says what to do.",
+            "serve/health.rs",
+            "a_server_none_of_whose_modules_was_ever_approved_is_not_ready",
+        ),
+    },
+    FaultRow {
         what: "A module is exchanged under load.",
         passes: test(
             "Each call runs the one version or the other, whole.",

@@ -105,7 +105,10 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn freeze(&self) {
-        self.signal("STOP");
+        let postmaster = self.postmaster();
+        // It starts no other process then.
+        crate::host::signal(postmaster, "STOP");
+        signal_all(&children(postmaster), "STOP");
     }
 
     /// Has them go on.
@@ -113,18 +116,17 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn thaw(&self) {
-        self.signal("CONT");
+        let postmaster = self.postmaster();
+        // It removes no process before all have gone on.
+        signal_all(&children(postmaster), "CONT");
+        crate::host::signal(postmaster, "CONT");
     }
 
-    fn signal(&self, name: &str) {
+    fn postmaster(&self) -> u32 {
         let written = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
-        let first = written.expect("it runs").lines().next().map(str::parse);
-        let postmaster: u32 = first.and_then(Result::ok).expect("its process");
-        // The parent first: it starts no other process then.
-        crate::host::signal(postmaster, name);
-        for child in children(postmaster) {
-            crate::host::signal(child, name);
-        }
+        let written = written.expect("it runs");
+        let first = written.lines().next().map(str::parse);
+        first.and_then(Result::ok).expect("its process")
     }
 
     /// Runs a statement.
@@ -203,6 +205,12 @@ fn installed() -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path).find(|folder: &PathBuf| folder.join("initdb").is_file())
     })
+}
+
+fn signal_all(processes: &[u32], name: &str) {
+    for process in processes {
+        crate::host::signal(*process, name);
+    }
 }
 
 /// The processes that this one started.

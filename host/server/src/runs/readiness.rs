@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
+use tokio::time::timeout;
 use toolhold_runtime::disks::{DiskRoom, Disks};
 use toolhold_runtime::endpoints::answered_agents;
 use toolhold_storage::{AuditLosses, Outage, StoreError};
@@ -14,6 +15,9 @@ use toolhold_telemetry::{AuditState, DatabaseState, ServerState};
 
 /// Time between two looks at all parts, so that each state is noticed soon after it began.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Longest wait for the answer of the database to a look. Whoever probes a server waits for about 5 s.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason why no run can be begun at present. Clients without a key read it, so it names no module, endpoint, path or
 /// address.
@@ -105,6 +109,11 @@ impl KnownHealth {
         }
     }
 
+    /// Notes that a query was not answered in time. A database that stands still takes connections and answers nothing.
+    fn silent(&self) {
+        *self.lock() = Some(NotReady::Outage(Outage::Unreachable));
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<NotReady>> {
         self.failed_query
             .lock()
@@ -166,10 +175,14 @@ impl Dispatcher {
         let store = &self.inner.store;
         // During an outage the store itself looks whether it is over.
         let asked = match store.readable() {
-            Ok(()) => store.has_keys().await.map(|_| ()),
-            Err(_) => Ok(()),
+            Ok(()) => timeout(QUERY_TIMEOUT, store.has_keys()).await,
+            Err(_) => Ok(Ok(true)),
         };
-        self.inner.known.queried(asked.as_ref().copied());
+        let known = &self.inner.known;
+        match asked {
+            Ok(asked) => known.queried(asked.as_ref().map(|_| ())),
+            Err(_) => known.silent(),
+        }
     }
 
     /// Exports what the server can offer.
