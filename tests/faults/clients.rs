@@ -13,7 +13,7 @@ use support::server::Server;
 use support::transcript::answers;
 
 /// Few places, and room in the queue for a crowd.
-const CROWDED: &str = "[serve]\nconcurrent_runs = 8\nkey_concurrent_runs = 8\nwaiting_runs = 600\n\
+const CROWDED: &str = "[serve]\nconcurrent_runs = 8\nkey_concurrent_runs = 8\nwaiting_runs = 1200\n\
     key_requests_per_minute = 0\nqueue_timeout_ms = 120000\n";
 
 pub(super) struct ClientsBench {
