@@ -49,6 +49,7 @@ mod monitoring;
 mod new_module;
 mod oci;
 mod older_state;
+mod packaged_formats;
 mod packaging;
 mod page;
 mod pinning;

@@ -37,10 +37,12 @@ pub enum Need {
     Promtool,
     /// A registry of packages that answers.
     Registry,
+    /// `systemd-analyze`, which checks units of systemd.
+    SystemdAnalyze,
 }
 
 impl Need {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Chromium,
         Self::Dbus,
         Self::Model,
@@ -49,6 +51,7 @@ impl Need {
         Self::Program,
         Self::Promtool,
         Self::Registry,
+        Self::SystemdAnalyze,
     ];
 
     /// The name in [`REQUIRED`].
@@ -62,6 +65,7 @@ impl Need {
             Self::Program => "programs",
             Self::Promtool => "promtool",
             Self::Registry => "registries",
+            Self::SystemdAnalyze => "systemd-analyze",
         }
     }
 
