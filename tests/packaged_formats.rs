@@ -1,5 +1,5 @@
-//! systemd, Kubernetes and the operator of Prometheus take what is in `host/cli/packaging`, as far as programs by others
-//! can say so without a machine or a cluster of theirs.
+//! Programs by others read what is in `host/cli/packaging`: systemd checks the units, strict schemas of Kubernetes and of the
+//! operator of Prometheus the manifests. No test has a cluster.
 
 use crate::packaging::packaged;
 use std::fs::File;
