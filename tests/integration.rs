@@ -21,6 +21,7 @@ mod ends;
 mod eval;
 mod example_modules;
 mod fallback;
+mod faults;
 mod grants;
 mod host_files;
 mod http_languages;

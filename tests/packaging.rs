@@ -55,7 +55,9 @@ fn serves(command: &[String], variables: &[(String, String)], config: &str, is_s
         .iter()
         .map(|(name, value)| (name.clone(), here(value)))
         .collect();
-    // No endpoint has to answer which model it has.
+    // Without an endpoint it would not be ready.
+    let endpoint = Endpoint::start(Scenario::new([]));
+    variables.push(("TOOLHOLD_BASE_URL".into(), endpoint.base_url()));
     variables.push(("TOOLHOLD_MODEL".into(), "m".into()));
     let variables: Vec<_> = variables
         .iter()

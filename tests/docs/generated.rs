@@ -1,6 +1,6 @@
-//! Parts of documents that are generated from definitions, each between two marks: the threat table of
-//! `docs/security.md` from the hostile suite, and the reference of `docs/configuration.md` from
-//! `default.toml` and `host/cli/surface.toml`. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
+//! Parts of documents that are generated from definitions, each between two marks: the threat table of `docs/security.md`
+//! from the hostile suite, the reference of `docs/configuration.md` from `default.toml` and `host/cli/surface.toml`, and
+//! the tables of `docs/faults.md` from `tests/faults`. `INSTA_UPDATE=always` writes them anew, as it does snapshots.
 
 use super::read;
 use std::env;
@@ -54,6 +54,11 @@ fn threats() -> String {
 #[test]
 fn the_threat_table_is_the_suite() {
     hold("docs/security.md", "threats", &threats());
+}
+
+#[test]
+fn the_table_of_faults_is_what_is_tried() {
+    hold("docs/faults.md", "faults", &crate::faults::tables());
 }
 
 /// A section for each paragraph of `default.toml` but the first, which is about the file. Its heading is the

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use support::server::health_until_refused;
 use support::until;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -40,6 +41,29 @@ fn a_server_that_says_that_it_serves_handles_signals() {
     let host = host();
     let web = HttpMcpServer::start(&host, &[], &[]);
     assert!(web.handles(&[1, 2, 15]));
+}
+
+/// A server of runs does the same: `tests/serve/no_place.rs`.
+#[test]
+fn clients_are_refused_with_503_while_no_descriptor_is_left() {
+    let host = host();
+    let web = HttpMcpServer::start(&host, &[], &[]);
+    web.limit_descriptors(4);
+    let (served, refused) = health_until_refused(&web.address);
+    let (head, body) = refused.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(head.contains("retry-after: "), "{refused}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(
+        (&body["jsonrpc"], &body["id"]),
+        (&json!("2.0"), &json!(null))
+    );
+    assert!(body["error"]["message"].is_string(), "{refused}");
+    drop(served);
+    until("room", || {
+        let (served, _) = health_until_refused(&web.address);
+        (!served.is_empty()).then_some(())
+    });
 }
 
 #[test]

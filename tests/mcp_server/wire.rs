@@ -175,6 +175,11 @@ impl HttpMcpServer {
         support::host::handles(self.child.id(), signals)
     }
 
+    /// As [`support::server::limit_descriptors`].
+    pub fn limit_descriptors(&self, more: u64) {
+        support::server::limit_descriptors(&self.child, more);
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }

@@ -1,4 +1,4 @@
-//! `storage.keep_days`: what is over for long goes, by a server whose time the test makes pass.
+//! `storage.keep_days` and `storage.keep_audit_days`: what is over for long goes, by a server whose time the test makes pass.
 
 use super::{ask, two_plus_two, until};
 use reqwest::Method;
@@ -22,9 +22,9 @@ struct RetentionFixture {
 
 impl RetentionFixture {
     /// In SQLite, and in PostgreSQL where there is one.
-    fn everywhere() -> Vec<Self> {
+    fn everywhere(config: &str) -> Vec<Self> {
         let of = |cluster| Self {
-            host: super::host(KEEP),
+            host: super::host(config),
             cluster,
             clock: FakeClock::new(),
         };
@@ -96,7 +96,7 @@ fn status(server: &Server, path: &str) -> u16 {
 /// journals; what is not over for so long stays, and so does every row of the audit log.
 #[test]
 fn records_that_ended_long_ago_are_deleted() {
-    for mut kept in RetentionFixture::everywhere() {
+    for mut kept in RetentionFixture::everywhere(KEEP) {
         let [call, sum] = two_plus_two();
         let waits = super::calls([("text.reverse", json!({"text": "a"}))]);
         let first = [
@@ -184,6 +184,50 @@ fn records_that_ended_long_ago_are_deleted() {
 
         // The earlier request is forgotten.
         assert_ne!(once(&server), old);
+    }
+}
+
+/// Entries of the audit log go by their own key, as `toolhold audit prune` deletes them; records of runs stay.
+#[test]
+fn audit_entries_that_are_old_are_deleted() {
+    for mut kept in RetentionFixture::everywhere("[storage]\nkeep_audit_days = 7\n") {
+        let script = [two_plus_two(), two_plus_two()].into_iter().flatten();
+        let endpoint = super::scripted(script);
+        let server = kept.serve(&endpoint.base_url());
+        let sum = || id(&server.post("/v1/agent", &ask("What is 2+2?")).good());
+        let calls_of = |kept: &RetentionFixture, run: &str| {
+            let arguments = ["audit", "search", "--json", "--run", run];
+            let rows = kept.run(&arguments).into_iter();
+            rows.filter(|row| row["tool"] == "calculator.evaluate")
+                .count()
+        };
+        let old = sum();
+        let count = calls_of(&kept, &old);
+        assert!(count > 0);
+
+        kept.clock.pass(4 * DAY);
+        settled(&server);
+        let new = sum();
+
+        kept.clock.pass(4 * DAY);
+        until("the old entries to go", || {
+            (calls_of(&kept, &old) == 0).then_some(())
+        });
+        settled(&server);
+        assert_eq!(calls_of(&kept, &new), count);
+        let expired = kept.run(&["audit", "search", "audit_expired", "--json"]);
+        let [row] = expired.as_slice() else {
+            panic!("one row: {expired:?}");
+        };
+        assert_eq!(
+            (&row["by"], &row["keep_days"]),
+            (&json!("retention"), &json!(7))
+        );
+        kept.run(&["audit", "verify"]);
+        for run in [&old, &new] {
+            assert_eq!(status(&server, &format!("/v1/runs/{run}")), 200);
+            kept.run(&["runs", "replay", run]);
+        }
     }
 }
 

@@ -52,13 +52,21 @@ impl Collector {
     /// # Panics
     /// If no port can be opened.
     pub fn start() -> Self {
+        Self::start_at("127.0.0.1:0")
+    }
+
+    /// Starts at an address that a client has already.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_at(address: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime");
         let kept = Arc::new(Mutex::new(CollectedSignals::default()));
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(address));
         let listener = listener.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let router = Router::new()

@@ -100,6 +100,33 @@ impl Cluster {
         );
     }
 
+    /// Stops all of its processes where they are: connections stay open, and nothing is answered.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Has them go on.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let written = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
+        let first = written.expect("it runs").lines().next().map(str::parse);
+        let postmaster: u32 = first.and_then(Result::ok).expect("its process");
+        // The parent first: it starts no other process then.
+        crate::host::signal(postmaster, name);
+        for child in children(postmaster) {
+            crate::host::signal(child, name);
+        }
+    }
+
     /// Runs a statement.
     ///
     /// # Panics
@@ -176,6 +203,14 @@ fn installed() -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path).find(|folder: &PathBuf| folder.join("initdb").is_file())
     })
+}
+
+/// The processes that this one started.
+fn children(parent: u32) -> Vec<u32> {
+    let listed = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let listed = listed.expect("Linux says it");
+    let ids = listed.split_whitespace();
+    ids.filter_map(|id| id.parse().ok()).collect()
 }
 
 fn is_root() -> bool {

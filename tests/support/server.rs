@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -96,6 +97,24 @@ impl Server {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_with(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_until(host, arguments, variables, "serving")
+    }
+
+    /// The same without its database, for which it waits.
+    ///
+    /// # Panics
+    /// If it does not say where it waits.
+    pub fn start_waiting(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_until(host, arguments, variables, "waiting")
+    }
+
+    /// Starts it, and reads what it says until a line with this mark and an address.
+    fn start_until(
+        host: &Host,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        mark: &str,
+    ) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut child = host
             .command(&all)
@@ -118,7 +137,7 @@ impl Server {
             };
             assert!(read > 0, "it ended: {so_far}");
             // Other lines may name endpoints.
-            let is_start = line.contains("serving");
+            let is_start = line.contains(mark);
             if let Some((_, rest)) = line.split_once("http://").filter(|_| is_start) {
                 let end = rest.find("/v1").expect("a URL");
                 break format!("http://{}", &rest[..end]);
@@ -307,6 +326,25 @@ impl Server {
         std::fs::read_dir(folder).expect("a process").count()
     }
 
+    /// Connections that it has open, and the sockets that it listens at.
+    ///
+    /// # Panics
+    /// If the system does not say.
+    pub fn open_sockets(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        let open = std::fs::read_dir(folder).expect("a process").flatten();
+        // One may be closed meanwhile.
+        let files = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        files
+            .filter(|file| file.to_string_lossy().starts_with("socket:"))
+            .count()
+    }
+
+    /// As [`limit_descriptors`].
+    pub fn limit_descriptors(&self, more: u64) {
+        limit_descriptors(&self.child, more);
+    }
+
     /// Bytes of memory that it has.
     ///
     /// # Panics
@@ -383,4 +421,50 @@ pub fn limit_files(process: &Child, bytes: Option<u64>) {
         .arg(format!("--fsize={most}:unlimited"))
         .status();
     assert!(limited.expect("prlimit").success());
+}
+
+/// The process may open so many descriptors beyond the highest one that it has open now. Those below it that it has closed,
+/// it can open again.
+///
+/// # Panics
+/// If the system does not do that.
+pub fn limit_descriptors(process: &Child, more: u64) {
+    let folder = format!("/proc/{}/fd", process.id());
+    let open = std::fs::read_dir(folder).expect("a process").flatten();
+    let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+    let most = numbers.max().expect("a descriptor") + 1 + more;
+    // The soft limit alone.
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &process.id().to_string()])
+        .arg(format!("--nofile={most}:"))
+        .status();
+    assert!(limited.expect("prlimit").success());
+}
+
+/// The answers to requests for the path of a server's health, each on a connection of its own that stays open, until one
+/// is answered with 503. Returns the open connections, and that answer.
+///
+/// # Panics
+/// If a client is not answered, or each one is served.
+pub fn health_until_refused(address: &str) -> (Vec<TcpStream>, String) {
+    // As many numbers of descriptors as a process may have closed.
+    const MOST: usize = 500;
+    let mut served = Vec::new();
+    for _ in 0..MOST {
+        let mut client = TcpStream::connect(address).expect("a connection");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let head = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        // One that was refused may be closed.
+        let _ = client.write_all(head.as_bytes());
+        let mut status = [0; 12];
+        client.read_exact(&mut status).expect("an answer");
+        if status == *b"HTTP/1.1 200" {
+            served.push(client);
+            continue;
+        }
+        let mut answer = status.to_vec();
+        let _ = client.read_to_end(&mut answer);
+        return (served, String::from_utf8_lossy(&answer).into_owned());
+    }
+    panic!("{MOST} clients are served");
 }

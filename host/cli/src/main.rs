@@ -3,8 +3,8 @@
 //! Nothing else in the workspace prints to a terminal, or reads flags, variables and files of the
 //! configuration. Read it in this order: [`args`] (the command line), [`config`] (defaults, files, variables
 //! and flags become one configuration), [`dispatch`] (from the command line to the command), [`commands`]
-//! (one file a command), [`terminal`] (colours, tables, progress, the run as it is shown, questions), [`exit`]
-//! (exit codes).
+//! (one file a command), [`service_manager`] (what systemd hears of a server), [`terminal`] (colours, tables,
+//! progress, the run as it is shown, questions), [`exit`] (exit codes).
 #![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
@@ -18,6 +18,7 @@ mod descriptors;
 mod dispatch;
 mod exit;
 mod program;
+mod service_manager;
 mod terminal;
 mod usage;
 

@@ -99,6 +99,7 @@ mod tests {
     #[tokio::test]
     async fn a_frame_goes_out_in_pieces_and_leaves_nothing_behind() {
         let place = Places::new(1, 0).enter([127, 0, 0, 1].into()).await;
+        let place = place.unwrap();
         let kept = Arc::new(AtomicUsize::new(0));
         let frame = |bytes: usize| {
             kept.fetch_add(1, Ordering::Relaxed);

@@ -5,21 +5,23 @@
 //! other out: of the source that has most silent ones, the one that has been silent for longest. So no source loses a
 //! connection because another one opens many. If all have requests under way, a new connection gets a place of the
 //! reserve. A request for health or administration is served there; another one waits for an ordinary place, and gives
-//! up when its place of the reserve is needed.
+//! up after a time or when its place of the reserve is needed. A connection for which none is given up gets no place.
 
 use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use toolhold_admission::Seldom;
 
 /// Wait before it is looked again for a connection that may be closed. One that is closed leaves its place at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Longest wait for a connection that has to go: it may write an answer and linger for a second.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 /// All places of a server.
 #[derive(Debug)]
@@ -28,10 +30,9 @@ pub struct Places {
     reserve: Arc<Semaphore>,
     silent: Mutex<Silent>,
     closed: Seldom,
-    kept_out: Seldom,
 }
 
-/// How often it is logged that connections are closed for others, or that requests find all of them busy.
+/// How often it is logged that connections are closed for others.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 /// Connections that may be closed for others.
@@ -40,37 +41,44 @@ struct Silent {
     ordinary: SilentOfKind,
     reserve: SilentOfKind,
     last: u64,
+    /// Places that connections have to leave, and since when. A place is gone when its connection has left it.
+    leaving: Vec<(Weak<()>, Instant)>,
+}
+
+/// A connection that may be closed for another.
+#[derive(Debug)]
+struct SilentConnection {
+    close: CancellationToken,
+    place: Weak<()>,
 }
 
 /// By source, and by the order in which they fell silent.
 #[derive(Debug, Default)]
-struct SilentOfKind(HashMap<IpAddr, BTreeMap<u64, CancellationToken>>);
+struct SilentOfKind(HashMap<IpAddr, BTreeMap<u64, SilentConnection>>);
 
 impl SilentOfKind {
-    fn insert(&mut self, source: IpAddr, number: u64, close: CancellationToken) {
-        self.0.entry(source).or_default().insert(number, close);
+    fn insert(&mut self, source: IpAddr, number: u64, silent: SilentConnection) {
+        self.0.entry(source).or_default().insert(number, silent);
     }
 
-    fn remove(&mut self, source: IpAddr, number: u64) {
-        if let Some(own) = self.0.get_mut(&source) {
-            own.remove(&number);
-            if own.is_empty() {
-                self.0.remove(&source);
-            }
+    fn remove(&mut self, source: IpAddr, number: u64) -> Option<SilentConnection> {
+        let own = self.0.get_mut(&source)?;
+        let removed = own.remove(&number);
+        if own.is_empty() {
+            self.0.remove(&source);
         }
+        removed
     }
 
     /// Takes the first one of the source that has most; of equal sources, the first of all.
-    fn pop(&mut self) -> Option<CancellationToken> {
+    fn pop(&mut self) -> Option<SilentConnection> {
         let most = self.0.iter().max_by_key(|(_, own)| {
             let first = own.keys().next().copied().unwrap_or(u64::MAX);
             (own.len(), Reverse(first))
         });
         let source = *most?.0;
-        let (number, close) = self.0.get(&source)?.first_key_value()?;
-        let (number, close) = (*number, close.clone());
-        self.remove(source, number);
-        Some(close)
+        let number = *self.0.get(&source)?.keys().next()?;
+        self.remove(source, number)
     }
 }
 
@@ -80,6 +88,27 @@ impl Silent {
             PlaceKind::Ordinary => &mut self.ordinary,
             PlaceKind::Reserve => &mut self.reserve,
         }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Takes the connection of this kind that is to leave its place.
+    fn dismiss_one(&mut self, kind: PlaceKind) -> Option<CancellationToken> {
+        let SilentConnection { close, place } = self.of(kind).pop()?;
+        // Those that have left are forgotten.
+        self.is_one_leaving();
+        self.leaving.push((place, Instant::now()));
+        Some(close)
+    }
+
+    /// True if a connection has to leave its place, and has not yet.
+    fn is_one_leaving(&mut self) -> bool {
+        self.leaving
+            .retain(|(place, since)| place.strong_count() > 0 && since.elapsed() < LEAVE_TIME);
+        !self.leaving.is_empty()
     }
 }
 
@@ -97,13 +126,13 @@ impl Places {
             reserve: places(reserve),
             silent: Mutex::default(),
             closed: Seldom::every(LOG_PERIOD),
-            kept_out: Seldom::every(LOG_PERIOD),
         })
     }
 
-    /// A place for a new connection, which is silent. Waits if every connection has a request under way.
-    pub async fn enter(self: &Arc<Self>, source: IpAddr) -> Arc<ConnectionPlace> {
-        let (kind, permit) = self.free().await;
+    /// A place for a new connection, which is silent. Absent if every connection has a request under way, and none in
+    /// the reserve waits for a place.
+    pub async fn enter(self: &Arc<Self>, source: IpAddr) -> Option<Arc<ConnectionPlace>> {
+        let (kind, permit) = self.free().await?;
         let place = Arc::new(ConnectionPlace {
             places: self.clone(),
             source,
@@ -111,33 +140,37 @@ impl Places {
             held: Mutex::new(HeldPlace {
                 kind,
                 _permit: permit,
+                mark: Arc::new(()),
                 silent: None,
+                since: 0,
                 is_over: false,
             }),
         });
         place.silent();
-        place
+        Some(place)
     }
 
-    async fn free(&self) -> (PlaceKind, OwnedSemaphorePermit) {
+    async fn free(&self) -> Option<(PlaceKind, OwnedSemaphorePermit)> {
         loop {
             if let Ok(permit) = self.ordinary.clone().try_acquire_owned() {
-                return (PlaceKind::Ordinary, permit);
+                return Some((PlaceKind::Ordinary, permit));
             }
             if self.close_one(PlaceKind::Ordinary)
                 && let Some(permit) = self.ordinary().await
             {
-                return (PlaceKind::Ordinary, permit);
+                return Some((PlaceKind::Ordinary, permit));
             }
             if let Ok(permit) = self.reserve.clone().try_acquire_owned() {
-                return (PlaceKind::Reserve, permit);
+                return Some((PlaceKind::Reserve, permit));
             }
-            self.close_one(PlaceKind::Reserve);
+            if !self.close_one(PlaceKind::Reserve) && !self.silent.lock().is_one_leaving() {
+                return None;
+            }
             let reserve = self.reserve.clone().acquire_owned();
             tokio::select! {
                 biased;
-                Some(permit) = self.ordinary() => return (PlaceKind::Ordinary, permit),
-                Ok(Ok(permit)) = timeout(LOOK_AGAIN, reserve) => return (PlaceKind::Reserve, permit),
+                Some(permit) = self.ordinary() => return Some((PlaceKind::Ordinary, permit)),
+                Ok(Ok(permit)) = timeout(LOOK_AGAIN, reserve) => return Some((PlaceKind::Reserve, permit)),
                 else => {}
             }
         }
@@ -151,7 +184,7 @@ impl Places {
 
     /// Closes a silent connection. Whether there is one.
     fn close_one(&self, kind: PlaceKind) -> bool {
-        let Some(close) = self.silent.lock().of(kind).pop() else {
+        let Some(close) = self.silent.lock().dismiss_one(kind) else {
             return false;
         };
         close.cancel();
@@ -179,8 +212,12 @@ pub struct ConnectionPlace {
 struct HeldPlace {
     kind: PlaceKind,
     _permit: OwnedSemaphorePermit,
+    /// Lives as long as the permit.
+    mark: Arc<()>,
     /// Its number among the silent ones.
     silent: Option<u64>,
+    /// The last such number.
+    since: u64,
     /// The connection has ended, or is a WebSocket, which no request follows.
     is_over: bool,
 }
@@ -197,24 +234,22 @@ impl ConnectionPlace {
         Busy(self.clone())
     }
 
-    /// Counts a request that is refused because all connections are busy. Returns how many were since that was last
-    /// logged, if it is to be logged.
-    pub fn kept_out(&self) -> Option<u64> {
-        self.places.kept_out.occurs()
-    }
-
     pub fn is_of_reserve(&self) -> bool {
         self.held.lock().kind == PlaceKind::Reserve
     }
 
-    /// Exchanges a place of the reserve for an ordinary one. Not so if the place is needed meanwhile.
-    pub async fn leave_reserve(&self) -> bool {
+    /// Exchanges a place of the reserve for an ordinary one. Returns false if there is none within `longest`, or if the
+    /// place is needed meanwhile.
+    pub async fn leave_reserve(&self, longest: Duration) -> bool {
         let needed = CancellationToken::new();
-        self.may_close(&needed);
+        // In the order in which the connections came: a new one has time to send its request.
+        let since = self.held.lock().since;
+        self.may_close(&needed, since);
         let permit = tokio::select! {
             biased;
             () = needed.cancelled() => None,
             permit = self.next_ordinary() => Some(permit),
+            () = sleep(longest) => None,
         };
         self.speaks();
         let Some(permit) = permit else {
@@ -224,7 +259,9 @@ impl ConnectionPlace {
         *held = HeldPlace {
             kind: PlaceKind::Ordinary,
             _permit: permit,
+            mark: Arc::new(()),
             silent: None,
+            since: held.since,
             is_over: held.is_over,
         };
         true
@@ -246,22 +283,28 @@ impl ConnectionPlace {
     }
 
     fn silent(&self) {
-        self.may_close(&self.close);
+        let number = self.places.silent.lock().next_number();
+        self.may_close(&self.close, number);
     }
 
     /// From now on, `close` is cancelled when the place is needed.
-    fn may_close(&self, close: &CancellationToken) {
+    fn may_close(&self, close: &CancellationToken, number: u64) {
         let mut held = self.held.lock();
         if held.is_over {
             return;
         }
+        held.since = number;
         let mut silent = self.places.silent.lock();
-        silent.last += 1;
-        let number = silent.last;
-        silent
-            .of(held.kind)
-            .insert(self.source, number, close.clone());
-        held.silent = Some(number);
+        let of_kind = silent.of(held.kind);
+        // A request that waited for an ordinary place, and was given up by its client.
+        if let Some(before) = held.silent.replace(number) {
+            of_kind.remove(self.source, before);
+        }
+        let connection = SilentConnection {
+            close: close.clone(),
+            place: Arc::downgrade(&held.mark),
+        };
+        of_kind.insert(self.source, number, connection);
     }
 
     fn speaks(&self) {
@@ -293,10 +336,10 @@ mod tests {
         let places = Places::new(4, 1);
         let of = |n| IpAddr::from(Ipv4Addr::from_bits(n));
         // The first has been silent for longest, and is the only one of its source.
-        let quiet = places.enter(of(1)).await;
+        let quiet = places.enter(of(1)).await.unwrap();
         let mut others = Vec::new();
         for _ in 0..3 {
-            others.push(places.enter(of(2)).await);
+            others.push(places.enter(of(2)).await.unwrap());
         }
         assert!(!others[0].close.is_cancelled());
         let entering = tokio::spawn({
@@ -308,7 +351,7 @@ mod tests {
         assert!(!others[1].close.is_cancelled());
         // It leaves its place, and the new one gets it.
         drop(others.remove(0));
-        let new = entering.await.unwrap();
+        let new = entering.await.unwrap().unwrap();
         // One with a request under way is not closed, also if its source has most.
         let _busy: Vec<_> = others.iter().map(ConnectionPlace::busy).collect();
         let _also = new.busy();
@@ -318,6 +361,54 @@ mod tests {
         });
         quiet.lost().await;
         drop(quiet);
-        entering.await.unwrap();
+        assert!(entering.await.unwrap().is_some());
+    }
+
+    const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// A server with one ordinary place and one of the reserve, and the connection in each. The former is busy.
+    async fn full() -> (Arc<Places>, Busy, Arc<ConnectionPlace>) {
+        let places = Places::new(1, 1);
+        let busy = places.enter(SOURCE).await.unwrap().busy();
+        let reserve = places.enter(SOURCE).await.unwrap();
+        assert!(reserve.is_of_reserve());
+        (places, busy, reserve)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_gets_no_place_where_nobody_leaves_one() {
+        let (places, _busy, reserve) = full().await;
+        let begun = Instant::now();
+        let health = reserve.busy();
+        assert!(places.enter(SOURCE).await.is_none());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        // One that has to leave is waited for, but not for ever.
+        drop(health);
+        assert!(places.enter(SOURCE).await.is_none());
+        assert!(reserve.close.is_cancelled());
+        assert!(begun.elapsed() >= LEAVE_TIME && begun.elapsed() < 2 * LEAVE_TIME);
+        drop(reserve);
+        assert!(places.enter(SOURCE).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_in_the_reserve_waits_for_a_place_for_a_time() {
+        let (_places, _busy, reserve) = full().await;
+        let (begun, longest) = (Instant::now(), Duration::from_secs(20));
+        let _request = reserve.busy();
+        assert!(!reserve.leave_reserve(longest).await);
+        assert!((longest..2 * longest).contains(&begun.elapsed()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_its_client_gave_up_leaves_nothing_behind() {
+        let (places, _busy, reserve) = full().await;
+        let request = reserve.busy();
+        let waiting = reserve.leave_reserve(Duration::from_secs(20));
+        assert!(timeout(Duration::from_secs(1), waiting).await.is_err());
+        drop(request);
+        assert_eq!(places.silent.lock().reserve.0[&SOURCE].len(), 1);
+        reserve.end();
+        assert!(places.silent.lock().reserve.0.is_empty());
     }
 }

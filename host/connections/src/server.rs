@@ -1,5 +1,7 @@
 //! Accepts connections and serves them within the bounds of [`Settings`].
 
+use crate::acceptor::{Acceptor, NextConnection};
+use crate::busy_answer::BusyAnswers;
 use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
 use crate::places::{ConnectionPlace, Places};
@@ -7,9 +9,7 @@ use crate::settings::Settings;
 use crate::source::network;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
-use axum::body::Body;
-use axum::http::{Extensions, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::http::Extensions;
 use axum::{Router, middleware};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -19,21 +19,18 @@ use rustix::process::{Resource, getrlimit};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use toolhold_admission::Seldom;
 
 /// Bytes of a request's head, as most servers allow.
 const HEAD_BYTES: usize = 64 << 10;
-/// Wait before the next `accept` after one failed, for example because the process has no file
-/// descriptor left.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How often it is logged that connections cannot be accepted.
-const LOG_PERIOD: Duration = Duration::from_secs(10);
+/// Most connections at a time that have no place and are answered so, besides those that have one.
+const BUSY_ANSWERS: usize = 16;
 
 /// The connection that a request came on; each request has it among its extensions.
 ///
@@ -76,26 +73,24 @@ pub async fn serve(
             body_timeout::limit_body_time,
         ))
         .layer(middleware::from_fn(unread::close));
-    let (connections, reserve) = within_limit(settings);
-    let places = Places::new(connections, reserve);
+    let counts = PlaceCounts::within_limit(&settings);
+    let places = Places::new(counts.ordinary, counts.reserve);
+    let busy_answers = BusyAnswers::new(&settings, counts.busy_answers);
     let open = TaskTracker::new();
     let closed = CancellationToken::new();
     let _close = closed.clone().drop_guard();
-    let unaccepted = Seldom::every(LOG_PERIOD);
+    let mut acceptor = Acceptor::new(listener);
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = acceptor.accept() => accepted,
             () = stop.cancelled() => break,
         };
         let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if let Some(failures) = unaccepted.occurs() {
-                    tracing::warn!(%error, failures, "connections could not be accepted");
-                }
-                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            NextConnection::Ordinary(stream, peer) => (stream, peer),
+            NextConnection::OnSpare(stream) => {
+                busy_answers.give_now(stream).await;
                 continue;
             }
         };
@@ -104,14 +99,36 @@ pub async fn serve(
             place = places.enter(source) => place,
             () = stop.cancelled() => break,
         };
+        let Some(place) = place else {
+            busy_answers.give(stream, &mut connections).await;
+            continue;
+        };
         let own = Connection {
             source,
             closed: closed.clone(),
             _held: Arc::new((place.clone(), open.token())),
         };
-        let (router, stop) = (router.clone(), stop.clone());
+        let (router, stop, settings) = (router.clone(), stop.clone(), settings.clone());
+        let answers = busy_answers.clone();
         connections.spawn(async move {
-            let served = connection(stream, router, own, place.clone(), stop, settings);
+            let is_spoken = tokio::select! {
+                biased;
+                () = place.lost() => {
+                    place.end();
+                    // Another connection has the place from now on.
+                    drop((own, place));
+                    answers.give_if_few(stream).await;
+                    return;
+                }
+                readable = timeout(settings.head_timeout, stream.readable()) => {
+                    matches!(readable, Ok(Ok(())))
+                }
+            };
+            if !is_spoken {
+                place.end();
+                return;
+            }
+            let served = connection(stream, router, own, place.clone(), stop, settings, answers);
             let served = tokio::select! {
                 served = served => served,
                 () = place.lost() => Ok(()),
@@ -122,7 +139,7 @@ pub async fn serve(
             }
         });
     }
-    drop(listener);
+    drop(acceptor);
     while connections.join_next().await.is_some() {}
     open.close();
     open.wait().await;
@@ -135,27 +152,25 @@ async fn connection(
     place: Arc<ConnectionPlace>,
     stop: CancellationToken,
     settings: Settings,
+    busy_answers: Arc<BusyAnswers>,
 ) -> Result<(), hyper::Error> {
     // A response is one write; Nagle's algorithm would delay it.
     let _ = stream.set_nodelay(true);
     let stream = write_timeout(LingeringStream::new(stream), settings.write_timeout);
     let router = TowerToHyperService::new(router);
+    let (is_reserved, place_timeout) = (settings.is_reserved, settings.place_timeout);
     let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(own.clone());
         let busy = place.busy();
         let (router, place) = (router.clone(), place.clone());
+        let busy_answers = busy_answers.clone();
         async move {
+            let begun = Instant::now();
             let is_kept_out = place.is_of_reserve()
-                && !(settings.is_reserved)(request.uri().path())
-                && !place.leave_reserve().await;
+                && !is_reserved(request.uri().path())
+                && !place.leave_reserve(place_timeout).await;
             let response = if is_kept_out {
-                if let Some(refused) = place.kept_out() {
-                    tracing::info!(
-                        refused,
-                        "requests are refused, because all connections are busy"
-                    );
-                }
-                all_busy()
+                busy_answers.response(request.method(), begun.elapsed())
             } else {
                 router.call(request).await?
             };
@@ -178,39 +193,43 @@ async fn connection(
     }
 }
 
-/// Ordinary connections and those of the reserve. A process that has no descriptor left cannot accept, nor write
-/// anything down, so all connections together have a quarter of them.
-fn within_limit(settings: Settings) -> (usize, usize) {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX);
-    let reserve = settings.reserve.min(share / 4);
-    let connections = settings.connections.min(share - reserve).max(1);
-    if connections < settings.connections {
-        tracing::warn!(
-            connections,
-            configured = settings.connections,
-            limit,
-            "fewer connections are served than configured, because the process may open few files; raise its limit \
-             (ulimit -n)"
-        );
-    }
-    (connections, reserve)
+/// The most connections of each sort.
+struct PlaceCounts {
+    ordinary: usize,
+    reserve: usize,
+    /// Connections without a place, which are answered in tasks of their own.
+    busy_answers: usize,
 }
 
-/// The response to a request that had to leave its place of the reserve.
-fn all_busy() -> Response {
-    let said = "all connections of this server are busy; try again later\n";
-    let mut response = Response::new(Body::from(said));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    for (name, value) in [
-        (header::CONNECTION, "close"),
-        (header::RETRY_AFTER, "1"),
-        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
+impl PlaceCounts {
+    /// The counts of a server. A process that has no descriptor left cannot accept, nor write anything down, so all
+    /// connections together have a quarter of them.
+    fn within_limit(settings: &Settings) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let counts = Self::within_share(settings, limit / 4);
+        if counts.ordinary < settings.connections {
+            tracing::warn!(
+                connections = counts.ordinary,
+                configured = settings.connections,
+                limit,
+                "fewer connections are served than configured, because the process may open few files; raise its limit \
+                 (ulimit -n)"
+            );
+        }
+        counts
     }
-    response
+
+    fn within_share(settings: &Settings, share: u64) -> Self {
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        let reserve = settings.reserve.min(share / 4);
+        let busy_answers = BUSY_ANSWERS.min(share / 8);
+        let rest = share - reserve - busy_answers;
+        Self {
+            ordinary: settings.connections.min(rest).max(1),
+            reserve,
+            busy_answers,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -218,10 +237,11 @@ mod tests {
     use super::*;
     use crate::body_timeout::is_too_slow;
     use crate::settings::BodyPace;
-    use axum::body::{Bytes, to_bytes};
+    use axum::body::{Body, Bytes, to_bytes};
     use axum::extract::DefaultBodyLimit;
+    use axum::http::StatusCode;
     use axum::routing;
-    use std::net::SocketAddr;
+    use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     const LIMIT: usize = 1_000;
@@ -265,7 +285,7 @@ mod tests {
         assert!(!large.contains("refused"), "{large}");
     }
 
-    /// The response to a request that waits until `rude` frees the server's only place.
+    /// The response to a request that waits in the reserve until `rude` frees the server's only ordinary place.
     async fn next_answer(settings: Settings, rude: impl AsyncFnOnce(&mut TcpStream)) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -281,6 +301,10 @@ mod tests {
                 }),
             );
         let stop = CancellationToken::new();
+        let settings = Settings {
+            reserve: 1,
+            ..settings
+        };
         let serving = serve(listener, router, settings, stop.clone());
         let _serving = tokio::spawn(serving);
         let mut first = TcpStream::connect(address).await.unwrap();
@@ -333,89 +357,21 @@ mod tests {
         assert!(answer.await.ends_with("page"));
     }
 
-    /// A server with a path that never answers, and what it answers to.
-    async fn busy_server(settings: Settings) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = Router::new()
-            .route("/", routing::get(async || "page"))
-            .route("/healthz", routing::get(async || "ok"))
-            .route("/never", routing::get(std::future::pending::<&str>));
-        tokio::spawn(serve(listener, router, settings, CancellationToken::new()));
-        address
-    }
-
-    async fn ask(address: SocketAddr, path: &str) -> TcpStream {
-        let mut client = TcpStream::connect(address).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
-        client.write_all(head.as_bytes()).await.unwrap();
-        client
-    }
-
-    async fn answer(mut client: TcpStream) -> String {
-        let mut answer = String::new();
-        let read = client.read_to_string(&mut answer);
-        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
-        read.expect("an answer").unwrap();
-        answer
-    }
-
-    fn few_connections() -> Settings {
-        Settings {
-            reserve: 2,
-            is_reserved: |path| path == "/healthz",
-            ..Settings::new(4)
+    #[test]
+    fn connections_have_a_share_of_the_descriptors_in_all() {
+        let settings = Settings {
+            reserve: 16,
+            ..Settings::new(512)
+        };
+        for (share, expected) in [
+            (250_000, (512, 16, 16)),
+            (16, (10, 4, 2)),
+            (4, (3, 1, 0)),
+            (0, (1, 0, 0)),
+        ] {
+            let counts = PlaceCounts::within_share(&settings, share);
+            let found = (counts.ordinary, counts.reserve, counts.busy_answers);
+            assert_eq!(found, expected, "{share}");
         }
-    }
-
-    #[tokio::test]
-    async fn connections_without_a_request_keep_nobody_out() {
-        let address = busy_server(few_connections()).await;
-        let mut silent = Vec::new();
-        for n in 0..300 {
-            let mut client = TcpStream::connect(address).await.unwrap();
-            if n % 2 == 0 {
-                // Whether it is closed already depends on the others.
-                let _ = client.write_all(b"GET / HTTP/1.1\r\nhos").await;
-            }
-            silent.push(client);
-        }
-        for path in ["/", "/healthz"] {
-            let answer = answer(ask(address, path).await).await;
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        }
-    }
-
-    #[tokio::test]
-    async fn health_is_answered_while_all_others_are_busy() {
-        let address = busy_server(few_connections()).await;
-        let mut busy = Vec::new();
-        for _ in 0..4 {
-            busy.push(ask(address, "/never").await);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let waiting = ask(address, "/").await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        for _ in 0..3 {
-            let health = answer(ask(address, "/healthz").await).await;
-            assert!(health.ends_with("ok"), "{health}");
-        }
-        // It waited meanwhile, and is served as soon as there is room.
-        drop(busy.pop());
-        let page = answer(waiting).await;
-        assert!(page.ends_with("page"), "{page}");
-
-        busy.push(ask(address, "/never").await);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let mut kept_out = Vec::new();
-        for _ in 0..3 {
-            kept_out.push(ask(address, "/").await);
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-        let refused = answer(kept_out.remove(0)).await;
-        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
-        assert!(refused.contains("connection: close"), "{refused}");
-        let health = answer(ask(address, "/healthz").await).await;
-        assert!(health.ends_with("ok"), "{health}");
     }
 }

@@ -271,7 +271,11 @@ mod tests {
             .route("/", routing::get(async || "page"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving = tokio::spawn(serve(listener, router, Settings::new(most), stop.clone()));
+        let settings = Settings {
+            reserve: 1,
+            ..Settings::new(most)
+        };
+        let serving = tokio::spawn(serve(listener, router, settings, stop.clone()));
         (address, stop, serving)
     }
 

@@ -134,6 +134,26 @@ impl ModelError {
         }
     }
 
+    /// True if the server itself answered, with an error or with something else. False for the statuses with which a
+    /// balancer answers for a server that is away.
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => !matches!(status, 502..=504 | 520..=530),
+            Self::InStream { .. }
+            | Self::Truncated { .. }
+            | Self::NotAnEndpoint { .. }
+            | Self::Decode { .. }
+            | Self::TooLarge { .. } => true,
+            Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Unrecorded { .. }
+            | Self::NoImages { .. }
+            | Self::Config { .. }
+            | Self::Unavailable(_) => false,
+            Self::GaveUp { source, .. } => source.is_answer(),
+        }
+    }
+
     /// Its name in the log (`docs/operations.md`, "The log").
     pub fn kind(&self) -> &'static str {
         match self {
@@ -405,6 +425,22 @@ mod tests {
         ] {
             assert_eq!(error.class(), class, "{error:?}");
         }
+    }
+
+    #[test]
+    fn errors_of_a_balancer_are_no_answers_of_the_server() {
+        for number in [200, 401, 404, 429, 500, 501] {
+            assert!(status(number, None).is_answer(), "{number}");
+        }
+        for number in [502, 503, 504, 522] {
+            assert!(!status(number, None).is_answer(), "{number}");
+        }
+        assert!(in_stream("500").is_answer());
+        let late = ModelError::Timeout {
+            phase: TimeoutPhase::Connect,
+            after: Duration::from_secs(1),
+        };
+        assert!(!late.is_answer());
     }
 
     #[test]

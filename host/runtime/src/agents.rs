@@ -22,7 +22,7 @@ use toolhold_agent::guard::shield::Shields;
 use toolhold_agent::run::{CandidateOutcomes, OperatorTexts};
 use toolhold_agent::{Activities, Driver, ToolSource as _};
 use toolhold_mcp::{McpToolbox, Servers};
-use toolhold_model::route::EndpointState;
+use toolhold_model::route::{EndpointState, Protection};
 use toolhold_model::{Model, ModelError};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::names;
@@ -45,6 +45,8 @@ pub struct Agent {
     model: Arc<dyn Model>,
     candidates: BTreeMap<String, Arc<dyn Model>>,
     outcomes: Option<Arc<dyn CandidateOutcomes>>,
+    /// Protections of the endpoints that may answer the agent's own requests, by name.
+    pub(crate) endpoints: BTreeMap<String, Arc<Protection>>,
     known: ProbedDialects,
     shields: Shields,
     servers: Servers,
@@ -96,6 +98,10 @@ impl Agent {
         let tools = agent.tools.as_deref();
         let shields = shields(&config, toolbox.components(), tools, &guards).await?;
         let selected = Box::pin(models.selected()).await?;
+        let endpoints = config.routes().endpoints_of(&config.endpoint).into_iter();
+        let endpoints =
+            endpoints.map(|(name, table)| (name.to_owned(), kept.spared.of(name, table)));
+        let endpoints = endpoints.collect();
         Ok(Self {
             name: name.to_owned(),
             description: agent.description.clone(),
@@ -108,6 +114,7 @@ impl Agent {
             model: selected.model,
             candidates: selected.candidates,
             outcomes: selected.outcomes,
+            endpoints,
             known: selected.known,
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),

@@ -346,6 +346,23 @@ pub async fn awaited_model(
     Ok(named(endpoint, &transport, total, first(&models)?))
 }
 
+/// Asks an endpoint for its models. A refusal counts as an answer, too. Waits 5 seconds at most.
+///
+/// # Errors
+/// It does not answer, or a balancer answers in its place.
+pub async fn hear(endpoint: &EndpointTable, key: Option<String>) -> Result<()> {
+    let model = named(
+        endpoint,
+        &transport(endpoint, key)?,
+        Duration::ZERO,
+        &endpoint.model,
+    );
+    match model.list_models().await {
+        Err(error) if !error.is_answer() => Err(error.into()),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 fn named(
     endpoint: &EndpointTable,
     transport: &Arc<dyn Transport>,

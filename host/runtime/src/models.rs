@@ -64,7 +64,7 @@ struct ProtectedServer {
 
 impl SharedProtection {
     /// Configurations with different limits for a server do not share them.
-    fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
+    pub(crate) fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = table.policy();
         let is_it = |known: &&ProtectedServer| {
@@ -243,6 +243,10 @@ impl<'a> Models<'a> {
             self.known.add(name, dialect);
         }
         let protection = self.spared.of(name, table);
+        if table.model.is_empty() {
+            // It has told the model's name.
+            protection.answered();
+        }
         let endpoint = Arc::new(Endpoint::behind(protection, model, &table.policy()));
         self.endpoints.insert(name.to_owned(), endpoint.clone());
         Ok(endpoint)

@@ -1,14 +1,16 @@
-//! Deletes runs that ended longer ago than the operator keeps them, and documents that are older than their collections
-//! keep them, and gives back the space of both.
+//! Deletes runs that ended longer ago than the operator keeps them, entries of the audit log that are older than that, and
+//! documents that are older than their collections keep them, and gives back the space of all.
 
 use crate::knowledge::ServedKnowledge;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
-use toolhold_storage::{PrunedBy, Store, now_ms};
+use toolhold_storage::{ExpireError, PrunedBy, Store, now_ms};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// Time between two deletions of entries of the audit log: each reads the whole log before, to verify it.
+const AUDIT_INTERVAL: Duration = Duration::from_hours(24);
 /// How long documents are kept that came with a run: they are there before the run is.
 const ATTACHED_MS: u64 = 60 * 60 * 1_000;
 /// Time for which the clock must run steadily before records are deleted by it.
@@ -24,6 +26,21 @@ pub async fn delete_expired(store: &Store, days: NonZeroU32) {
         let now = now_ms();
         if clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) && store.writable().is_ok() {
             delete(store, days, now).await;
+        }
+    }
+}
+
+/// Deletes entries of the audit log that were written more than `days` days ago, for as long as it is polled.
+pub async fn delete_expired_audit(store: &Store, days: NonZeroU32) {
+    let mut clock = ClockCheck::started(now_ms(), Instant::now());
+    let mut last: Option<Instant> = None;
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let (now, at) = (now_ms(), Instant::now());
+        let is_even = clock.is_even(now, at, STEADY_CLOCK_TIME);
+        let is_due = last.is_none_or(|last| at.saturating_duration_since(last) >= AUDIT_INTERVAL);
+        if is_even && is_due && store.writable().is_ok() && expire_audit(store, days, now).await {
+            last = Some(at);
         }
     }
 }
@@ -78,12 +95,37 @@ pub async fn give_back_space(store: &Store) {
     }
 }
 
+/// The time `days` days before `now_ms`.
+fn before(days: NonZeroU32, now_ms: u64) -> u64 {
+    now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS))
+}
+
+/// Returns false if the next sweep is to try it again.
+async fn expire_audit(store: &Store, days: NonZeroU32, now_ms: u64) -> bool {
+    let by = PrunedBy::Retention { days: days.get() };
+    match store.expire_audit(before(days, now_ms), by).await {
+        Ok(0) => true,
+        Ok(entries) => {
+            tracing::info!(
+                entries,
+                "deleted entries of the audit log that are older than storage.keep_audit_days"
+            );
+            true
+        }
+        Err(error @ ExpireError::NotGenuine { .. }) => {
+            tracing::error!(%error, "old entries of the audit log are kept");
+            true
+        }
+        Err(error @ ExpireError::Store(_)) => {
+            tracing::warn!(%error, "old entries of the audit log could not be deleted; they will be later");
+            false
+        }
+    }
+}
+
 async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
-    let before = now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS));
-    match store
-        .prune(before, PrunedBy::Retention { days: days.get() })
-        .await
-    {
+    let by = PrunedBy::Retention { days: days.get() };
+    match store.prune(before(days, now_ms), by).await {
         Ok(gone) if gone.runs + gone.sessions > 0 => {
             tracing::info!(
                 runs = gone.runs,

@@ -54,9 +54,8 @@ impl StoreError {
     pub fn outage(&self) -> Option<Outage> {
         match self {
             Self::Outage(outage) => Some(*outage),
-            Self::Failed { source } => Outage::of(source),
+            Self::Failed { source } | Self::Open { source, .. } => Outage::of(source),
             Self::Folder { .. }
-            | Self::Open { .. }
             | Self::Version { .. }
             | Self::Newer { .. }
             | Self::Damaged { .. }
@@ -133,4 +132,21 @@ fn listed(names: &[String]) -> String {
         text.push_str(" and older ones");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_that_found_nobody_is_an_outage() {
+        let open = |source| StoreError::Open {
+            what: "it".into(),
+            source,
+        };
+        let away = sqlx::Error::Io(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(open(away).outage(), Some(Outage::Unreachable));
+        let wrong = sqlx::Error::Configuration("no URL".into());
+        assert_eq!(open(wrong).outage(), None);
+    }
 }

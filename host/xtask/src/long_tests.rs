@@ -25,7 +25,7 @@ struct LongPart {
     command: fn() -> Result<Command>,
 }
 
-const PARTS: [LongPart; 5] = [
+const PARTS: [LongPart; 6] = [
     LongPart {
         name: "selftest of a release build, at full scale",
         command: selftest,
@@ -33,6 +33,10 @@ const PARTS: [LongPart; 5] = [
     LongPart {
         name: "writers of SQLite in two processes, 60 s",
         command: || Ok(sqlite()),
+    },
+    LongPart {
+        name: "faults around a server, at full size",
+        command: || Ok(faults()),
     },
     LongPart {
         name: "property tests, 5000 cases each",
@@ -87,6 +91,14 @@ fn selftest() -> Result<Command> {
 fn sqlite() -> Command {
     let mut command = xtask(&["test", "--", "-E", "test(/^sqlite::/)"]);
     command.env("TOOLHOLD_SQLITE_SECONDS", SQLITE_SECONDS);
+    command
+}
+
+/// Those of `tests/faults`, and the tests of servers that its table names.
+fn faults() -> Command {
+    let filter = "test(/^(faults|serve)::/)";
+    let mut command = xtask(&["test", "--", "--profile", "long", "-E", filter]);
+    command.env("TOOLHOLD_TEST_FAULTS", "whole");
     command
 }
 

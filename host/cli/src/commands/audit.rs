@@ -10,7 +10,7 @@ use toolhold_policy::text;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text};
-use toolhold_storage::{AuditEntry, AuditFilter, AuditOrder, Store};
+use toolhold_storage::{AuditEntry, AuditFilter, AuditOrder, PrunedBy, Store};
 use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
@@ -152,7 +152,7 @@ async fn prune(store: &Store, older_than: Since, yes: bool) -> Result<Exit> {
         ));
         return Ok(Exit::Ok);
     }
-    let gone = store.expire_audit(before).await?;
+    let gone = store.expire_audit(before, PrunedBy::Person).await?;
     let gone = style::plural(gone, "entry");
     output::tell(&format!("{} {gone}", style::good("deleted:")));
     give_back_space(store).await;

@@ -34,4 +34,5 @@ pub mod serve;
 pub mod serving;
 pub mod show_config;
 pub mod stats;
+pub mod store_wait;
 pub mod trust;

@@ -1,32 +1,35 @@
 //! `toolhold serve`: agents as an HTTP service, until a signal stops it.
 
-use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals, Started};
+use crate::commands::{serving, store_wait};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
+use crate::service_manager::ServiceManager;
 use crate::terminal::output::{self, NoteMark};
 use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use toolhold_files::{LivenessFile, living, lock_path};
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::disks::watch_disks;
-use toolhold_runtime::endpoints::watch_endpoints;
+use toolhold_runtime::disks::Disks;
+use toolhold_runtime::endpoints::{HeardEndpoint, ask_silent_endpoints, watch_endpoints};
 use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::telemetry::watch_sandbox;
 use toolhold_runtime::{host, knowledge};
-use toolhold_server::http::{App, is_administration, router};
+use toolhold_server::http::{App, connection_settings, router};
 use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
-use toolhold_server::runs::{Dispatcher, Limits, takeover};
+use toolhold_server::runs::{Dispatcher, Limits, ServerHealth, takeover};
 use toolhold_server::settings::Keys;
 use toolhold_storage::Store;
 use toolhold_telemetry::ReloadResult;
@@ -105,42 +108,12 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     if args.reload {
         return reload(config);
     }
+    let manager = ServiceManager::of_environment();
     let Started {
         registry,
         watch,
         loading,
     } = Box::pin(serving::load_and_watch(loaded)).await?;
-    let store = host::store(config).await?;
-    // The model's files are read once, for the API and the runs.
-    let knowledge = knowledge::open(
-        config,
-        store.clone(),
-        toolhold_knowledge::Settings::served(),
-    );
-    let knowledge = Arc::new(knowledge.await?);
-    let agents = Agents::eventually(config, registry, Some(knowledge.clone()));
-    let agents = Arc::new(Box::pin(agents).await?);
-    let needs_key = match serve.keys {
-        Keys::Always => true,
-        Keys::Never => false,
-        Keys::Auto => !serve.listen.ip().is_loopback() || store.has_keys().await?,
-    };
-    let limits = Limits {
-        places: serve.concurrent_runs,
-        places_of_one: serve.key_concurrent_runs,
-        waiting: serve.waiting_runs,
-        patience: serve.queue_timeout(),
-    };
-    let telemetry = host::telemetry(config, true)?;
-    watch_sandbox(&telemetry, agents.registry());
-    watch_endpoints(&telemetry, &agents);
-    let dispatcher = Dispatcher::new(
-        store,
-        agents.clone(),
-        limits,
-        telemetry.clone(),
-        loading.startup.clone(),
-    );
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(
@@ -149,6 +122,60 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         )
     })?;
     let address = listener.local_addr()?;
+    let socket = listener.into_std()?;
+    let Signals {
+        reload,
+        stop: mut stop_signal,
+    } = Signals::listen()?;
+    let beating = manager.clone();
+    tokio::spawn(async move { beating.keep_alive().await });
+    let telemetry = host::telemetry(config, true)?;
+    let bounds = || connection_settings(&telemetry, serve.connections);
+    let prepared = async {
+        let (store, waiting) = store_wait::open(config, &bounds, &socket, &manager).await?;
+        // The model's files are read once, for the API and the runs.
+        let knowledge = knowledge::open(
+            config,
+            store.clone(),
+            toolhold_knowledge::Settings::served(),
+        );
+        let knowledge = Arc::new(knowledge.await?);
+        let agents = Agents::eventually(config, registry, Some(knowledge.clone()));
+        let agents = Arc::new(Box::pin(agents).await?);
+        let needs_key = match serve.keys {
+            Keys::Always => true,
+            Keys::Never => false,
+            Keys::Auto => !serve.listen.ip().is_loopback() || store.has_keys().await?,
+        };
+        // An endpoint that is there has answered before the first client asks whether the server is ready.
+        let heard = timeout(FIRST_ANSWER, Box::pin(ask_silent_endpoints(&agents))).await;
+        let heard = heard.unwrap_or_default();
+        Ok::<_, anyhow::Error>((store, waiting, knowledge, agents, needs_key, heard))
+    };
+    let (store, waiting, knowledge, agents, needs_key, heard) = tokio::select! {
+        prepared = Box::pin(prepared) => prepared?,
+        () = stop_signal.received() => {
+            manager.stopping();
+            return Ok(Exit::Ok);
+        }
+    };
+    let limits = Limits {
+        places: serve.concurrent_runs,
+        places_of_one: serve.key_concurrent_runs,
+        waiting: serve.waiting_runs,
+        patience: serve.queue_timeout(),
+    };
+    watch_sandbox(&telemetry, agents.registry());
+    watch_endpoints(&telemetry, &agents);
+    let disks = Disks::default();
+    let dispatcher = Dispatcher::new(
+        store,
+        agents.clone(),
+        limits,
+        telemetry.clone(),
+        loading.startup.clone(),
+        disks.clone(),
+    );
     let stop = CancellationToken::new();
     if args.hold_runs {
         tell_held(dispatcher.store()).await?;
@@ -157,11 +184,13 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     }
     let others = dispatcher.clone();
     tokio::spawn(async move { others.poll_cancellations().await });
-    let absent = agents.clone();
-    tokio::spawn(async move { look_again(&absent).await });
     if let Some(days) = config.keep_days() {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
+    }
+    if let Some(days) = config.keep_audit_days() {
+        let store = dispatcher.store().clone();
+        tokio::spawn(async move { retention::delete_expired_audit(&store, days).await });
     }
     let knowledge = Arc::new(ServedKnowledge::new(
         knowledge,
@@ -172,17 +201,13 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         config.state_folder().to_owned(),
         config.cache_folder().to_owned(),
     );
-    tokio::spawn(async move { watch_disks(&measured, state, cache).await });
+    tokio::spawn(async move { disks.watch(&measured, state, cache).await });
     let (store, removed) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { removed.remove_deleted(&store).await });
     let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { retention::delete_expired_documents(&store, &expiring).await });
     let deleting = dispatcher.store().clone();
     tokio::spawn(async move { retention::give_back_space(&deleting).await });
-    let Signals {
-        reload,
-        stop: mut stop_signal,
-    } = Signals::listen()?;
     let (folder, id) = (servers(config), std::process::id());
     let own = LivenessFile::create(&folder, &format!("{id}-{}", Uuid::now_v7()));
     if let Err(error) = &own {
@@ -196,16 +221,17 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         App::new(dispatcher.clone(), knowledge, config, serve),
         serve,
     );
+    if let Some(waiting) = waiting {
+        waiting.end().await;
+    }
     let served = tokio::spawn(connections::serve(
-        listener,
+        store_wait::listen_on(&socket)?,
         router,
-        connections::Settings {
-            reserve: RESERVED_CONNECTIONS,
-            is_reserved: is_administration,
-            ..connections::Settings::new(serve.connections)
-        },
+        bounds(),
         stop.clone(),
     ));
+    // The service has a listener of its own, with whose end the port is free.
+    drop(socket);
     let offered = agents.all();
     let names: Vec<&str> = offered.ready.keys().map(String::as_str).collect();
     let named = if names.is_empty() {
@@ -226,10 +252,25 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         output::note(NoteMark::Warn("waiting:"), &text);
     }
     drop(offered);
+    let mut silent = BTreeSet::new();
+    tell_heard(heard, &mut silent);
+    let absent = agents.clone();
+    tokio::spawn(async move { look_again(&absent, silent).await });
+    manager.ready("serves");
+    let (watched, told) = (dispatcher.clone(), manager.clone());
+    tokio::spawn(async move {
+        let tell = |health: &ServerHealth| told.status(&status(health));
+        watched.watch_health(tell).await;
+    });
+    let runs = ServedRuns {
+        dispatcher: &dispatcher,
+        manager: &manager,
+    };
     tokio::select! {
         () = stop_signal.received() => {}
-        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, agents.registry(), &dispatcher)) => match failed? {},
+        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, agents.registry(), &runs)) => match failed? {},
     }
+    manager.stopping();
     let seconds = serve.drain().as_secs();
     output::remark(&format!(
         "stopping; runs have {seconds} s to end, and go on at the next start if they do not"
@@ -245,9 +286,20 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     // Stops accepting last: until here, clients were told to go to another server.
     stop.cancel();
     // Connections end with their runs; those that do not are closed.
-    let _ = tokio::time::timeout(RESPONSE_GRACE, served).await;
+    let _ = timeout(RESPONSE_GRACE, served).await;
     telemetry.close().await;
     Ok(Exit::Ok)
+}
+
+/// The server in a line, for the service manager.
+fn status(health: &ServerHealth) -> String {
+    match &health.obstacle {
+        None => format!(
+            "ready: {}; {}",
+            health.endpoints.detail, health.modules.detail
+        ),
+        Some(obstacle) => format!("not ready: {obstacle}"),
+    }
 }
 
 /// Resumes the runs that servers left, now and later.
@@ -288,50 +340,84 @@ async fn tell_held(store: &Store) -> Result<()> {
 
 /// Runs that the note about held ones names.
 const NAMED_RUNS: usize = 8;
-/// Connections on which health and administration are served while all others are busy: a few probes and a person.
-const RESERVED_CONNECTIONS: usize = 16;
 /// Grace period for responses after the last run has ended.
 const RESPONSE_GRACE: Duration = Duration::from_secs(2);
 
-impl Serving for Dispatcher {
+/// The runs of the server, and the service manager that hears of reloads.
+struct ServedRuns<'a> {
+    dispatcher: &'a Dispatcher,
+    manager: &'a ServiceManager,
+}
+
+impl Serving for ServedRuns<'_> {
     type State = ServedAgents;
 
     const WHAT: &'static str = "agents and grants";
     const TABLE: &'static str = "serve";
 
     async fn build(&self, config: &Configuration) -> Result<ServedAgents> {
-        self.agents().made(config).await
+        self.dispatcher.agents().made(config).await
     }
 
     fn replace(&self, made: ServedAgents) {
-        self.agents().put(made);
+        self.dispatcher.agents().put(made);
     }
 
     async fn reload_asked(&self) {
-        Dispatcher::reload_asked(self).await;
+        self.dispatcher.reload_asked().await;
+    }
+
+    fn reload_begins(&self) {
+        self.manager.reloading();
     }
 
     fn read_again(&self, result: ReloadResult) {
-        self.telemetry().reloaded(result);
+        self.dispatcher.telemetry().reloaded(result);
+        self.manager.reloaded();
     }
 
     fn renew_secrets(&self, secrets: Vec<(String, String)>) {
-        self.telemetry().renew_secrets(secrets.clone());
-        self.store().redaction().renew(secrets);
+        self.dispatcher.telemetry().renew_secrets(secrets.clone());
+        self.dispatcher.store().redaction().renew(secrets);
     }
 }
 
 /// Poll interval for endpoints that did not answer.
 const ENDPOINT_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Offers agents whose endpoints answer again, for as long as it is polled.
-async fn look_again(agents: &Agents) {
+/// Time for endpoints to answer before the server says that it serves.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
+/// Offers agents whose endpoints answer again, and asks endpoints that have never answered, for as long as it is polled.
+/// `silent`: names of those that were told.
+async fn look_again(agents: &Agents, mut silent: BTreeSet<String>) {
     loop {
         tokio::time::sleep(ENDPOINT_POLL_INTERVAL).await;
         match Box::pin(agents.look_again()).await {
             Ok(names) if names.is_empty() => {}
             Ok(names) => output::note(NoteMark::Good("ready:"), &names.join(", ")),
             Err(error) => tracing::warn!("agents that wait for their endpoints: {error:#}"),
+        }
+        let heard = Box::pin(ask_silent_endpoints(agents)).await;
+        tell_heard(heard, &mut silent);
+    }
+}
+
+/// Tells of each endpoint once that it does not answer, and then that it does.
+fn tell_heard(heard: Vec<HeardEndpoint>, silent: &mut BTreeSet<String>) {
+    for HeardEndpoint { name, silence } in heard {
+        match silence {
+            Some(reason) => {
+                if silent.insert(name.clone()) {
+                    let text = format!("the endpoint {name} has not answered yet: {reason}");
+                    output::note(NoteMark::Warn("waiting:"), &text);
+                }
+            }
+            None if silent.remove(&name) => {
+                let text = format!("the endpoint {name} answers");
+                output::note(NoteMark::Good("ready:"), &text);
+            }
+            None => {}
         }
     }
 }

@@ -36,6 +36,9 @@ pub trait Serving {
     /// Replaces the present state.
     fn replace(&self, state: Self::State);
 
+    /// Called when the configuration is to be read again; [`Self::read_again`] follows, unless another change comes first.
+    fn reload_begins(&self) {}
+
     /// Counts what came of a configuration that was read again.
     fn read_again(&self, result: ReloadResult);
 
@@ -142,6 +145,10 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
 pub fn watch(loaded: &Loaded) -> ConfigWatch {
     let config = &loaded.configuration;
     let pins = config.module_pins();
+    // Nothing is seen of a folder that is made later: the first approval would not reach the server.
+    if let Err(error) = pins.prepare() {
+        tracing::warn!(%error, "approvals are seen after a reload, because their folder cannot be made");
+    }
     let folders = Folders {
         modules: config.modules_folder(),
         requests: config.requests_folder(),
@@ -360,6 +367,7 @@ async fn reload<S: Serving>(
     registry: &Registry,
     serving: &S,
 ) -> Option<Loaded> {
+    serving.reload_begins();
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
         let mut now = again(held, cause).await?;

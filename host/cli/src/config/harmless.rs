@@ -221,6 +221,7 @@ mod tests {
         // Variables that hold addresses and passwords; what is deleted; where data is sent.
         "storage.url_env",
         "storage.keep_days",
+        "storage.keep_audit_days",
         "storage.audit_results",
         "storage.patience_ms",
         "telemetry.endpoint",

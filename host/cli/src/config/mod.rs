@@ -20,6 +20,8 @@ mod reload;
 mod reserved;
 mod restart;
 #[cfg(test)]
+mod retention_tests;
+#[cfg(test)]
 mod routes_tests;
 pub mod secrets;
 pub mod shipped;

@@ -18,7 +18,7 @@ base_url = "http://c/v1"
 model = "m"
 "#;
 
-fn load(text: &str) -> Result<Configuration, String> {
+pub(super) fn load(text: &str) -> Result<Configuration, String> {
     load_with(text, &Flags::default())
 }
 

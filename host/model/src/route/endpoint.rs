@@ -1,5 +1,6 @@
 //! One model at one server, behind the server's limits, its circuit breaker and its Retry-After.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::breaker::{
     AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit,
 };
 use super::estimate::prompt_tokens;
+use super::listening::ObserverRelay;
 use super::log::LoggedRequest;
 use super::rest::{RestPermit, Rests};
 use crate::chat::ChatRequest;
@@ -22,10 +24,9 @@ use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Seldom;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::side_request::SideRequest;
 
 /// Longest time for which a Retry-After keeps all runs from an endpoint before a request probes it.
 const DEFAULT_MAX_REST: Duration = Duration::from_mins(1);
@@ -85,6 +86,7 @@ pub struct Protection {
     rests: Rests,
     failed_at: Mutex<Option<Instant>>,
     full_queue: Seldom,
+    has_answered: AtomicBool,
 }
 
 /// Whether an endpoint is asked at present.
@@ -265,7 +267,18 @@ impl Protection {
             rests: Rests::new(policy.max_rest),
             failed_at: Mutex::default(),
             full_queue: Seldom::every(FULL_QUEUE_LOG_PERIOD),
+            has_answered: AtomicBool::new(false),
         }
+    }
+
+    /// True once the server has answered anything in this process, a refusal included.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server has answered.
+    pub fn answered(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
     }
 
     /// Name of the server's endpoint in the configuration.
@@ -387,7 +400,7 @@ impl<'a> EndpointLease<'a> {
             endpoint,
             place,
             passage,
-            rest,
+            mut rest,
             attempt,
         } = self;
         let logged = endpoint.logged(request);
@@ -396,18 +409,20 @@ impl<'a> EndpointLease<'a> {
         if passage.is_trial || rest.is_probe {
             watch.routing(Routing::Trial { endpoint: label() });
         }
-        let mut probe = ProbeObserver {
-            watch,
-            rest,
-            logged,
+        let mut is_served = move || {
+            if rest.is_served() {
+                logged.rest_is_over();
+            }
         };
+        // The first piece of an answer ends the rest of an endpoint: a whole answer may take minutes.
+        let mut probe = ObserverRelay::hearing(&mut *watch, &mut is_served);
         let result = endpoint.model.complete(request, &mut probe).await;
         if result.is_ok() {
-            probe.is_served();
+            is_served();
         }
-        let ProbeObserver { watch, .. } = probe;
         let outcome = match &result {
             Ok(completion) => {
+                protection.answered();
                 *protection.failed_at() = None;
                 if let Some(usage) = &completion.usage {
                     let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
@@ -416,6 +431,9 @@ impl<'a> EndpointLease<'a> {
                 AttemptOutcome::Healthy
             }
             Err(error) => {
+                if error.is_answer() {
+                    protection.answered();
+                }
                 logged.failed(attempt, endpoint.name(), error);
                 protection.note(error, logged);
                 outcome(error)
@@ -438,40 +456,6 @@ impl<'a> EndpointLease<'a> {
             None => {}
         }
         result
-    }
-}
-
-/// Ends the rest of an endpoint with the first piece of an answer: a whole answer may take minutes.
-struct ProbeObserver<'w, 'a, 'l> {
-    watch: &'w mut dyn CompletionObserver,
-    rest: RestPermit<'a>,
-    logged: LoggedRequest<'l>,
-}
-
-impl ProbeObserver<'_, '_, '_> {
-    fn is_served(&mut self) {
-        if self.rest.is_served() {
-            self.logged.rest_is_over();
-        }
-    }
-}
-
-impl CompletionObserver for ProbeObserver<'_, '_, '_> {
-    fn delta(&mut self, delta: Delta) {
-        self.is_served();
-        self.watch.delta(delta);
-    }
-
-    fn routing(&mut self, routing: Routing) {
-        self.watch.routing(routing);
-    }
-
-    fn side_request(&mut self, request: SideRequest) {
-        self.watch.side_request(request);
-    }
-
-    fn room(&mut self) -> BoxFuture<'static, ()> {
-        self.watch.room()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records whether a piece of the answer was given out: after that the request is not sent again.
+//! Records whether a piece of the answer was given out: after that the request is not sent again, and its endpoint answers.
 
 use crate::model::CompletionObserver;
 use futures_util::future::BoxFuture;
@@ -10,6 +10,8 @@ use toolhold_protocol::side_request::SideRequest;
 pub(super) struct ObserverRelay<'a> {
     watch: &'a mut dyn CompletionObserver,
     pub has_spoken: bool,
+    /// Called before each piece.
+    heard: Option<&'a mut (dyn FnMut() + Send)>,
 }
 
 impl<'a> ObserverRelay<'a> {
@@ -17,6 +19,18 @@ impl<'a> ObserverRelay<'a> {
         Self {
             watch,
             has_spoken: false,
+            heard: None,
+        }
+    }
+
+    /// A relay that calls `heard` before each piece.
+    pub fn hearing(
+        watch: &'a mut dyn CompletionObserver,
+        heard: &'a mut (dyn FnMut() + Send),
+    ) -> Self {
+        Self {
+            heard: Some(heard),
+            ..Self::new(watch)
         }
     }
 }
@@ -24,6 +38,9 @@ impl<'a> ObserverRelay<'a> {
 impl CompletionObserver for ObserverRelay<'_> {
     fn delta(&mut self, delta: Delta) {
         self.has_spoken = true;
+        if let Some(heard) = &mut self.heard {
+            heard();
+        }
         self.watch.delta(delta);
     }
 

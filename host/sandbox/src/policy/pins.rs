@@ -31,6 +31,14 @@ impl PinFolder {
         &self.folder
     }
 
+    /// Makes the folder (0700), so that it can be watched before the first pin is written.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn prepare(&self) -> io::Result<()> {
+        private_folder(&self.folder)
+    }
+
     /// The right to change pins, which one process has at a time.
     fn lock(&self) -> io::Result<FolderLock> {
         private_folder(&self.folder)?;

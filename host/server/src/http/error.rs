@@ -197,11 +197,10 @@ impl ApiError {
             },
         }
     }
-}
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.body())).into_response();
+    /// The response of the error with another body, which has the error among its members.
+    pub fn respond(self, body: &impl Serialize) -> Response {
+        let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -213,6 +212,13 @@ impl IntoResponse for ApiError {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = self.body();
+        self.respond(&body)
     }
 }
 
@@ -241,12 +247,7 @@ impl From<RunRefusal> for ApiError {
 
 impl From<NotReady> for ApiError {
     fn from(obstacle: NotReady) -> Self {
-        match obstacle {
-            NotReady::Database(error) => error.into(),
-            NotReady::Closing | NotReady::NoAgent | NotReady::Loading { .. } => {
-                Self::unavailable(obstacle.to_string())
-            }
-        }
+        Self::unavailable(obstacle.to_string())
     }
 }
 

@@ -41,6 +41,7 @@ mod upload;
 mod waiting_page;
 
 pub use auth::digest;
+pub use health::waiting_router;
 
 use crate::knowledge::ServedKnowledge;
 use crate::runs::Dispatcher;
@@ -54,8 +55,11 @@ use axum::{Router, middleware};
 use error::ApiError;
 use std::sync::Arc;
 use toolhold_admission::KeyedRate;
-use toolhold_connections::{PageGuard, UnsentAnswers};
+use toolhold_connections::{
+    PageGuard, RefusalObserver, Settings as ConnectionSettings, UnsentAnswers,
+};
 use toolhold_runtime::config::Configuration;
+use toolhold_telemetry::Telemetry;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -113,8 +117,29 @@ impl App {
     }
 }
 
+/// Connections on which health and administration are served while all others are busy: a few probes and a person.
+const RESERVED_CONNECTIONS: usize = 16;
+
+/// Bounds of the API's connections. A client without a place gets an error like every other one, which is in the metrics,
+/// too.
+pub fn connection_settings(telemetry: &Telemetry, connections: usize) -> ConnectionSettings {
+    let telemetry = telemetry.clone();
+    let busy = ApiError::unavailable(
+        "all connections of this server are busy, and nothing was done with the request; try again in a while",
+    );
+    ConnectionSettings {
+        reserve: RESERVED_CONNECTIONS,
+        is_reserved: is_administration,
+        busy_body: serde_json::to_vec(&busy.body()).unwrap_or_default().into(),
+        refused: RefusalObserver::new(move |method, waited| {
+            measured::refused(&telemetry, method, waited);
+        }),
+        ..ConnectionSettings::new(connections)
+    }
+}
+
 /// Whether a path is one of health or administration: those are served while all connections are busy.
-pub fn is_administration(path: &str) -> bool {
+fn is_administration(path: &str) -> bool {
     let is_below = |root: &str| {
         let rest = path.strip_prefix(root);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -265,6 +290,14 @@ mod tests {
         ] {
             assert!(!is_administration(path), "{path}");
         }
+    }
+
+    #[test]
+    fn clients_without_a_place_get_an_error_like_every_other() {
+        let settings = connection_settings(&Telemetry::off(), 1);
+        let body: serde_json::Value = serde_json::from_slice(&settings.busy_body).unwrap();
+        assert_eq!(body["error"]["type"], "overloaded_error");
+        assert!(body["error"]["message"].is_string(), "{body}");
     }
 
     const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");

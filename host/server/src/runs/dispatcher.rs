@@ -4,6 +4,7 @@ use crate::rights::{LOOK_INTERVAL, Rights};
 use crate::runs::live::LiveEvent;
 use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
+use crate::runs::readiness::KnownHealth;
 use crate::runs::refused::RunRefusal;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
 use crate::runs::watcher::{LaterEvents, Viewer, Watcher};
@@ -18,6 +19,7 @@ use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
+use toolhold_runtime::disks::Disks;
 use toolhold_runtime::startup::Startup;
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{LeaveCause, ObservedRun, Observer, PlaceRefusal, RunLoad, Telemetry};
@@ -74,6 +76,7 @@ pub(super) struct DispatcherInner {
     pub(super) tasks: TaskTracker,
     telemetry: Telemetry,
     pub(super) startup: Startup,
+    pub(super) known: KnownHealth,
     /// A client asked to read the configuration again.
     reload: Notify,
 }
@@ -107,6 +110,7 @@ impl Dispatcher {
         limits: Limits,
         telemetry: Telemetry,
         startup: Startup,
+        disks: Disks,
     ) -> Self {
         let admission = FairQueue::new(limits.places, limits.waiting);
         let parked = ParkedRuns::new(limits.waiting);
@@ -126,6 +130,7 @@ impl Dispatcher {
                 tasks: TaskTracker::new(),
                 telemetry,
                 startup,
+                known: KnownHealth::new(disks),
                 reload: Notify::new(),
             }),
         };

@@ -1,7 +1,7 @@
 //! Deletes old entries from the begin of the log.
 
 use super::verify::AuditFault;
-use crate::audit_rows::{self, Draft, ExpiredRange, RECORD_REDACTED};
+use crate::audit_rows::{self, Draft, ExpiredRange, PrunedBy, RECORD_REDACTED};
 use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -44,7 +44,7 @@ impl Store {
     ///
     /// # Errors
     /// The log has a fault, or the database fails. What was deleted by then is.
-    pub async fn expire_audit(&self, ms: u64) -> Result<u64, ExpireError> {
+    pub async fn expire_audit(&self, ms: u64, by: PrunedBy) -> Result<u64, ExpireError> {
         let Some((_, last)) = self.expiring(ms).await? else {
             return Ok(0);
         };
@@ -56,7 +56,7 @@ impl Store {
         loop {
             let batch = self
                 .database
-                .within_minutes(self.expire_some(last, ms))
+                .within_minutes(self.expire_some(last, ms, by))
                 .await?;
             if batch == 0 {
                 return Ok(gone);
@@ -121,7 +121,12 @@ impl Store {
     }
 
     /// Deletes the oldest entries up to the entry `last`. Returns their number.
-    async fn expire_some(&self, last: i64, before_ms: u64) -> Result<u64, StoreError> {
+    async fn expire_some(
+        &self,
+        last: i64,
+        before_ms: u64,
+        by: PrunedBy,
+    ) -> Result<u64, StoreError> {
         let mut transaction = self.pool.begin().await?;
         // The lock keeps two processes from telling of the same entries.
         let head = audit_rows::lock_head(&mut transaction).await?;
@@ -143,13 +148,14 @@ impl Store {
         ] {
             delete_until(&mut transaction, statement, until).await?;
         }
-        let told = Draft::entries_expired(ExpiredRange {
+        let range = ExpiredRange {
             from: first,
             until,
             hash: &hash,
             before_ms,
-        });
-        audit_rows::append_after(&mut transaction, head, &[&told]).await?;
+        };
+        let row = Draft::entries_expired(by, range);
+        audit_rows::append_after(&mut transaction, head, &[&row]).await?;
         transaction.commit().await?;
         Ok(until.abs_diff(first) + 1)
     }

@@ -33,13 +33,27 @@ pub struct Draft {
 /// Who deleted old records.
 #[derive(Debug, Clone, Copy)]
 pub enum PrunedBy {
-    /// A person, with `toolhold runs prune`.
+    /// A person, with `toolhold runs prune` or `toolhold audit prune`.
     Person,
-    /// The server: records that ended more than `days` ago.
+    /// The server: records that ended more than `days` ago, or entries of the audit log that were written before then.
     Retention {
         /// The age in days.
         days: u32,
     },
+}
+
+impl PrunedBy {
+    /// Adds the members of a row that say who deleted.
+    fn added_to(self, mut details: Value) -> Value {
+        match self {
+            Self::Person => details["by"] = "person".into(),
+            Self::Retention { days } => {
+                details["by"] = "retention".into();
+                details["keep_days"] = days.into();
+            }
+        }
+        details
+    }
 }
 
 /// Characters of a tool's name in the log: twice the longest valid name.
@@ -136,15 +150,8 @@ impl Draft {
 
     /// Records of runs and sessions that had ended before `before_ms` were deleted.
     pub fn pruned(by: PrunedBy, before_ms: u64, runs: &[Uuid], sessions: &[Uuid]) -> Self {
-        let mut details = json!({"before_ms": before_ms, "runs": runs, "sessions": sessions});
-        match by {
-            PrunedBy::Person => details["by"] = "person".into(),
-            PrunedBy::Retention { days } => {
-                details["by"] = "retention".into();
-                details["keep_days"] = days.into();
-            }
-        }
-        Self::now("", "pruned", details)
+        let details = json!({"before_ms": before_ms, "runs": runs, "sessions": sessions});
+        Self::now("", "pruned", by.added_to(details))
     }
 
     /// `owner` created a collection of documents.
@@ -284,8 +291,8 @@ impl Draft {
     }
 
     /// Entries at the begin of the log were deleted, because they were old.
-    pub(crate) fn entries_expired(range: ExpiredRange<'_>) -> Self {
-        Self::now("", EXPIRED, range.members())
+    pub(crate) fn entries_expired(by: PrunedBy, range: ExpiredRange<'_>) -> Self {
+        Self::now("", EXPIRED, by.added_to(range.members()))
     }
 
     /// Puts salted digests in the place of texts, in the row of a call of memory.

@@ -38,8 +38,14 @@ async fn a_log_without_its_old_entries_is_genuine() {
             .try_into()
             .unwrap();
         assert_eq!(store.audit_entries_before(3_500).await.unwrap(), 3);
-        assert_eq!(store.expire_audit(3_500).await.unwrap(), 3);
-        assert_eq!(store.expire_audit(3_500).await.unwrap(), 0);
+        assert_eq!(
+            store.expire_audit(3_500, PrunedBy::Person).await.unwrap(),
+            3
+        );
+        assert_eq!(
+            store.expire_audit(3_500, PrunedBy::Person).await.unwrap(),
+            0
+        );
         let left = all(&store).await;
         let numbers: Vec<i64> = left
             .iter()
@@ -49,7 +55,10 @@ async fn a_log_without_its_old_entries_is_genuine() {
         let told = left.last().unwrap();
         assert_eq!(told["action"], "audit_expired");
         assert_eq!((&told["from"], &told["until"]), (&json!(1), &json!(3)));
-        assert_eq!(told["before_ms"], 3_500);
+        assert_eq!(
+            (&told["before_ms"], &told["by"]),
+            (&json!(3_500), &json!("person"))
+        );
         let verified = store.verify_audit(Some(&fifth)).await.unwrap();
         assert_eq!(verified.faults, []);
         assert_eq!((verified.entries, verified.expired_until), (3, 3));
@@ -63,10 +72,19 @@ async fn a_log_without_its_old_entries_is_genuine() {
             .audit(Draft::module_approved("ada", "new", "ab"))
             .await
             .unwrap();
-        assert_eq!(store.expire_audit(4_500).await.unwrap(), 1);
+        let by = PrunedBy::Retention { days: 30 };
+        assert_eq!(store.expire_audit(4_500, by).await.unwrap(), 1);
+        let expired = all(&store).await.pop().unwrap();
+        assert_eq!(
+            (&expired["by"], &expired["keep_days"]),
+            (&json!("retention"), &json!(30))
+        );
         assert_eq!(faults(&store).await, [] as [&str; 0]);
         let later = now_ms() + 60_000;
-        assert_eq!(store.expire_audit(later).await.unwrap(), 4);
+        assert_eq!(
+            store.expire_audit(later, PrunedBy::Person).await.unwrap(),
+            4
+        );
         let verified = store.verify_audit(None).await.unwrap();
         assert_eq!(verified.faults, []);
         assert_eq!((verified.entries, verified.expired_until), (1, 8));
@@ -90,7 +108,10 @@ async fn entries_go_up_to_the_first_new_one() {
     for database in databases().await {
         let store = log(&database.location).await;
         store.audit(written_at(1_500, "early")).await.unwrap();
-        assert_eq!(store.expire_audit(2_500).await.unwrap(), 2);
+        assert_eq!(
+            store.expire_audit(2_500, PrunedBy::Person).await.unwrap(),
+            2
+        );
         assert_eq!(faults(&store).await, [] as [&str; 0]);
         let left = all(&store).await;
         assert_eq!(left[0]["number"], 3);
@@ -128,7 +149,7 @@ async fn entries_that_go_without_a_row_that_tells_of_it_are_a_fault() {
     ] {
         for database in databases().await {
             let store = log(&database.location).await;
-            store.expire_audit(3_500).await.unwrap();
+            store.expire_audit(3_500, PrunedBy::Person).await.unwrap();
             execute(&store, statement).await;
             let found = faults(&store).await;
             assert!(
@@ -138,7 +159,10 @@ async fn entries_that_go_without_a_row_that_tells_of_it_are_a_fault() {
                 "{statement}: {found:?}"
             );
             let later = now_ms() + 60_000;
-            assert!(store.expire_audit(later).await.is_err(), "{statement}");
+            assert!(
+                store.expire_audit(later, PrunedBy::Person).await.is_err(),
+                "{statement}"
+            );
         }
     }
 }
@@ -149,7 +173,10 @@ async fn nothing_is_deleted_from_a_log_with_a_fault() {
     for database in databases().await {
         let store = log(&database.location).await;
         execute(&store, "UPDATE audit SET owner = 'eve' WHERE number = 2").await;
-        let refused = store.expire_audit(3_500).await.unwrap_err();
+        let refused = store
+            .expire_audit(3_500, PrunedBy::Person)
+            .await
+            .unwrap_err();
         let expected = AuditFault::Changed { number: 2 };
         assert!(
             matches!(&refused, ExpireError::NotGenuine { fault } if *fault == expected),
@@ -165,7 +192,7 @@ async fn the_row_that_tells_of_it_has_the_hash_of_the_last_one() {
     for database in databases().await {
         let store = log(&database.location).await;
         let third = hash(&store, 3).await;
-        store.expire_audit(3_500).await.unwrap();
+        store.expire_audit(3_500, PrunedBy::Person).await.unwrap();
         let entries = store
             .audited(&AuditFilter::default(), AuditOrder::After(0), 10)
             .await

@@ -486,7 +486,7 @@ async fn entries_that_a_record_needs_stay_in_the_log() {
         let draft = || Draft::module_approved("ada", "m", "ab");
         store.audit(draft()).await.unwrap();
         let later = now_ms() + 60_000;
-        store.expire_audit(later).await.unwrap();
+        store.expire_audit(later, PrunedBy::Person).await.unwrap();
         assert_eq!(changed(&store, run).await, None);
         let needed = all(&store).await;
         assert!(needed.iter().any(|row| row["action"] == "record_redacted"));
@@ -495,7 +495,7 @@ async fn entries_that_a_record_needs_stay_in_the_log() {
             .execute(&store.pool)
             .await
             .unwrap();
-        store.expire_audit(later).await.unwrap();
+        store.expire_audit(later, PrunedBy::Person).await.unwrap();
         let left = all(&store).await;
         assert!(
             left.iter().all(|row| row["action"] == "audit_expired"),

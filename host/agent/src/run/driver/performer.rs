@@ -331,9 +331,9 @@ impl Performer {
                         self.spawn(TaskKind::Ask, failed);
                         continue;
                     };
-                    let mut heard = Listener::new(heard.clone());
+                    let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
                     self.spawn(TaskKind::Ask, async move {
-                        match model.complete(&request, &mut heard).await {
+                        match end.until(model.complete(&request, &mut heard)).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),

@@ -3,6 +3,7 @@
 use super::guard::HttpGuard;
 use super::sessions::Sessions;
 use super::{HEALTH, HttpEndpoint, router};
+use crate::rpc::{self, INTERNAL_ERROR, RpcError};
 use crate::serve::service::Service;
 use crate::serve::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
@@ -71,9 +72,14 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let router = router(Arc::new(endpoint));
     // The clients are local programs and end with their connection.
     let stop = CancellationToken::new();
+    let busy = RpcError::new(
+        INTERNAL_ERROR,
+        "all connections of this server are busy, and nothing was done with the request; try again in a while",
+    );
     let settings = connections::Settings {
         reserve: RESERVED_CONNECTIONS,
         is_reserved: |path| path == HEALTH,
+        busy_body: rpc::reply(None, &Err(busy)),
         ..connections::Settings::new(settings.connections.min(Semaphore::MAX_PERMITS))
     };
     connections::serve(bound.listener, router, settings, stop).await;

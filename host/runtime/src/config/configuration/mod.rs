@@ -168,6 +168,7 @@ struct DecisionsTable {
 struct StorageTable {
     url_env: String,
     keep_days: u32,
+    keep_audit_days: u32,
     audit_results: bool,
     patience_ms: u64,
 }
@@ -530,6 +531,11 @@ impl Configuration {
     /// How long ended runs and sessions are kept. Absent: for ever.
     pub fn keep_days(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.tables.storage.keep_days)
+    }
+
+    /// How long entries of the audit log are kept. Absent: for ever.
+    pub fn keep_audit_days(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.tables.storage.keep_audit_days)
     }
 
     /// Whether results of calls are kept in the audit log.
