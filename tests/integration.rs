@@ -58,6 +58,7 @@ mod plans;
 mod policy;
 mod portable_components;
 mod portable_scripts;
+mod proxies;
 mod real_model;
 mod recompile;
 mod requests;

@@ -29,6 +29,8 @@ pub enum Need {
     Model,
     /// A component that is not committed ready built.
     Module,
+    /// A server of the proxy nginx.
+    Nginx,
     /// A server of PostgreSQL, or its programs.
     PostgreSql,
     /// A program that developers have, such as `npm`.
@@ -42,11 +44,12 @@ pub enum Need {
 }
 
 impl Need {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Chromium,
         Self::Dbus,
         Self::Model,
         Self::Module,
+        Self::Nginx,
         Self::PostgreSql,
         Self::Program,
         Self::Promtool,
@@ -61,6 +64,7 @@ impl Need {
             Self::Dbus => "dbus",
             Self::Model => "model",
             Self::Module => "modules",
+            Self::Nginx => "nginx",
             Self::PostgreSql => "postgresql",
             Self::Program => "programs",
             Self::Promtool => "promtool",
