@@ -57,7 +57,9 @@ const BUSY_BODY: &[u8] =
 /// A function that is called for each client that is answered with 503, because it gets no place. It is given the method,
 /// absent where no request was read, and the time that the request waited.
 #[derive(Clone)]
-pub struct RefusalObserver(Arc<dyn Fn(Option<&Method>, Duration) + Send + Sync>);
+pub struct RefusalObserver(Arc<ObserveRefusal>);
+
+type ObserveRefusal = dyn Fn(Option<&Method>, Duration) + Send + Sync;
 
 impl RefusalObserver {
     pub fn new(observe: impl Fn(Option<&Method>, Duration) + Send + Sync + 'static) -> Self {

@@ -407,17 +407,15 @@ async fn look_again(agents: &Agents, mut silent: BTreeSet<String>) {
 fn tell_heard(heard: Vec<HeardEndpoint>, silent: &mut BTreeSet<String>) {
     for HeardEndpoint { name, silence } in heard {
         match silence {
-            Some(reason) => {
-                if silent.insert(name.clone()) {
-                    let text = format!("the endpoint {name} has not answered yet: {reason}");
-                    output::note(NoteMark::Warn("waiting:"), &text);
-                }
+            Some(reason) if silent.insert(name.clone()) => {
+                let text = format!("the endpoint {name} has not answered yet: {reason}");
+                output::note(NoteMark::Warn("waiting:"), &text);
             }
             None if silent.remove(&name) => {
                 let text = format!("the endpoint {name} answers");
                 output::note(NoteMark::Good("ready:"), &text);
             }
-            None => {}
+            _ => {}
         }
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 51] = [
+    const DANGEROUS: [&str; 52] = [
         // Which files are read.
         "knowledge.",
         // 0 is a share of the machine, which any number may exceed.
