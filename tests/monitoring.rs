@@ -217,10 +217,10 @@ fn alerts_name_metrics_that_are_exported() {
 #[test]
 fn the_manual_says_of_every_alert_what_to_do() {
     let manual = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap();
-    let (_, section) = manual.split_once("\n## Alerts\n").expect("the section");
-    let (section, _) = section.split_once("\n## ").expect("another section");
+    let (_, section) = manual.split_once("\n### Alerts\n").expect("the section");
+    let (section, _) = section.split_once("\n### ").expect("another section");
     let explained: BTreeMap<&str, &str> = section
-        .split("\n### ")
+        .split("\n#### ")
         .skip(1)
         .map(|part| part.split_once('\n').expect("a text"))
         .collect();

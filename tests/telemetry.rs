@@ -100,6 +100,12 @@ fn a_collector_gets_a_trace_and_metrics_of_a_run() {
             "gen_ai.request.model": "scripted", "gen_ai.response.finish_reasons": ["stop"],
         }),
     );
+    // The events of later requests have only what differs from the first.
+    for chat in &named["chat scripted"] {
+        for parameter in ["gen_ai.request.max_tokens", "gen_ai.request.temperature"] {
+            assert!(chat.attributes[parameter].is_number(), "{chat:?}");
+        }
+    }
     for counted in ["gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"] {
         let of_chats = named["chat scripted"].iter();
         let sum: i64 = of_chats

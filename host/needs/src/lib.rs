@@ -29,6 +29,8 @@ pub enum Need {
     Model,
     /// A component that is not committed ready built.
     Module,
+    /// A server of the proxy nginx.
+    Nginx,
     /// A server of PostgreSQL, or its programs.
     PostgreSql,
     /// A program that developers have, such as `npm`.
@@ -37,18 +39,22 @@ pub enum Need {
     Promtool,
     /// A registry of packages that answers.
     Registry,
+    /// `systemd-analyze`, which checks units of systemd.
+    SystemdAnalyze,
 }
 
 impl Need {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Chromium,
         Self::Dbus,
         Self::Model,
         Self::Module,
+        Self::Nginx,
         Self::PostgreSql,
         Self::Program,
         Self::Promtool,
         Self::Registry,
+        Self::SystemdAnalyze,
     ];
 
     /// The name in [`REQUIRED`].
@@ -58,10 +64,12 @@ impl Need {
             Self::Dbus => "dbus",
             Self::Model => "model",
             Self::Module => "modules",
+            Self::Nginx => "nginx",
             Self::PostgreSql => "postgresql",
             Self::Program => "programs",
             Self::Promtool => "promtool",
             Self::Registry => "registries",
+            Self::SystemdAnalyze => "systemd-analyze",
         }
     }
 

@@ -5,9 +5,10 @@
 //! operator asks for it ([`Settings::capture_content`]), and then redacted.
 //!
 //! Read `settings` and `setup` first: [`Telemetry::start`] makes the exporters. `handle` is the running telemetry,
-//! `observer` follows a run event by event, `call` covers calls outside of runs, `spans` and `instruments` are the
-//! traces and metrics, `server_instruments` what a server measures of itself. `metrics` is the table of all metrics, of which alone
-//! instruments are made, and `conventions` has the names. `context` reads and writes W3C trace contexts.
+//! `observer` follows a run event by event, and `request` what it asks models for. `call` covers calls outside of runs,
+//! `spans` and `instruments` are the traces and metrics, `server_instruments` what a server measures of itself. `metrics`
+//! is the table of all metrics, of which alone instruments are made, and `conventions` has the names. `context` reads and
+//! writes W3C trace contexts.
 //!
 //! ```
 //! use toolhold_telemetry::{ObservedRun, Telemetry};
@@ -29,6 +30,7 @@ mod handle;
 mod instruments;
 mod metrics;
 mod observer;
+mod request;
 mod server_instruments;
 mod settings;
 mod setup;

@@ -5,6 +5,7 @@ use crate::context::parent_of;
 use crate::conventions as names;
 use crate::handle::{Exporters, Telemetry};
 use crate::instruments::Instruments;
+use crate::request::RequestParameters;
 use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::{Context, KeyValue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,8 +65,7 @@ struct AgentRun {
     model: String,
     /// Names of its tools. Another name is a model's invention, and no metric may have it as a label.
     tools: BTreeSet<String>,
-    /// The model that the last request named.
-    asked: String,
+    request: RequestParameters,
     chat: Option<Chat>,
     /// What is wrong with the last reply, if it turns out that it cannot be used.
     fault: Option<&'static str>,
@@ -257,24 +257,15 @@ impl AgentRun {
             }
             EventKind::Request { same, body, .. } => {
                 self.of_no_use(instruments);
-                let named = body.get("model").and_then(serde_json::Value::as_str);
-                match named {
-                    Some(model) => model.clone_into(&mut self.asked),
-                    None if same.fields.iter().any(|field| field == "model") => {}
-                    None => self.asked.clone_from(&self.model),
-                }
-                // An observer that starts in the middle has not seen an earlier name.
-                if self.asked.is_empty() {
-                    self.asked.clone_from(&self.model);
-                }
+                self.request.take(same, body, &self.model);
                 self.chat = Some(Chat {
-                    span: spans.chat(&self.asked, &self.span, at_ms, body),
+                    span: spans.chat(&self.request, &self.span, at_ms),
                     sent_ms: at_ms,
                     last_ms: None,
                     models: vec![
                         KeyValue::new(names::OPERATION, names::CHAT),
                         KeyValue::new(names::PROVIDER, names::OPENAI),
-                        KeyValue::new(names::REQUEST_MODEL, self.asked.clone()),
+                        KeyValue::new(names::REQUEST_MODEL, self.request.model.clone()),
                     ],
                 });
             }
@@ -320,7 +311,7 @@ impl AgentRun {
                     let took = Duration::from_millis(at_ms.saturating_sub(chat.sent_ms));
                     instruments.failed(&chat.models, took, error);
                     if chat.last_ms.is_some() {
-                        instruments.unusable(&self.asked, BROKEN_OFF);
+                        instruments.unusable(&self.request.model, BROKEN_OFF);
                     }
                     chat.span.end(at_ms, Some(error));
                 }
@@ -422,7 +413,7 @@ impl AgentRun {
     /// Counts the last reply, if it was not used or counted.
     fn unusable(&mut self, instruments: &Instruments) {
         if let Some(fault) = self.fault.take() {
-            instruments.unusable(&self.asked, fault);
+            instruments.unusable(&self.request.model, fault);
         }
     }
 
@@ -430,8 +421,8 @@ impl AgentRun {
     /// module, are in no reply.
     fn of_no_use(&mut self, instruments: &Instruments) {
         let asked = std::mem::take(&mut self.asked_calls);
-        if let (AskedCalls::Impossible(fault), false) = (asked, self.asked.is_empty()) {
-            instruments.unusable(&self.asked, fault);
+        if let (AskedCalls::Impossible(fault), false) = (asked, self.request.model.is_empty()) {
+            instruments.unusable(&self.request.model, fault);
         }
     }
 
@@ -453,7 +444,9 @@ impl AgentRun {
                     chat.span.event("retry", at_ms, attributes);
                 }
             }
-            Routing::NoCompletion { .. } => instruments.unusable(&self.asked, NO_COMPLETION),
+            Routing::NoCompletion { .. } => {
+                instruments.unusable(&self.request.model, NO_COMPLETION);
+            }
             Routing::Waited { endpoint, wait_ms } => {
                 instruments.waited_for_endpoint(endpoint, Duration::from_millis(*wait_ms));
             }

@@ -1,6 +1,7 @@
 //! Spans of runs and calls: their names and attributes.
 
 use crate::conventions as names;
+use crate::request::RequestParameters;
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Array, Context, KeyValue, StringValue, Value as Attribute};
 use opentelemetry_sdk::trace::SdkTracer;
@@ -54,16 +55,17 @@ impl Spans {
     }
 
     /// The span of a request to a model.
-    pub fn chat(&self, model: &str, parent: &OpenSpan, at_ms: u64, body: &Value) -> OpenSpan {
+    pub fn chat(&self, request: &RequestParameters, parent: &OpenSpan, at_ms: u64) -> OpenSpan {
+        let model = &request.model;
         let mut attributes = vec![
             KeyValue::new(names::OPERATION, names::CHAT),
             KeyValue::new(names::PROVIDER, names::OPENAI),
-            KeyValue::new(names::REQUEST_MODEL, model.to_owned()),
+            KeyValue::new(names::REQUEST_MODEL, model.clone()),
         ];
-        if let Some(tokens) = body.get("max_tokens").and_then(Value::as_i64) {
+        if let Some(tokens) = request.max_tokens {
             attributes.push(KeyValue::new(names::MAX_TOKENS, tokens));
         }
-        if let Some(temperature) = body.get("temperature").and_then(Value::as_f64) {
+        if let Some(temperature) = request.temperature {
             attributes.push(KeyValue::new(names::TEMPERATURE, temperature));
         }
         let name = format!("{} {model}", names::CHAT);

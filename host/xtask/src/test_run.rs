@@ -39,8 +39,8 @@ const TESTS_MIB: u64 = 1500;
     cargo xtask test --long                   what takes most of an hour\n\n\
     Environment: TOOLHOLD_E2E=off leaves the real model out; \
     TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours; \
-    TOOLHOLD_TEST_REQUIRED=chromium,dbus,model,modules,postgresql,programs,promtool,registries fails tests that would be \
-    left out for want of these."
+    TOOLHOLD_TEST_REQUIRED=chromium,dbus,model,modules,nginx,postgresql,programs,promtool,registries,systemd-analyze fails \
+    tests that would be left out for want of these."
 )]
 pub struct TestArguments {
     /// Passed on to `cargo nextest run`, after `--`; leaves the modules' tests and the documentation's out
