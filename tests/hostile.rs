@@ -215,8 +215,10 @@ attacks! {
         row_63_runs_of_a_frozen_server
         row_64_texts_of_deleted_documents
         row_64_forged_tombstones
+        row_64_texts_that_the_host_composed
         row_65_calls_in_places_that_an_end_frees
         row_65_calls_in_places_of_an_ended_session
+        row_66_resumed_and_cancelled_at_once
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -278,7 +280,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 65")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 66")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

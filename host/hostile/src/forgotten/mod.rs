@@ -1,6 +1,7 @@
 //! Row 64: texts of deleted documents and forgotten facts in records of runs, and events that say of themselves that
 //! such texts were taken out of them.
 
+pub mod composed;
 pub mod tombstones;
 
 use crate::attack::{Attack, Company};
