@@ -201,16 +201,24 @@ attacks! {
         row_57_lines_of_the_host_in_prompts
         row_57_lines_of_the_host_in_later_steps
         row_57_lines_of_the_host_by_a_server
+        row_57_lines_of_the_host_in_schemas
         row_58_work_of_a_revoked_key
         row_58_work_of_an_expired_key
         row_58_requests_that_wait_for_their_turn
         row_59_failures_for_now_without_end
         row_60_walks_of_one_caller
         row_60_copies_of_one_key
+        row_60_copies_of_requests_that_left
         row_61_sweeps_beside_a_stopped_process
         row_61_calls_that_begin_beside_sweeps
         row_62_decisions_of_many_people
         row_63_runs_of_a_frozen_server
+        row_64_texts_of_deleted_documents
+        row_64_forged_tombstones
+        row_64_texts_that_the_host_composed
+        row_65_calls_in_places_that_an_end_frees
+        row_65_calls_in_places_of_an_ended_session
+        row_66_resumed_and_cancelled_at_once
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -272,7 +280,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 63")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 66")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -3,8 +3,10 @@
 use crate::run::{answers, calls};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
+use std::io::Write as _;
+use std::process::Stdio;
 use support::endpoint::{Endpoint, Scenario};
-use support::host::{Finished, Host};
+use support::host::{Finished, Host, finish};
 
 /// All that the module asks for.
 const ALL: &str = "[module.knowledge]\nknowledge = { collections = [{ name = \"*\" }], \
@@ -225,6 +227,69 @@ fn deleted_and_forgotten_texts_go_out_of_the_records_of_runs() {
     .unwrap();
     let shown = host.run(&["show", "record.jsonl"]);
     assert_ne!(shown.code, Some(0), "{shown:?}");
+}
+
+/// The first turn ends at a limit, with the data that its calls wrote, and the second goes on from that.
+#[test]
+fn an_end_that_the_host_composed_goes_out_of_its_record_and_of_the_next_turns() {
+    const PASSAGE: &str = "A lost card costs 20 euro.";
+    let host = host(&format!("{ALL}[run]\nmax_steps = 2\nwiring = \"always\"\n"));
+    let search = |question: &str| {
+        let arguments = json!({"question": question, "_outputPath": "†state.found"});
+        calls("knowledge.search", arguments)
+    };
+    let endpoint = Endpoint::start(Scenario::new([
+        search("cost of a lost card"),
+        search("price of a lost card"),
+        answers(json!("As I said.")),
+    ]));
+    let url = endpoint.base_url();
+    let mut child = host
+        .command(&["chat", "--base-url", &url, "--model", "m"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let typed = b"What does it cost to lose it?\nAnd now?\n";
+    child.stdin.take().unwrap().write_all(typed).unwrap();
+    let chatted = finish(child.wait_with_output().unwrap());
+    assert!(chatted.stdout.contains("As I said."), "{chatted:?}");
+    let list = host.run(&["runs", "--last", "2", "--json"]);
+    let runs: Vec<String> = list
+        .stdout
+        .lines()
+        .map(|line| {
+            let row: Value = serde_json::from_str(line).unwrap();
+            let run = row["run"].as_str().or(row["id"].as_str());
+            run.unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(runs.len(), 2, "{list:?}");
+    let record = |run: &str| host.run(&["runs", "export", run]).stdout;
+    let texts: Vec<String> = runs.iter().map(|run| record(run)).collect();
+    assert!(
+        texts.iter().all(|text| text.contains(PASSAGE)),
+        "nothing is proved: {texts:?}"
+    );
+    let carries = texts.iter().filter(|text| text.contains("\"carried\":"));
+    assert_eq!(carries.count(), 1, "{texts:?}");
+
+    let document = ["--collection", "fees", "notes/fees.md"];
+    let removed = host.run(&[&["knowledge", "remove", "--json"][..], &document].concat());
+    let told: Value = serde_json::from_str(&removed.stdout).unwrap();
+    assert_eq!(told["records"], 2, "{removed:?}");
+    for run in runs.iter().map(String::as_str) {
+        let text = record(run);
+        assert!(!text.contains(PASSAGE), "{text}");
+        for command in [&["show", run][..], &["runs", "replay", run]] {
+            let done = host.run(command);
+            assert_eq!(done.code, Some(0), "{done:?}");
+        }
+    }
+    assert_eq!(in_the_database(&host, &[PASSAGE]), Vec::<&str>::new());
+    let verified = host.run(&["audit", "verify"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
 }
 
 #[test]

@@ -17,6 +17,10 @@ pub const READER: &[u8] = include_bytes!("../../../tests/components/reader/reade
 /// The shipped module whose tool asks a service, and says of itself that it only reads.
 pub const SEARCH: &[u8] = include_bytes!("../../../modules/search/search.wasm");
 
+/// The shipped module that searches documents and remembers facts.
+pub const KNOWLEDGE: &[u8] = include_bytes!("../../../modules/knowledge/knowledge.wasm");
+pub const KNOWLEDGE_MODULE: &str = include_str!("../../../modules/knowledge/module.toml");
+
 /// The guest that writes files through streams, and keeps values.
 pub const PROBE: &[u8] = include_bytes!("../../../modules/sdk/probe/probe.wasm");
 

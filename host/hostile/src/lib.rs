@@ -8,7 +8,7 @@
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
 //! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
-//! `retried`, `blocked`, `swept`, `queued`, `votes`, `fenced`;
+//! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -49,12 +49,15 @@ mod fetcher;
 mod files;
 mod foreign;
 mod forged;
+mod forgotten;
 mod found;
+mod freed;
 mod granted;
 mod ground;
 mod isolation;
 mod keys;
 mod killed;
+mod leaving;
 mod loader;
 mod loading;
 mod locks;
@@ -72,6 +75,7 @@ mod queued;
 mod quoted;
 mod reserved;
 mod responses;
+mod resumed;
 mod retried;
 mod revoked;
 mod runs;
@@ -136,7 +140,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 63;
+pub const ROWS: u8 = 66;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -188,13 +192,20 @@ pub fn suite() -> Vec<Attack> {
         forged::ATTACKS,
         forged::later::ATTACKS,
         forged::servers::ATTACKS,
+        forged::schemas::ATTACKS,
         revoked::ATTACKS,
         retried::ATTACKS,
         blocked::ATTACKS,
+        leaving::ATTACKS,
         swept::ATTACKS,
         queued::ATTACKS,
         votes::ATTACKS,
         fenced::ATTACKS,
+        forgotten::ATTACKS,
+        forgotten::tombstones::ATTACKS,
+        forgotten::composed::ATTACKS,
+        freed::ATTACKS,
+        resumed::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 58,
     name: "requests_that_wait_for_their_turn",
-    attack: "a key is revoked, another expires, while requests of it wait for a permit, a place of a module and a person",
-    must: "all end with the reason; none is made, although the places are free then",
+    attack: "keys are revoked, another expires, while requests of them wait for a permit, a person, and a place of a module that a call of the same or another key has",
+    must: "all end with the reason; none is made, although the places are free then, or freed by that very end",
     company: Company::Others,
     tries: |lab| Box::pin(ready(requests_that_wait_for_their_turn(lab))),
 }];
@@ -30,14 +30,26 @@ const BOUNDS: Bounds = Bounds {
 const CONFIG: [&str; 2] = ["--config", "host.toml"];
 /// The tool that waits for a person.
 const JUDGED: &str = "bad.fill";
-/// Files that the requests would make.
-const FILES: [&str; 3] = ["by-person", "by-place", "by-permit"];
+/// Files that the requests would make: by the call that waits for a person, those that wait for a place, and the one that
+/// waits for a permit.
+const FILES: [&str; 4] = ["by-person", "by-place", "by-place-too", "by-permit"];
+/// Runs of a key at a time.
+const PERMITS: usize = 2;
+
+/// Whose call sleeps in the one place of the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sleeper {
+    /// A call of the key that ends, whose end frees the place.
+    Own,
+    /// A call of another key. Nothing of the ended key frees its place.
+    Others,
+}
 
 /// Requests of a key that wait: for a person, for the place of a call that sleeps, and for a permit.
 struct WaitingRequests {
-    /// The call that sleeps, of another key: nothing of the ended key frees its place.
+    /// The call that sleeps.
     sleeper: (String, TcpStream),
-    /// Ids of the runs that began; the last request waits to be one.
+    /// Ids of the runs that began and wait; the last request waits to be one.
     runs: Vec<String>,
     answers: Vec<TcpStream>,
 }
@@ -61,42 +73,64 @@ impl QueuedBench {
         self.client(&self.admin)
     }
 
-    /// Waits until a gauge is 1.
-    fn until_one(&self, gauge: &str, label: &str, deadline: Instant) -> Result<(), AttackFailure> {
+    /// Waits until a gauge has this number.
+    fn until_gauge(
+        &self,
+        (gauge, label): (&str, &str),
+        count: usize,
+        deadline: Instant,
+    ) -> Result<(), AttackFailure> {
+        let end = format!(" {count}");
         until("a request that waits", || {
             ensure(Instant::now() < deadline, || {
                 "the key ended before its requests waited".into()
             })?;
             let shown = self.admin().ask("GET", "/metrics", &Value::Null)?;
             let mut lines = shown.body.lines();
-            let is_one = lines.any(|line| {
-                line.starts_with(gauge) && line.contains(label) && line.ends_with(" 1")
+            let is_there = lines.any(|line| {
+                line.starts_with(gauge) && line.contains(label) && line.ends_with(&end)
             });
-            Ok(is_one.then_some(()))
+            Ok(is_there.then_some(()))
         })
     }
 
-    /// Has requests of a key wait in each way.
-    fn begin(&self, key: &str, deadline: Instant) -> Result<WaitingRequests, AttackFailure> {
+    /// Has requests of a key wait in each way, in all of its permits.
+    fn begin(
+        &self,
+        key: &str,
+        sleeper: Sleeper,
+        deadline: Instant,
+    ) -> Result<WaitingRequests, AttackFailure> {
         let own = self.client(key);
-        let [person, place, permit] = FILES;
-        let calls = "toolhold_sandbox_calls";
+        let [person, places @ .., permit] = FILES;
+        let running = ("toolhold_sandbox_calls", "state=\"running\"");
+        let waiting = ("toolhold_sandbox_calls", "state=\"waiting\"");
         let sleep = json!({"arguments": {"count": 1, "nanoseconds": 60_000_000_000_u64}});
-        let sleeper = self.admin().begin("bad.wait", &sleep)?;
-        self.until_one(calls, "state=\"running\"", deadline)?;
+        let (sleeps, free) = match sleeper {
+            Sleeper::Own => (own, PERMITS - 1),
+            Sleeper::Others => (self.admin(), PERMITS),
+        };
+        let sleeper = sleeps.begin("bad.wait", &sleep)?;
+        self.until_gauge(running, 1, deadline)?;
         let (fill, question) = own.begin(
             JUDGED,
             &json!({"arguments": {"dir": "/data", "path": person, "chunk": 1, "chunks": 1}}),
         )?;
         own.until_question(&fill)?;
-        let (next, placeless) = own.begin("bad.write", &written(place))?;
-        self.until_one(calls, "state=\"waiting\"", deadline)?;
-        let permitless = own.send("bad.write", &written(permit))?;
-        self.until_one("toolhold_run_queue_length", "", deadline)?;
+        let (mut runs, mut answers) = (vec![fill], vec![question]);
+        // A run that waits for a person has no permit.
+        for place in places.into_iter().take(free) {
+            let (run, answer) = own.begin("bad.write", &written(place))?;
+            runs.push(run);
+            answers.push(answer);
+        }
+        self.until_gauge(waiting, free, deadline)?;
+        answers.push(own.send("bad.write", &written(permit))?);
+        self.until_gauge(("toolhold_run_queue_length", ""), 1, deadline)?;
         Ok(WaitingRequests {
             sleeper,
-            runs: vec![fill, next],
-            answers: vec![question, placeless, permitless],
+            runs,
+            answers,
         })
     }
 
@@ -105,19 +139,20 @@ impl QueuedBench {
     fn ends(
         &self,
         key: &str,
+        whose: Sleeper,
         word: &str,
         deadline: Instant,
         end: impl FnOnce() -> Result<RightEnd, AttackFailure>,
     ) -> Result<Option<Duration>, AttackFailure> {
         let before = self.admin().runs()?.len();
-        let begun = self.begin(key, deadline);
+        let begun = self.begin(key, whose, deadline);
         if Instant::now() >= deadline {
             // The call that sleeps may be there: the next key waits for its end.
             self.wake()?;
             return Ok(None);
         }
         let WaitingRequests {
-            sleeper,
+            sleeper: (sleeper, _sleeps),
             runs,
             mut answers,
         } = begun?;
@@ -138,7 +173,8 @@ impl QueuedBench {
             unbegun.split(' ').nth(1) == Some("401") && unbegun.contains(word),
             || format!("a request that waited for a permit was answered {unbegun:.400}"),
         )?;
-        for run in &runs {
+        let is_own = whose == Sleeper::Own;
+        for run in runs.iter().chain(is_own.then_some(&sleeper)) {
             self.admin().until_over(run)?;
             let events = self.admin().events(run)?;
             let last = events.last().map(Value::to_string).unwrap_or_default();
@@ -153,8 +189,9 @@ impl QueuedBench {
                 1 + runs.len()
             )
         })?;
-        ensure(self.admin().state(&sleeper.0)? == "running", || {
-            "the call of another key ended with them".into()
+        let sleeps_on = self.admin().state(&sleeper)? == "running";
+        ensure(sleeps_on != is_own, || {
+            format!("a call in the place of {whose:?} goes on: {sleeps_on}")
         })?;
         self.wake()?;
         Ok(Some(took))
@@ -205,7 +242,7 @@ fn requests_that_wait_for_their_turn(lab: &Lab) -> Result<String, AttackFailure>
         format!(
             "[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\n\
              [modules]\npinning = \"never\"\n\
-             [serve]\nkeys = \"always\"\nkey_requests_per_minute = 0\nkey_concurrent_runs = 1\n\
+             [serve]\nkeys = \"always\"\nkey_requests_per_minute = 0\nkey_concurrent_runs = {PERMITS}\n\
              [decisions]\ndefault = \"never\"\nalways = [\"{JUDGED}\"]\n[run]\ncall_timeout_ms = 120000\n\
              [module.bad]\ndirectories = [{{ host = \"./data\", guest = \"/data\", access = \"read-write\" }}]\n\
              [module.bad.limits]\ntimeout_ms = 120000\nconcurrent_calls = 1\n",
@@ -213,7 +250,10 @@ fn requests_that_wait_for_their_turn(lab: &Lab) -> Result<String, AttackFailure>
         ),
     )?;
     let admin = folder.key_with(&CONFIG, "root", &["--scopes", "run,approve,admin"], BOUNDS)?;
-    let revoked = folder.key(&CONFIG, "ada", BOUNDS)?;
+    let revoked = [
+        ("ada", Sleeper::Others, folder.key(&CONFIG, "ada", BOUNDS)?),
+        ("bob", Sleeper::Own, folder.key(&CONFIG, "bob", BOUNDS)?),
+    ];
     let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
     let served = Served::start(&folder, &serve)?;
     let bench = QueuedBench {
@@ -224,23 +264,28 @@ fn requests_that_wait_for_their_turn(lab: &Lab) -> Result<String, AttackFailure>
     bench
         .admin()
         .until_ready("bad.preopens", &json!({"arguments": {}}))?;
-    let late = Instant::now() + BOUNDS.time;
-    let ended = bench.ends(&revoked, "revoked", late, || {
-        revoke(&bench.folder, "ada", &[])
-    })?;
-    let first = ended.ok_or_else(|| {
-        AttackFailure::Broke("its requests did not wait in time: nothing is proved".into())
-    })?;
-    bench.ensure_unmade("after-ada")?;
+    let mut slowest = Duration::ZERO;
+    for (name, whose, key) in &revoked {
+        let late = Instant::now() + BOUNDS.time;
+        let ended = bench.ends(key, *whose, "revoked", late, || {
+            revoke(&bench.folder, name, &[])
+        })?;
+        let ended = ended.ok_or_else(|| {
+            AttackFailure::Broke("its requests did not wait in time: nothing is proved".into())
+        })?;
+        slowest = slowest.max(ended);
+        bench.ensure_unmade(&format!("after-{name}"))?;
+    }
     for life in LIVES {
         let name = format!("dora{life}");
         let ExpiringKey { header, end } = ExpiringKey::new(&bench.folder, &name, life)?;
         let deadline = end.earliest;
-        if let Some(second) = bench.ends(&header, "has expired", deadline, || Ok(end))? {
+        let ended = bench.ends(&header, Sleeper::Own, "has expired", deadline, || Ok(end))?;
+        if let Some(last) = ended {
             bench.ensure_unmade("after-dora")?;
             return Ok(format!(
                 "all ended {} after it at most",
-                ms(first.max(second))
+                ms(slowest.max(last))
             ));
         }
     }

@@ -17,6 +17,7 @@ use crate::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -69,6 +70,9 @@ pub struct RunRequest {
     /// Whether the model is told to answer in that language, beside the instructions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tells_language: bool,
+    /// Texts that the host put into the context from the record of an earlier run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<CarriedTexts>,
 }
 
 impl RunRequest {
@@ -89,6 +93,7 @@ impl RunRequest {
             allowed: None,
             language: None,
             tells_language: false,
+            carried: None,
         }
     }
 
@@ -107,6 +112,62 @@ impl RunRequest {
         }
         all
     }
+}
+
+/// Messages of the context that the host composed from an earlier run's record, with the ids of documents' passages and
+/// facts whose texts they may have. They lose their texts together with that record. Answers of models are not among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedTexts {
+    /// Id of the earlier run.
+    pub from: Uuid,
+    /// Places in the context, from 0 on. Messages of the type `tool` are not counted: each request brings its own.
+    pub messages: BTreeSet<usize>,
+    /// Numbers of the passages that the earlier record has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub passages: BTreeSet<i64>,
+    /// Ids of the facts that the earlier record has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub facts: BTreeSet<Uuid>,
+}
+
+impl CarriedTexts {
+    /// Adds the last message of the context.
+    pub fn add_last(&mut self, context: &[Message]) {
+        let counted = context.iter().filter(|message| is_counted(message)).count();
+        self.messages.extend(counted.checked_sub(1));
+    }
+
+    /// Adds the results of these calls, whose arguments the host may have filled in.
+    pub fn add_results(&mut self, calls: &BTreeSet<String>, context: &[Message]) {
+        let counted = context.iter().filter(|message| is_counted(message));
+        for (place, message) in counted.enumerate() {
+            if let Message::ToolResult(result) = message
+                && calls.contains(&result.id)
+            {
+                self.messages.insert(place);
+            }
+        }
+    }
+
+    /// Returns the messages of the context that are among them.
+    pub fn messages_of<'m>(
+        &self,
+        context: &'m mut [Message],
+    ) -> impl Iterator<Item = &'m mut Message> {
+        let counted = context.iter_mut().filter(|message| is_counted(message));
+        let placed = counted.enumerate();
+        placed.filter_map(move |(place, message)| self.messages.contains(&place).then_some(message))
+    }
+
+    /// `None` if no message can have such a text.
+    pub fn if_any(self) -> Option<Self> {
+        let has_texts = !(self.passages.is_empty() && self.facts.is_empty());
+        (has_texts && !self.messages.is_empty()).then_some(self)
+    }
+}
+
+fn is_counted(message: &Message) -> bool {
+    !matches!(message, Message::Tool(_))
 }
 
 /// The limits and options of a run.
@@ -275,4 +336,34 @@ pub enum Wiring {
     Auto,
     Always,
     Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn places_of_carried_messages_do_not_count_tools() {
+        let context = json!([
+            {"type": "tool", "tool": {"weather": {"type": "object", "properties": {"_activity": {"const": "weather"}}}}},
+            {"role": "user", "content": "a"},
+            {"type": "tool_result", "tool": "weather", "id": "c1", "result": "sunny"},
+            {"role": "assistant", "content": "b"},
+        ]);
+        let mut context = Message::parse_all(&context).unwrap();
+        let mut carried = CarriedTexts::default();
+        carried.add_results(&BTreeSet::from(["c1".to_owned()]), &context);
+        carried.add_last(&context);
+        assert_eq!(carried.messages, BTreeSet::from([1, 2]));
+        let expected = context[2..].to_vec();
+        // Each request brings its own tools.
+        context.remove(0);
+        let messages = carried.messages_of(&mut context);
+        let found = messages.map(|message| std::mem::replace(message, Message::user("")));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        assert_eq!(carried.clone().if_any(), None);
+        carried.passages.insert(7);
+        assert_eq!(carried.clone().if_any(), Some(carried));
+    }
 }

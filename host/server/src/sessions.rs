@@ -1,10 +1,11 @@
 //! The context that a turn of a session leaves for the next.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use toolhold_agent::language;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
-use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::settings::{CarriedTexts, RunRequest};
 use toolhold_protocol::turn::Role;
 use toolhold_storage::{RecordError, RunRow, Store, StoreError};
 use uuid::Uuid;
@@ -17,6 +18,10 @@ pub struct LeftByTurn {
     pub reason: Option<StopReason>,
     /// The language of its task.
     pub language: Option<String>,
+    /// Messages of the context that the host composed, and the documents and facts whose texts they may have.
+    pub carried: CarriedTexts,
+    /// Ids of the calls of the client's tools that it ended with.
+    pub calls: BTreeSet<String>,
 }
 
 impl LeftByTurn {
@@ -24,6 +29,9 @@ impl LeftByTurn {
     /// before.
     pub fn put(self, request: &mut RunRequest) {
         request.context.splice(0..0, self.context);
+        let mut carried = self.carried;
+        carried.add_results(&self.calls, &request.context);
+        request.carried = carried.if_any();
         if let (Some(tag), None) = (self.language, &request.language) {
             language::keep(request, &tag, false);
         }
@@ -63,19 +71,47 @@ pub async fn goes_on_from(
 /// # Errors
 /// The record of `run` cannot be read.
 pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError> {
+    let carried = store.carried_texts(run).await?;
     let (first, last) = store.ends(run).await?;
-    let mut left = LeftByTurn::default();
+    let mut left = LeftByTurn {
+        carried,
+        ..LeftByTurn::default()
+    };
+    let mut has_plan = false;
     if let EventKind::Run { request, .. } = first.kind {
+        has_plan = request.plan.is_some();
         left.context = request.context;
         left.language = request.language;
+        left.carried.messages = carried_messages(request.carried, &mut left.context);
     }
     if let EventKind::Done { output, reason, .. } = last.kind {
         left.reason = Some(reason);
         if reason != StopReason::ToolCalls {
             left.context.push(answer_message(&output, reason));
+            if reason.is_of_host(has_plan) && !output.is_null() {
+                left.carried.add_last(&left.context);
+            }
         }
     }
     Ok(left)
+}
+
+/// Stands for a text that was taken out of a record: endpoints refuse messages without a text.
+const TAKEN_OUT: &str = "(The text of this message was deleted.)";
+
+/// The places of the messages that a run itself carried. Those whose texts were taken out say so.
+pub fn carried_messages(carried: Option<CarriedTexts>, context: &mut [Message]) -> BTreeSet<usize> {
+    let Some(carried) = carried else {
+        return BTreeSet::new();
+    };
+    for message in carried.messages_of(context) {
+        if let Message::Text(text) = message
+            && text.text.is_empty()
+        {
+            text.text.push_str(TAKEN_OUT);
+        }
+    }
+    carried.messages
 }
 
 /// The message that tells the model of the next turn how this one ended.

@@ -32,7 +32,12 @@ pub enum Change {
         images: BTreeMap<String, Arc<str>>,
     },
     /// Texts of documents and facts that the run's record has.
-    Shown { run: Uuid, texts: TextIds },
+    Shown {
+        run: Uuid,
+        /// The run whose record it has them from, if it does not have them itself.
+        before: Option<Uuid>,
+        texts: TextIds,
+    },
     /// Consecutive events. They are written only while the run has this lease, and with them the other changes of their
     /// transaction, such as calls that begin or end and decisions that were read.
     Events {
@@ -128,8 +133,8 @@ impl Change {
                 }
             }
             Self::Images { run, images: added } => images::write(connection, *run, added).await?,
-            Self::Shown { run, texts } => {
-                shown_texts::write(connection, is_file, *run, texts).await?;
+            Self::Shown { run, before, texts } => {
+                shown_texts::write(connection, is_file, *run, *before, texts).await?;
             }
             Self::Events {
                 run,

@@ -139,7 +139,12 @@ impl RunJournal {
         self.knowledge.take(&event.kind);
         let texts = TextIds::of(&event.kind, &self.knowledge);
         if !texts.is_empty() {
-            changes.push(Change::Shown { run, texts });
+            let carried = match &event.kind {
+                EventKind::Run { request, .. } => request.carried.as_ref(),
+                _ => None,
+            };
+            let before = carried.map(|carried| carried.from);
+            changes.push(Change::Shown { run, before, texts });
         }
         let rows = self.audit.take(event).into_iter();
         changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));

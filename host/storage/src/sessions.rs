@@ -11,6 +11,7 @@ use crate::time::now_ms;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use std::ops::Range;
+use toolhold_protocol::settings::CarriedTexts;
 use uuid::Uuid;
 
 /// A conversation of several turns with one agent.
@@ -141,6 +142,30 @@ impl Store {
         .in_time(&self.database)
         .await?;
         Ok(open.is_some())
+    }
+
+    /// Returns the ids of passages and facts whose texts the record of `run` has, without messages. A caller that begins a
+    /// later run asks before it reads the record: texts that are taken out in between are named all the same.
+    pub async fn carried_texts(&self, run: Uuid) -> Result<CarriedTexts, StoreError> {
+        let rows: Vec<(String, i64)> =
+            sqlx::query_as("SELECT source, passage FROM shown_texts WHERE run = $1")
+                .bind(run.to_string())
+                .fetch_all(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        let mut carried = CarriedTexts {
+            from: run,
+            ..CarriedTexts::default()
+        };
+        for (source, passage) in rows {
+            // A fact is its own source, and has no number.
+            if passage == 0 {
+                carried.facts.extend(source.parse::<Uuid>().ok());
+            } else {
+                carried.passages.insert(passage);
+            }
+        }
+        Ok(carried)
     }
 
     /// The turns of a session whose numbers are in `numbers`, in order.

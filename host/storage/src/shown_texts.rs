@@ -83,6 +83,13 @@ impl TextIds {
     pub fn of(event: &EventKind, tools: &KnowledgeTools) -> Self {
         match event {
             EventKind::Sub { what, .. } => Self::of(what, tools),
+            EventKind::Run { request, .. } => match &request.carried {
+                Some(carried) => Self {
+                    passages: carried.passages.clone(),
+                    facts: carried.facts.clone(),
+                },
+                None => Self::default(),
+            },
             EventKind::Retrieved { passages, .. } => Self {
                 passages: passages.iter().filter_map(|it| it.passage).collect(),
                 facts: BTreeSet::new(),
@@ -135,13 +142,16 @@ pub fn fact_id(fact: &Value) -> Option<Uuid> {
     fact.get("id")?.as_str()?.parse().ok()
 }
 
-/// A passage that is gone already has an empty source. PostgreSQL, SQLite.
+/// A passage that is gone already has the source that the record of the run $3 has for it, or else an empty one.
+/// PostgreSQL, SQLite.
 const ADD_PASSAGES: [&str; 2] = [
-    "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, ''), CAST($1 AS TEXT), shown.id \
-     FROM (SELECT CAST(value AS BIGINT) AS id FROM json_array_elements_text($2::json) AS listed (value)) AS shown \
+    "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, \
+     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run = $3 AND older.passage = shown.id), ''), \
+     CAST($1 AS TEXT), shown.id FROM (SELECT CAST(value AS BIGINT) AS id FROM json_array_elements_text($2::json) AS listed (value)) AS shown \
      LEFT JOIN passages ON passages.id = shown.id WHERE true ON CONFLICT (source, run, passage) DO NOTHING",
-    "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, ''), CAST($1 AS TEXT), \
-     shown.value FROM json_each($2) AS shown LEFT JOIN passages ON passages.id = shown.value WHERE true \
+    "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, \
+     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run = $3 AND older.passage = shown.value), ''), \
+     CAST($1 AS TEXT), shown.value FROM json_each($2) AS shown LEFT JOIN passages ON passages.id = shown.value WHERE true \
      ON CONFLICT (source, run, passage) DO NOTHING",
 ];
 const ADD_FACTS: [&str; 2] = [
@@ -151,34 +161,34 @@ const ADD_FACTS: [&str; 2] = [
      ON CONFLICT (source, run, passage) DO NOTHING",
 ];
 
-/// Notes that the record of `run` has these texts. `is_file`: the database is SQLite.
+/// Notes that the record of `run` has these texts. `before`: the run whose record it has them from. `is_file`: the
+/// database is SQLite.
 pub async fn write(
     connection: &mut AnyConnection,
     is_file: bool,
     run: Uuid,
+    before: Option<Uuid>,
     shown: &TextIds,
 ) -> Result<(), sqlx::Error> {
     let encoded = |ids: Result<String, serde_json::Error>| {
         ids.map_err(|error| sqlx::Error::Encode(error.into()))
     };
-    let lists = [
-        (
-            ADD_PASSAGES,
-            (!shown.passages.is_empty()).then(|| serde_json::to_string(&shown.passages)),
-        ),
-        (
-            ADD_FACTS,
-            (!shown.facts.is_empty()).then(|| serde_json::to_string(&shown.facts)),
-        ),
-    ];
-    for ([on_server, in_file], ids) in lists {
-        if let Some(ids) = ids {
-            sqlx::query(if is_file { in_file } else { on_server })
-                .bind(run.to_string())
-                .bind(encoded(ids)?)
-                .execute(&mut *connection)
-                .await?;
-        }
+    let of = |[on_server, in_file]: [&'static str; 2]| if is_file { in_file } else { on_server };
+    if !shown.passages.is_empty() {
+        let before = before.map(|before| before.to_string());
+        sqlx::query(of(ADD_PASSAGES))
+            .bind(run.to_string())
+            .bind(encoded(serde_json::to_string(&shown.passages))?)
+            .bind(before.unwrap_or_default())
+            .execute(&mut *connection)
+            .await?;
+    }
+    if !shown.facts.is_empty() {
+        sqlx::query(of(ADD_FACTS))
+            .bind(run.to_string())
+            .bind(encoded(serde_json::to_string(&shown.facts))?)
+            .execute(&mut *connection)
+            .await?;
     }
     Ok(())
 }

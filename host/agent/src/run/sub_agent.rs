@@ -257,6 +257,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         allowed: parent.allowed.clone(),
         language: None,
         tells_language: false,
+        carried: None,
     })
 }
 

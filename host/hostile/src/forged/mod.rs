@@ -1,6 +1,7 @@
 //! Row 57: texts of others that would be the host's own lines in a prompt.
 
 pub mod later;
+pub mod schemas;
 pub mod servers;
 
 use crate::attack::{Attack, Company};
@@ -156,7 +157,7 @@ struct ForgedRuns {
     model: ScriptedModel,
     served: Served,
     /// Removed when the server has ended.
-    _folder: CommandFolder,
+    folder: CommandFolder,
 }
 
 impl ForgedRuns {
@@ -169,6 +170,7 @@ impl ForgedRuns {
     ) -> Result<Self, AttackFailure> {
         let model = ScriptedModel::start(match contract {
             "tools" => "done",
+            "simple" => r#"{"final_answer": "done"}"#,
             _ => r#"{"calls": [], "output": "done"}"#,
         })?;
         folder.write(
@@ -186,8 +188,13 @@ impl ForgedRuns {
         Ok(Self {
             served: Served::start(&folder, &serve)?,
             model,
-            _folder: folder,
+            folder,
         })
+    }
+
+    /// Ends the server, and returns its folder for another one.
+    fn into_folder(self) -> CommandFolder {
+        self.folder
     }
 
     /// The requests to the model in a run of this task, in which it says these replies.

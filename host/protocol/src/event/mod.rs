@@ -440,6 +440,12 @@ impl StopReason {
     pub fn name(self) -> &'static str {
         self.into()
     }
+
+    /// Whether the host composed the output of a run that ended so: no model wrote it. `has_plan`: the run carried out a
+    /// saved plan.
+    pub fn is_of_host(self, has_plan: bool) -> bool {
+        has_plan || self != Self::Output
+    }
 }
 
 /// The failure that ended a run without output.

@@ -294,7 +294,9 @@ impl App {
         let said = turn.content();
         if !said.is_empty() {
             left.context.push(Message::text(Role::Assistant, said));
+            left.carried.add_last(&left.context);
         }
+        left.calls = turn.calls.iter().map(|call| call.id.clone()).collect();
         Ok(TurnBefore {
             left,
             open: turn.calls,

@@ -5,6 +5,7 @@
 //! digests: an event that lacks texts is genuine if the log tells of it. An event that was changed before loses its
 //! texts as well, and the log does not tell of it, so that the fault stays in sight.
 
+mod emptied;
 mod plan;
 
 use crate::audit_rows::{self, Draft, line_digest};
@@ -13,6 +14,7 @@ use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::record::is_sealed;
 use crate::redacted_lines::RedactedLine;
+use crate::responses;
 use crate::store::Store;
 use crate::time::now_ms;
 use plan::{DeletedTexts, RedactionPlan};
@@ -257,7 +259,8 @@ impl Store {
     }
 
     /// The record has these texts no more. The salts of the audit log's rows for calls of memory go with a fact: who
-    /// guesses its text could check it against the digest of the call.
+    /// guesses its text could check it against the digest of the call. The items of the responses before go with the
+    /// messages that were made of them.
     async fn forget_shown(&self, plan: &RedactionPlan) -> Result<(), StoreError> {
         let mut transaction = self.pool.begin().await?;
         if !lock_run(&mut transaction, plan.run).await? {
@@ -268,6 +271,9 @@ impl Store {
                 .bind(plan.run.to_string())
                 .execute(&mut *transaction)
                 .await?;
+        }
+        if plan.has_carried() {
+            responses::forget_input(&mut transaction, plan.run).await?;
         }
         for source in plan.keys() {
             sqlx::query("DELETE FROM shown_texts WHERE source = $1 AND run = $2")

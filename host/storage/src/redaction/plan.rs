@@ -3,16 +3,22 @@
 //! By their ids go the texts that the host put into the record: passages and facts in results and before the run, and
 //! the arguments of a call that remembered a fact, with the reply that made the call. What the host composed after the
 //! first of them goes as a whole, because no id says which part of it has them: messages of requests, arguments that
-//! were filled from data, what sub-agents were begun with, and an output that no model wrote. What models and other
-//! tools said afterwards stays.
+//! were filled from data, what shields and people made of these, what sub-agents were begun with, and an end that no
+//! model wrote. What models and other tools said afterwards stays.
+//!
+//! Later runs begin with texts of this record: their requests name such messages
+//! ([`CarriedTexts`](toolhold_protocol::settings::CarriedTexts)).
 
+use super::emptied::{
+    empty, empty_call, empty_carried, empty_council, empty_delta, empty_failure, empty_outcome,
+    empty_output, empty_pending, empty_reply, nothing, redact_listed,
+};
 use crate::shown_texts::{self, FACTS, KnowledgeTool, KnowledgeTools, PASSAGES, TextIds};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use toolhold_protocol::completion::{Completion, Delta};
-use toolhold_protocol::decision::{Pending, Verdict};
+use toolhold_protocol::decision::Verdict;
 use toolhold_protocol::event::{Event, EventKind, RemovedSource, ToolOutcome, sub_run};
-use toolhold_protocol::shield::ScreeningResult;
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 use uuid::Uuid;
 
@@ -67,6 +73,14 @@ pub(super) struct RedactionPlan {
     replies: HashSet<(Uuid, u32)>,
     /// Runs and sub-runs in which a model said something.
     answered: HashSet<Uuid>,
+    /// Runs and sub-runs that carried out a saved plan.
+    planned: HashSet<Uuid>,
+    /// Runs and sub-runs whose end the host composed.
+    ended_by_host: HashSet<Uuid>,
+    /// Calls about which a person decided with arguments that were filled in.
+    filled: HashSet<(Uuid, String)>,
+    /// True if the run began with texts of an earlier record.
+    has_carried: bool,
 }
 
 impl RedactionPlan {
@@ -83,6 +97,10 @@ impl RedactionPlan {
             remembered: HashSet::new(),
             replies: HashSet::new(),
             answered: HashSet::new(),
+            planned: HashSet::new(),
+            ended_by_host: HashSet::new(),
+            filled: HashSet::new(),
+            has_carried: false,
         }
     }
 
@@ -101,6 +119,11 @@ impl RedactionPlan {
         !self.deleted.texts.facts.is_empty()
     }
 
+    /// Whether the run began with such texts, from the record of an earlier run.
+    pub fn has_carried(&self) -> bool {
+        self.has_carried
+    }
+
     /// The number of the first event that is changed; `None` if none is.
     pub fn begin(&self) -> Option<u64> {
         self.begin
@@ -115,8 +138,17 @@ impl RedactionPlan {
             EventKind::Request { step, .. } => {
                 self.steps.insert(within, (*step, seq));
             }
+            EventKind::Run { request, .. } if request.plan.is_some() => {
+                self.planned.insert(within);
+            }
             EventKind::Reply { .. } => {
                 self.answered.insert(within);
+            }
+            EventKind::Done { reason, .. } => {
+                let has_plan = self.planned.contains(&within);
+                if reason.is_of_host(has_plan) || !self.answered.contains(&within) {
+                    self.ended_by_host.insert(within);
+                }
             }
             EventKind::Plan { step, calls } => {
                 for call in calls {
@@ -128,6 +160,11 @@ impl RedactionPlan {
             }
             EventKind::Approval { step, pending } => {
                 self.note_call(within, *step, seq, &pending.call);
+                // A plan has no arguments.
+                let arguments = &pending.call.arguments;
+                if !arguments.is_null() && pending.arguments != *arguments {
+                    self.filled.insert((within, pending.call.id.clone()));
+                }
             }
             _ => {}
         }
@@ -137,6 +174,7 @@ impl RedactionPlan {
         if has_passage || has_fact {
             self.begins(seq);
             self.composes(seq);
+            self.has_carried |= matches!(kind, EventKind::Run { .. });
         }
         if let EventKind::ToolResult { id, tool, .. } = kind
             && has_fact
@@ -237,6 +275,14 @@ impl RedactionPlan {
             EventKind::Delta { step, delta } => is_reply(*step) && empty_delta(delta),
             EventKind::Reply { step, completion } => is_reply(*step) && empty_reply(completion),
             EventKind::UnusableReply(reply) => is_reply(reply.step) && empty(&mut reply.reason),
+            EventKind::Council { step, council, .. } => is_reply(*step) && empty_council(council),
+            EventKind::Repaired { step, repairs, .. } if is_reply(*step) => {
+                let mut is_changed = false;
+                for repair in repairs {
+                    is_changed |= repair.change.take().is_some();
+                }
+                is_changed
+            }
             _ => false,
         }
     }
@@ -278,8 +324,47 @@ impl RedactionPlan {
                 request.context.clear();
                 empty(task) || has_some
             }
-            EventKind::Done { output, .. } => !self.answered.contains(&within) && nothing(output),
+            EventKind::Run { request, .. } => empty_carried(request),
+            EventKind::Screened {
+                place,
+                screened: ScreeningResult::Redacted { value },
+                ..
+            } => self.is_composed(within, *place) && nothing(value),
+            EventKind::Decided { id, decision, .. } => match &mut decision.verdict {
+                Verdict::Edit { arguments } => {
+                    self.filled.contains(&(within, id.clone())) && nothing(arguments)
+                }
+                Verdict::Approve | Verdict::Replace { .. } | Verdict::Refuse { .. } => false,
+            },
+            // What a sub-agent ended with.
+            EventKind::ToolResult { id, outcome, .. } => {
+                self.ended_by_host.contains(&sub_run(within, id)) && empty_outcome(outcome)
+            }
+            EventKind::Cited { citations, .. } if self.ended_by_host.contains(&within) => {
+                let mut is_changed = false;
+                for citation in citations {
+                    is_changed |= citation.quote.take().is_some();
+                }
+                is_changed
+            }
+            EventKind::Done {
+                reason,
+                output,
+                error,
+                ..
+            } if self.ended_by_host.contains(&within) => {
+                empty_output(*reason, output) | error.as_mut().is_some_and(empty_failure)
+            }
             _ => false,
+        }
+    }
+
+    /// Whether the host composed what shields were shown at this place. A result in the context is the client's.
+    fn is_composed(&self, within: Uuid, place: ShieldPlace) -> bool {
+        match place {
+            ShieldPlace::Input | ShieldPlace::ToolInput => true,
+            ShieldPlace::ToolOutput => false,
+            ShieldPlace::Output => self.ended_by_host.contains(&within),
         }
     }
 }
@@ -292,65 +377,4 @@ fn lane(run: Uuid, mut kind: &EventKind) -> (Uuid, &EventKind) {
         kind = what;
     }
     (within, kind)
-}
-
-/// Members of a passage or a fact in a result that have its text.
-const TEXTS: [&str; 2] = ["text", "under"];
-
-/// Empties the texts of those that are listed in `member` and gone.
-fn redact_listed(value: &mut Value, member: &str, is_gone: impl Fn(&Value) -> bool) -> bool {
-    let listed = value.get_mut(member).and_then(Value::as_array_mut);
-    let mut is_changed = false;
-    for one in listed.into_iter().flatten() {
-        if !is_gone(one) {
-            continue;
-        }
-        for name in TEXTS {
-            if let Some(Value::String(text)) = one.get_mut(name) {
-                is_changed |= empty(text);
-            }
-        }
-    }
-    is_changed
-}
-
-/// Empties a text. Returns whether it had something.
-fn empty(text: &mut String) -> bool {
-    let has_some = !text.is_empty();
-    text.clear();
-    has_some
-}
-
-/// Takes a value away. Returns whether it had something.
-fn nothing(value: &mut Value) -> bool {
-    !std::mem::take(value).is_null()
-}
-
-fn empty_call(call: &mut Call) -> bool {
-    nothing(&mut call.arguments) | call.reason.take().is_some()
-}
-
-fn empty_pending(pending: &mut Pending) -> bool {
-    empty_call(&mut pending.call) | nothing(&mut pending.arguments) | empty(&mut pending.digest)
-}
-
-fn empty_delta(delta: &mut Delta) -> bool {
-    match delta {
-        Delta::Content(text) | Delta::Reasoning(text) => empty(text),
-        Delta::ToolCall { arguments, .. } => empty(arguments),
-    }
-}
-
-/// The member of a reply that has the revision of what answered.
-const REVISION: &str = "system_fingerprint";
-
-fn empty_reply(completion: &mut Completion) -> bool {
-    let mut is_changed = empty(&mut completion.content) | empty(&mut completion.reasoning);
-    for call in &mut completion.tool_calls {
-        is_changed |= empty(&mut call.arguments);
-    }
-    // Such as the words with their probabilities. The revision of what answered says nothing of them.
-    let before = completion.extra.len();
-    completion.extra.retain(|name, _| name == REVISION);
-    is_changed || completion.extra.len() < before
 }

@@ -16,6 +16,7 @@ mod plans;
 mod prune;
 mod queries;
 mod redaction;
+mod redaction_composed;
 mod shares;
 mod space;
 

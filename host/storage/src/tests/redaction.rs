@@ -11,13 +11,13 @@ use uuid::Uuid;
 
 const FACT: &str = "Ann lives in Trier";
 
-async fn opened(database: &TestDatabase) -> Store {
+pub(super) async fn opened(database: &TestDatabase) -> Store {
     Store::open(&database.location, OUTAGE_TIMEOUT)
         .await
         .unwrap()
 }
 
-async fn passages_of(store: &Store, document: Uuid) -> Vec<i64> {
+pub(super) async fn passages_of(store: &Store, document: Uuid) -> Vec<i64> {
     sqlx::query_scalar("SELECT id FROM passages WHERE document = $1 ORDER BY number")
         .bind(document.to_string())
         .fetch_all(&store.pool)
@@ -25,7 +25,7 @@ async fn passages_of(store: &Store, document: Uuid) -> Vec<i64> {
         .unwrap()
 }
 
-async fn keep(store: &Store) -> Uuid {
+pub(super) async fn keep(store: &Store) -> Uuid {
     let new = NewFact {
         scope: &FactScope::User,
         text: FACT,
@@ -37,7 +37,7 @@ async fn keep(store: &Store) -> Uuid {
     kept.unwrap().id
 }
 
-fn kind(value: Value) -> EventKind {
+pub(super) fn kind(value: Value) -> EventKind {
     serde_json::from_value(value).unwrap()
 }
 
@@ -50,7 +50,7 @@ fn retrieved(passage: i64, text: &str) -> EventKind {
     )
 }
 
-fn request(step: u32, text: &str) -> EventKind {
+pub(super) fn request(step: u32, text: &str) -> EventKind {
     kind(
         json!({"event": "request", "step": step, "body": {"model": "m", "messages": [{"role": "user", "content": text}]}}),
     )
@@ -64,13 +64,13 @@ fn reply(step: u32, arguments: &Value) -> EventKind {
     )
 }
 
-fn started(step: u32, id: &str, tool: &str, arguments: &Value) -> EventKind {
+pub(super) fn started(step: u32, id: &str, tool: &str, arguments: &Value) -> EventKind {
     kind(
         json!({"event": "tool_start", "step": step, "id": id, "tool": tool, "arguments": arguments, "reason": "It was said"}),
     )
 }
 
-fn ended(step: u32, id: &str, tool: &str, output: &Value) -> EventKind {
+pub(super) fn ended(step: u32, id: &str, tool: &str, output: &Value) -> EventKind {
     kind(
         json!({"event": "tool_result", "step": step, "id": id, "tool": tool, "output": output, "usage": {}}),
     )
@@ -139,12 +139,12 @@ async fn ended_run(store: &Store, events: Vec<EventKind>) -> Uuid {
     script.run
 }
 
-async fn text_of(store: &Store, run: Uuid) -> String {
+pub(super) async fn text_of(store: &Store, run: Uuid) -> String {
     let lines = store.sealed(run, 0).await.unwrap();
     lines.into_iter().map(|(_, line)| line + "\n").collect()
 }
 
-async fn changed(store: &Store, run: Uuid) -> Option<usize> {
+pub(super) async fn changed(store: &Store, run: Uuid) -> Option<usize> {
     store.record(&Source::Run(run)).await.unwrap().changed
 }
 

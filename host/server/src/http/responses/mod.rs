@@ -17,7 +17,7 @@ use crate::http::run_status::Api;
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::http::unsent::{Counted, FromRecord, Gathering};
 use crate::runs::weight;
-use crate::sessions::answer_message;
+use crate::sessions::{answer_message, carried_messages};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -33,6 +33,7 @@ use stream::Events;
 use toolhold_json::bounded;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::settings::CarriedTexts;
 use toolhold_protocol::turn::Role;
 use toolhold_storage::{RunRow, Scope, Store};
 use utoipa::{IntoParams, ToSchema};
@@ -238,6 +239,9 @@ async fn delete(
 #[derive(Debug)]
 struct RecordedResponse {
     context: Vec<Message>,
+    carried: Option<CarriedTexts>,
+    /// True if the run carried out a saved plan.
+    has_plan: bool,
     kept: ResponseState,
     turn: Turn,
     output: Output,
@@ -264,6 +268,8 @@ impl FromRecord for RecordedResponse {
         let kept = serde_json::from_str(text).map_err(|error| ApiError::internal(&error))?;
         let empty = Self {
             context: Vec::new(),
+            carried: None,
+            has_plan: false,
             turn: Turn::new(run),
             output: Output::new(run, None),
             kept,
@@ -277,6 +283,8 @@ impl FromRecord for RecordedResponse {
             let is_streamed = self.kept.is_streamed;
             let answer_stream = is_streamed.then(|| AnswerStream::new(contract));
             self.context.clone_from(&request.context);
+            self.carried.clone_from(&request.carried);
+            self.has_plan = request.plan.is_some();
             self.output = Output::new(self.turn.answer.id, answer_stream);
         }
         self.turn.take(event);
@@ -316,6 +324,7 @@ impl App {
     /// The context with which a response that continues `id` begins.
     async fn before(&self, client: &Client, id: &str) -> Result<PreviousResponse, ApiError> {
         let row = self.response(client, id).await?;
+        let mut carried = self.dispatcher.store().carried_texts(row.id).await?;
         let recorded = self.recorded(client, row.id, Gathering::Record).await?;
         let (recorded, unsent) = recorded.into_parts();
         let mut items = recorded.input();
@@ -323,10 +332,13 @@ impl App {
         items.extend(said.filter_map(Result::ok));
         let RecordedResponse {
             mut context,
+            carried: carried_before,
+            has_plan,
             kept,
             turn,
             ..
         } = recorded;
+        carried.messages = carried_messages(carried_before, &mut context);
         withdraw(&mut context);
         match (turn.end(), turn.answer.reason) {
             (TurnEnd::Open, _) => {
@@ -338,13 +350,21 @@ impl App {
                 let said = turn.content();
                 if !said.is_empty() {
                     context.push(Message::text(Role::Assistant, said));
+                    carried.add_last(&context);
                 }
             }
-            (_, Some(reason)) => context.push(answer_message(&turn.answer.output, reason)),
+            (_, Some(reason)) => {
+                let output = &turn.answer.output;
+                context.push(answer_message(output, reason));
+                if reason.is_of_host(has_plan) && !output.is_null() {
+                    carried.add_last(&context);
+                }
+            }
             (_, None) => {}
         }
         Ok(PreviousResponse {
             context,
+            carried,
             calls: turn.calls,
             system: kept.system,
             items,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use toolhold_agent::language;
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::settings::{CarriedTexts, RunRequest};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -76,6 +76,8 @@ pub struct ResponseRequest {
 #[derive(Debug, Default)]
 pub struct PreviousResponse {
     pub context: Vec<Message>,
+    /// Messages of the context that the host composed, and the documents and facts whose texts they may have.
+    pub carried: CarriedTexts,
     /// Calls of the client's tools.
     pub calls: Vec<ClientCall>,
     /// System messages of the inputs so far.
@@ -182,6 +184,10 @@ impl ResponseRequest {
         }
         request.context = before.context;
         request.context.extend(said.context);
+        let mut carried = before.carried;
+        let calls = before.calls.iter().map(|call| call.id.clone()).collect();
+        carried.add_results(&calls, &request.context);
+        request.carried = carried.if_any();
         let format = &self.text["format"];
         if !format.is_null() {
             let schema = output_schema("text.format", format, &format["schema"])?;
