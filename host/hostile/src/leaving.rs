@@ -96,7 +96,10 @@ impl CopiedHost {
         };
         let first = host.ask("first")?;
         let said: Value = serde_json::from_str(&first.body).unwrap_or_default();
-        host.response = said["id"].as_str().unwrap_or_default().to_owned();
+        said["id"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut host.response);
         let (sessions, _) = sessions_in(&host.root)?;
         let [files] = sessions.as_slice() else {
             return Err(AttackFailure::Broke(format!(

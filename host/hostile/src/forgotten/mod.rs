@@ -137,28 +137,27 @@ impl KnowledgeHost {
         }
         Ok(found)
     }
+}
 
-    /// Has a run of this task go on while something is tried.
-    fn during<T>(
-        &self,
-        served: &Served,
-        task: &Value,
-        tries: impl FnOnce() -> Result<T, AttackFailure>,
-    ) -> Result<T, AttackFailure> {
-        let body = task.to_string();
-        scope(|threads| {
-            let ended = threads.spawn(|| served.run_task(&body));
-            let tried = tries();
-            if tried.is_err() {
-                // The run would wait for a person who does not come.
-                served.kill_now();
-            }
-            let ended = joined(ended);
-            let tried = tried?;
-            ended?;
-            Ok(tried)
-        })
-    }
+/// Has a run of this task go on while something is tried.
+fn during<T>(
+    served: &Served,
+    task: &Value,
+    tries: impl FnOnce() -> Result<T, AttackFailure>,
+) -> Result<T, AttackFailure> {
+    let body = task.to_string();
+    scope(|threads| {
+        let ended = threads.spawn(|| served.run_task(&body));
+        let tried = tries();
+        if tried.is_err() {
+            // The run would wait for a person who does not come.
+            served.kill_now();
+        }
+        let ended = joined(ended);
+        let tried = tried?;
+        ended?;
+        Ok(tried)
+    })
 }
 
 /// True if the word is there in large or small letters: indexes have small ones.
@@ -231,7 +230,7 @@ fn tell(host: &KnowledgeHost, served: &Served) -> Result<(), AttackFailure> {
         calls("knowledge.recall", &json!({"question": "secret"})),
         calls("liar.say", &json!({"word": "†state.found"})),
     ]);
-    host.during(served, &task(), || approve(served))?;
+    during(served, &task(), || approve(served))?;
     let direct = |tool: &str, arguments: &Value| {
         let path = format!("/v1/tools/{tool}");
         let answered = client(served).ask("POST", &path, &json!({"arguments": arguments}))?;
@@ -289,7 +288,7 @@ fn texts_of_deleted_documents(lab: &Lab) -> Result<String, AttackFailure> {
         calls("knowledge.recall", &json!({})),
         calls(REMEMBER, &json!({"text": "Nothing else."})),
     ]);
-    let held = host.during(&served, &task(), || {
+    let held = during(&served, &task(), || {
         let call = question(&served)?;
         let run = call["run"].as_str().unwrap_or_default().to_owned();
         host.must(&["memory", "forget", &fact])?;
