@@ -302,6 +302,39 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
     );
 }
 
+/// Approved at once after another server has acknowledged the cancellation: the server that has the run does not know of it
+/// by then.
+#[test]
+fn a_call_that_is_approved_after_a_cancellation_is_not_made() {
+    const RUNS: usize = 6;
+    let config = "[decisions]\nalways = [\"calculator\"]\n[serve]\nkey_requests_per_minute = 0\n";
+    for shared in databases(config) {
+        let call = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+        let endpoint = scripted((0..RUNS).map(|_| call()));
+        let first = shared.serve(&endpoint);
+        let other = shared.serve(&endpoint);
+        for number in 0..RUNS {
+            let run = streamed(&first, &format!("task {number}"), 1);
+            let path = format!("/v1/runs/{run}");
+            let waiting = until("the call", || {
+                let calls = other.get("/v1/approvals").good()["calls"].take();
+                let mut calls = calls.as_array()?.iter();
+                calls.find(|call| call["run"] == run.as_str()).cloned()
+            });
+            let cancelled = other.post(&format!("{path}/cancel"), &json!({}));
+            assert_eq!(cancelled.status, 202, "{cancelled:?}");
+            let id = waiting["call"].as_str().unwrap();
+            let approved = json!({"digest": waiting["digest"], "verdict": "approve"});
+            other.post(&format!("/v1/approvals/{run}/{id}"), &approved);
+            let events = first.get(&format!("{path}/events")).events();
+            let done = events.last().unwrap().json();
+            assert_eq!(done["reason"], "cancelled", "{done} {}", first.said());
+            assert_eq!(count(&events, "tool_start"), 0, "{run}");
+            shared.replays(&run);
+        }
+    }
+}
+
 /// A server that was frozen still has a copy of the run when it wakes, and a client cancels the run there.
 #[test]
 fn a_run_that_was_taken_over_is_cancelled_through_the_server_that_wakes() {

@@ -107,6 +107,7 @@ impl Runs {
             store: store.clone(),
             client: asked.decider,
         });
+        driver.begin = asked.begin;
         let started = driver.start(request, Box::new(journal)).await;
         let (run, observer) = observer.begun(started).map_err(|refused| {
             let message = format!("the Request cannot be run: {refused}");

@@ -39,13 +39,16 @@ pub enum Change {
         texts: TextIds,
     },
     /// Consecutive events. They are written only while the run has this lease, and with them the other changes of their
-    /// transaction, such as calls that begin or end and decisions that were read.
+    /// transaction, such as calls that begin or end and decisions that were read. Those with which calls begin are not
+    /// written once the run was cancelled.
     Events {
         run: Uuid,
         /// Number of the first event.
         seq: i64,
         lines: Vec<String>,
         lease: RunLease,
+        /// True if calls begin with them, and the run does not end.
+        begin_calls: bool,
     },
     /// A call waits for a person's decision.
     Waits {
@@ -141,12 +144,14 @@ impl Change {
                 seq,
                 lines,
                 lease,
+                begin_calls,
             } => {
                 let events = Events {
                     run: *run,
                     seq: *seq,
                     lines,
                     lease,
+                    begin_calls: *begin_calls,
                 };
                 events.write(connection, is_file).await?;
             }
@@ -310,18 +315,22 @@ struct Events<'a> {
     seq: i64,
     lines: &'a [String],
     lease: &'a RunLease,
+    begin_calls: bool,
 }
 
-/// Inserts events after the one before, for a run that has this lease. On PostgreSQL, `FOR SHARE` makes a
-/// process that takes the run over wait for this transaction, or this transaction for it. PostgreSQL, SQLite.
+/// Inserts events after the one before, for a run that has this lease and, where calls begin with them ($6), was not
+/// cancelled. On PostgreSQL, `FOR SHARE` makes a process that takes the run over, or cancels it, wait for this transaction,
+/// or this transaction for it. PostgreSQL, SQLite.
 const ADD: [&str; 2] = [
     "INSERT INTO events (run, seq, line) \
      SELECT $1, $2 + place - 1, line FROM json_array_elements_text($3::json) WITH ORDINALITY AS added (line, place) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
-     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5 FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5 \
+     AND ($6 = 0 OR cancel_ms IS NULL) FOR SHARE) ON CONFLICT (run, seq) DO NOTHING",
     "INSERT INTO events (run, seq, line) SELECT $1, $2 + key, value FROM json_each($3) \
      WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
-     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5) ON CONFLICT (run, seq) DO NOTHING",
+     AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $4 AND fence = $5 \
+     AND ($6 = 0 OR cancel_ms IS NULL)) ON CONFLICT (run, seq) DO NOTHING",
 ];
 
 impl Events<'_> {
@@ -334,16 +343,33 @@ impl Events<'_> {
             .bind(lines)
             .bind(&self.lease.holder)
             .bind(self.lease.fence)
+            .bind(i64::from(self.begin_calls))
             .execute(&mut *connection)
             .await?;
         let are_all = usize::try_from(written.rows_affected()) == Ok(self.lines.len());
         if are_all || self.are_written(connection).await? {
             return Ok(());
         }
+        if self.begin_calls && self.is_cancelled(connection).await? {
+            return Err(WriteError::Cancelled { run: self.run });
+        }
         Err(WriteError::LeaseLost {
             run: self.run,
             seq: self.seq,
         })
+    }
+
+    /// Whether the run has this lease and was cancelled.
+    async fn is_cancelled(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+        let cancelled: Option<i64> = sqlx::query_scalar(
+            "SELECT cancel_ms FROM runs WHERE id = $1 AND holder = $2 AND fence = $3 AND cancel_ms IS NOT NULL",
+        )
+        .bind(self.run.to_string())
+        .bind(&self.lease.holder)
+        .bind(self.lease.fence)
+        .fetch_optional(connection)
+        .await?;
+        Ok(cancelled.is_some())
     }
 
     /// Whether the database holds exactly these events, from an earlier commit whose reply was lost.

@@ -104,6 +104,9 @@ pub enum WriteError {
          written here"
     )]
     LeaseLost { run: Uuid, seq: i64 },
+    /// Calls were to begin in a run that was cancelled.
+    #[error("run {run} was cancelled: no call of it begins any more")]
+    Cancelled { run: Uuid },
     /// The process was taken for dead after it had promised the run, and the key of the request was given free.
     #[error(
         "run {run} was to begin for a request with an Idempotency-Key, which means another run by now, or none: repeat \

@@ -4,18 +4,31 @@ use crate::audit_rows::{AuditContent, RunAudit};
 use crate::change::Change;
 use crate::claims::{RunClaim, RunLease};
 use crate::column::signed;
+use crate::database::Database;
+use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
+use crate::record::events_of_open_run;
 use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
+use sqlx::AnyPool;
 use std::io;
+use std::sync::Arc;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::{Event, EventKind, Journal};
+use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
 use uuid::Uuid;
+
+/// Access of journals to the database.
+#[derive(Debug, Clone)]
+pub struct JournalAccess {
+    pub writer: Writer,
+    pub pool: AnyPool,
+    pub database: Database,
+}
 
 /// Appends a run's events, and keeps the run's row, its waiting calls and its audit rows up to date in the same
 /// transaction. The row is created with the first event, so a run that could not begin leaves nothing behind.
@@ -24,7 +37,7 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub struct RunJournal {
     run: Uuid,
-    writer: Writer,
+    access: JournalAccess,
     lease: RunLease,
     /// Present until the run's row exists.
     label: Option<Label>,
@@ -42,14 +55,14 @@ impl RunJournal {
     pub(crate) fn begin(
         run: Uuid,
         label: Label,
-        writer: Writer,
+        access: JournalAccess,
         lease: RunLease,
         claim: Option<RunClaim>,
         content: AuditContent,
         is_promised: bool,
     ) -> Self {
         let audit = RunAudit::new(run, &label.owner, content);
-        let mut journal = Self::after(run, &[], writer, lease, claim, audit);
+        let mut journal = Self::after(run, &[], access, lease, claim, audit);
         journal.label = Some(label);
         journal.is_promised = is_promised;
         journal
@@ -59,29 +72,33 @@ impl RunJournal {
     pub(crate) fn after(
         run: Uuid,
         events: &[Event],
-        writer: Writer,
+        access: JournalAccess,
         lease: RunLease,
         claim: Option<RunClaim>,
-        mut audit: RunAudit,
+        audit: RunAudit,
     ) -> Self {
-        let mut pending = PendingDecisions::default();
-        let mut knowledge = KnowledgeTools::default();
-        for event in events {
-            pending.note(run, &event.kind);
-            audit.take(event);
-            knowledge.take(&event.kind);
-        }
-        Self {
+        let mut journal = Self {
             run,
-            writer,
+            access,
             claim,
             lease,
             label: None,
             is_promised: false,
-            pending,
+            pending: PendingDecisions::default(),
             audit,
-            knowledge,
+            knowledge: KnowledgeTools::default(),
             has_ended: false,
+        };
+        journal.know(events);
+        journal
+    }
+
+    /// Takes note of events that are recorded.
+    fn know(&mut self, events: &[Event]) {
+        for event in events {
+            self.pending.note(self.run, &event.kind);
+            self.audit.take(event);
+            self.knowledge.take(&event.kind);
         }
     }
 
@@ -102,6 +119,7 @@ impl RunJournal {
                 .map(serde_json::to_string)
                 .collect::<Result<_, _>>()?,
             lease: self.lease.clone(),
+            begin_calls: begin_calls(events),
         }];
         for event in events {
             self.follow(event, &mut changes);
@@ -186,9 +204,43 @@ impl Journal for RunJournal {
             // A lost piece of a reply costs nothing: the whole reply follows.
             let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
             let durable = !events.iter().all(is_piece);
-            self.writer.write(changes, durable).await
+            let written = self.access.writer.write(changes, durable).await;
+            written.map_err(|error| {
+                if is_cancellation(&error) {
+                    io::Error::other(CancelRequested)
+                } else {
+                    error
+                }
+            })
         })
     }
+
+    fn rewind(&mut self) -> BoxFuture<'_, io::Result<Vec<Event>>> {
+        Box::pin(async move {
+            let JournalAccess { pool, database, .. } = &self.access;
+            let events = events_of_open_run(pool, database, self.run).await;
+            let events = events.map_err(io::Error::other)?;
+            self.pending = PendingDecisions::default();
+            self.knowledge = KnowledgeTools::default();
+            self.audit = self.audit.restarted();
+            self.know(&events);
+            Ok(events)
+        })
+    }
+}
+
+/// True if calls begin with the events and go on after them.
+fn begin_calls(events: &[Event]) -> bool {
+    let ends = |event: &Event| matches!(event.kind, EventKind::Done { .. });
+    events.iter().any(|event| event.kind.begins_calls()) && !events.iter().any(ends)
+}
+
+/// Whether the writer refused to let a call begin, because its run was cancelled.
+fn is_cancellation(error: &io::Error) -> bool {
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<Arc<WriteError>>());
+    cause.is_some_and(|cause| matches!(**cause, WriteError::Cancelled { .. }))
 }
 
 impl Drop for RunJournal {
@@ -199,7 +251,7 @@ impl Drop for RunJournal {
             && let Some(run) = self.claim.take()
         {
             let holder = self.lease.holder.clone();
-            self.writer.note(Change::Released { run, holder });
+            self.access.writer.note(Change::Released { run, holder });
         }
     }
 }

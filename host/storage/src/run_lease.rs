@@ -6,7 +6,7 @@ use crate::claims::RunLease;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
-use crate::journal::RunJournal;
+use crate::journal::{JournalAccess, RunJournal};
 use crate::label::{Label, Origin};
 use crate::process_lease::{ProcessLease, key};
 use crate::record::Source;
@@ -50,7 +50,7 @@ impl Store {
         RunJournal::begin(
             run,
             label,
-            self.writer.clone(),
+            self.journal_access(),
             RunLease {
                 holder: self.process.name().to_owned(),
                 fence,
@@ -59,6 +59,15 @@ impl Store {
             self.content.clone(),
             self.promised.contains(run),
         )
+    }
+
+    /// Without the store itself: a journal does not keep its process among the living.
+    fn journal_access(&self) -> JournalAccess {
+        JournalAccess {
+            writer: self.writer.clone(),
+            pool: self.pool.clone(),
+            database: self.database.clone(),
+        }
     }
 
     /// Takes the lease of a run: returns its journal and its events so far.
@@ -99,7 +108,7 @@ impl Store {
         let journal = RunJournal::after(
             run,
             known,
-            self.writer.clone(),
+            self.journal_access(),
             RunLease {
                 holder: self.process.name().to_owned(),
                 fence,
@@ -264,7 +273,8 @@ impl Store {
         }
     }
 
-    /// Asks the process that works on a run to cancel it.
+    /// Asks the process that works on a run to cancel it. When this returns, no call of the run begins any more, whichever
+    /// process has or takes it: the begin of a call is not recorded any more.
     pub async fn request_cancellation(&self, run: Uuid) -> Result<(), StoreError> {
         sqlx::query("UPDATE runs SET cancel_ms = $2 WHERE id = $1 AND ended_ms IS NULL")
             .bind(run.to_string())

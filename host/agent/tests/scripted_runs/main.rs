@@ -10,6 +10,7 @@ mod advisors;
 mod borders;
 mod branches;
 mod cached_results;
+mod cancelled_records;
 mod client_calls;
 mod costs;
 mod council;

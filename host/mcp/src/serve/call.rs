@@ -111,7 +111,7 @@ impl Service {
             callers: Vec::new(),
             timeout: None,
             restrictions: None,
-            begin: None,
+            begin: metadata.begin.clone(),
             listener,
         });
         let came = match heard {
@@ -258,6 +258,7 @@ impl ToolRunner for RequestTool {
                 owner: self.metadata.owner,
                 trace: &self.metadata.trace,
                 listener: call.listener.clone(),
+                begin: call.begin.clone(),
                 decider: Arc::new(ElicitationDecider::new(questions, time)),
             });
             run_with_questions(

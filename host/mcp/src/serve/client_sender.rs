@@ -220,6 +220,7 @@ mod tests {
             owner: "",
             client: None,
             trace: opentelemetry::Context::default(),
+            begin: None,
         }
     }
 

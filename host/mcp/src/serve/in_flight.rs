@@ -5,15 +5,41 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, oneshot};
+use toolhold_policy::BeginCheck;
 
 /// Most requests of one client in progress.
 const MAX_PER_CLIENT: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub struct InFlightRequests {
-    by_id: Mutex<HashMap<Id, oneshot::Sender<()>>>,
+    by_id: Mutex<HashMap<Id, CancelHandle>>,
     landed: Notify,
+}
+
+/// Cancels a request when it is dropped.
+#[derive(Debug)]
+struct CancelHandle {
+    end: Arc<RequestEnd>,
+    cancel: oneshot::Sender<()>,
+}
+
+/// The end of a request by its client, about which the request's calls ask before they begin.
+#[derive(Debug, Default)]
+pub struct RequestEnd(AtomicBool);
+
+impl RequestEnd {
+    /// Notes the end, before the request is dropped: the place of a call that runs begins none that waits.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl BeginCheck for RequestEnd {
+    fn may_begin(&self) -> bool {
+        !self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Dropped when the client is no longer served.
@@ -31,6 +57,7 @@ impl Drop for ServedClient {
 pub struct InFlightRequest {
     requests: Arc<InFlightRequests>,
     id: Id,
+    end: Arc<RequestEnd>,
     cancelled: oneshot::Receiver<()>,
 }
 
@@ -49,21 +76,35 @@ impl InFlightRequests {
             return Err(RpcError::new(INTERNAL_ERROR, reason));
         }
         let (cancel, cancelled) = oneshot::channel();
-        by_id.insert(id.clone(), cancel);
+        let end = Arc::<RequestEnd>::default();
+        let handle = CancelHandle {
+            end: end.clone(),
+            cancel,
+        };
+        by_id.insert(id.clone(), handle);
         Ok(InFlightRequest {
             requests: self.clone(),
             id: id.clone(),
+            end,
             cancelled,
         })
     }
 
     /// Cancels a request. An unknown id is ignored: the request has ended.
     pub fn cancel(&self, id: &Id) {
-        self.by_id.lock().remove(id);
+        let cancelled = self.by_id.lock().remove(id);
+        if let Some(handle) = cancelled {
+            handle.end.note();
+        }
     }
 
+    /// Cancels all requests. None of their calls begins any more before the first of them is dropped.
     pub fn cancel_all(&self) {
-        self.by_id.lock().clear();
+        let mut by_id = self.by_id.lock();
+        for handle in by_id.values() {
+            handle.end.note();
+        }
+        by_id.clear();
     }
 
     /// Cancels all requests when dropped.
@@ -88,6 +129,11 @@ impl InFlightRequests {
 }
 
 impl InFlightRequest {
+    /// The end of the request, for its calls.
+    pub fn end(&self) -> Arc<RequestEnd> {
+        self.end.clone()
+    }
+
     /// Runs `work` to its end, or drops it when the client cancels.
     pub async fn run<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
@@ -103,7 +149,10 @@ impl Drop for InFlightRequest {
         self.cancelled.close();
         let mut by_id = self.requests.by_id.lock();
         // After a cancellation another request may have the id.
-        if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
+        if by_id
+            .get(&self.id)
+            .is_some_and(|handle| handle.cancel.is_closed())
+        {
             by_id.remove(&self.id);
         }
         drop(by_id);
@@ -117,6 +166,11 @@ mod tests {
 
     fn id(n: i64) -> Id {
         Id::Number(n.into())
+    }
+
+    /// Number of the ends that are noted.
+    fn over(ends: &[Arc<RequestEnd>]) -> usize {
+        ends.iter().filter(|end| !end.may_begin()).count()
     }
 
     #[tokio::test]
@@ -141,6 +195,33 @@ mod tests {
         assert!(!in_flight.is_empty());
         drop(other);
         in_flight.empty().await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_each_request_is_noted_before_one_is_dropped() {
+        let in_flight = Arc::new(InFlightRequests::default());
+        let begun: Vec<_> = (0..8).map(|n| in_flight.begin(&id(n)).unwrap()).collect();
+        let ends: Vec<_> = begun.iter().map(InFlightRequest::end).collect();
+        in_flight.cancel(&id(0));
+        assert_eq!(over(&ends), 1);
+        let (noted, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let work = begun.into_iter().map(|flight| {
+            let (ends, noted) = (ends.clone(), noted.clone());
+            tokio::spawn(async move {
+                let dropped = flight.run(std::future::pending::<()>()).await;
+                assert!(dropped.is_none());
+                noted.send(over(&ends)).unwrap();
+            })
+        });
+        let work: Vec<_> = work.collect();
+        assert_eq!(seen.recv().await, Some(1));
+        in_flight.cancel_all();
+        for _ in 1..8 {
+            assert_eq!(seen.recv().await, Some(8));
+        }
+        for task in work {
+            task.await.unwrap();
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use toolhold_policy::{LogLevel, visible};
+use toolhold_policy::{BeginCheck, LogLevel, visible};
 use toolhold_telemetry as telemetry;
 
 /// The revision without sessions.
@@ -57,6 +57,8 @@ pub struct RequestMetadata {
     pub client: Option<Value>,
     /// The client's trace context.
     pub trace: Context,
+    /// Asked by the request's calls before they begin. Absent: the request is alone on its connection, and ends with that.
+    pub begin: Option<Arc<dyn BeginCheck>>,
 }
 
 /// The version in a request's `_meta`, which only requests of the modern era have.
@@ -99,6 +101,7 @@ pub fn modern(request: &RpcRequest, session: Arc<str>) -> Result<RequestMetadata
         owner: "",
         client: meta.and_then(|meta| meta.get(CLIENT_KEY)).and_then(client),
         trace: trace(&request.params),
+        begin: None,
     })
 }
 

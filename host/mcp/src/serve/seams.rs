@@ -9,7 +9,7 @@ use toolhold_admission::MemoryCeiling;
 use toolhold_agent::Toolbox;
 use toolhold_agent::calls::CallRecorder;
 use toolhold_agent::run::decider::Decider;
-use toolhold_policy::{Listener, ToolSpec};
+use toolhold_policy::{BeginCheck, Listener, ToolSpec};
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::SavedRequest;
 use uuid::Uuid;
@@ -62,6 +62,8 @@ pub struct RequestCall<'a> {
     /// The trace to continue.
     pub trace: &'a opentelemetry::Context,
     pub listener: Option<Arc<dyn Listener>>,
+    /// Asked by the run's calls before they begin.
+    pub begin: Option<Arc<dyn BeginCheck>>,
     /// Asks the client's user. The first decision counts, here or by `toolhold approvals`.
     pub decider: Arc<dyn Decider>,
 }

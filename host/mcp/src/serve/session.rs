@@ -95,6 +95,7 @@ impl ClientSession {
             owner: "",
             client: self.client.clone(),
             trace: trace(params),
+            begin: None,
         }
     }
 

@@ -241,7 +241,7 @@ impl StdioClient {
         ),
         RpcError,
     > {
-        let (metadata, session) = if revision::requested_version(&request).is_some() {
+        let (mut metadata, session) = if revision::requested_version(&request).is_some() {
             (revision::modern(&request, self.id.clone())?, None)
         } else {
             let session = self.session.get().ok_or_else(not_initialized)?;
@@ -254,6 +254,7 @@ impl StdioClient {
             RpcError::new(INTERNAL_ERROR, reason)
         })?;
         let flight = self.in_flight.begin(&request.id)?;
+        metadata.begin = Some(flight.end());
         let client = self.clone();
         let work = async move {
             let answer = client

@@ -1,11 +1,13 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
+use super::in_flight::RequestEnd;
 use super::unread::{Outgoing, UnreadAnswers};
 use super::{revision, session::ClientSession};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -15,9 +17,13 @@ pub type RequestOutcome = Option<Result<Value, RpcError>>;
 /// The work on one request. It runs in a task, so that a client that does not read cannot block a call.
 /// Dropping it aborts the work.
 #[derive(Debug)]
-pub struct RequestTask(JoinSet<RequestOutcome>);
+pub struct RequestTask {
+    work: JoinSet<RequestOutcome>,
+    /// The end that the calls of the work ask about.
+    end: Option<Arc<RequestEnd>>,
+}
 
-/// The replies to a batch, in its order (JSON-RPC 2.0, 6).
+/// The replies to a batch, in its order (JSON-RPC 2.0, 6). Dropping it aborts the work on its requests.
 #[derive(Debug, Default)]
 pub struct Batch {
     waits: VecDeque<BatchReply>,
@@ -35,12 +41,21 @@ impl RequestTask {
     pub fn spawn(on: &Handle, work: impl Future<Output = RequestOutcome> + Send + 'static) -> Self {
         let mut task = JoinSet::new();
         task.spawn_on(work, on);
-        Self(task)
+        Self {
+            work: task,
+            end: None,
+        }
+    }
+
+    /// Adds the end that the calls of the work ask about: a batch notes the ends of all before it aborts the first.
+    pub fn ended_by(mut self, end: Arc<RequestEnd>) -> Self {
+        self.end = Some(end);
+        self
     }
 
     /// The result, once. Cancel-safe.
     pub async fn outcome(&mut self) -> RequestOutcome {
-        match self.0.join_next().await? {
+        match self.work.join_next().await? {
             Ok(outcome) => outcome,
             Err(_) => Some(Err(RpcError::new(INTERNAL_ERROR, "the request broke off"))),
         }
@@ -116,6 +131,17 @@ impl Batch {
     }
 }
 
+impl Drop for Batch {
+    /// First: the place of a call that runs begins none that waits.
+    fn drop(&mut self) {
+        for reply in &self.waits {
+            if let BatchReply::Awaited(_, RequestTask { end: Some(end), .. }) = reply {
+                end.note();
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +149,7 @@ mod tests {
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
     use toolhold_admission::MemoryCeiling;
+    use toolhold_policy::BeginCheck as _;
 
     fn id(n: i64) -> Id {
         Id::Number(n.into())
@@ -171,5 +198,23 @@ mod tests {
             ]
         );
         assert!(Batch::default().replies(&answers).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_dropped_notes_the_ends_of_its_requests() {
+        let ends = [(); 3].map(|()| Arc::<RequestEnd>::default());
+        let mut batch = Batch::default();
+        for (n, end) in (0..).zip(&ends) {
+            let ms = if n == 0 { 0 } else { 60_000 };
+            let task = after(ms, Some(Ok(json!({})))).ended_by(end.clone());
+            batch.begun(id(n), Ok(task));
+        }
+        let answers = UnreadAnswers::new(&MemoryCeiling::new(1 << 20));
+        let first = timeout(Duration::from_millis(50), batch.replies(&answers));
+        assert!(first.await.is_err());
+        let begin = || ends.each_ref().map(|end| end.may_begin());
+        assert_eq!(begin(), [true; 3]);
+        drop(batch);
+        assert_eq!(begin()[1..], [false; 2]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-/// A run, or the right of a key, to which a call belongs. The call asks it when it has a place, and last before its guest
-/// begins.
+/// A run, the right of a key, or a client's request, to which a call belongs. The call asks it when it has a place, and last
+/// before its guest begins.
 ///
 /// What ends says so here first, and drops its calls after that. So a place that one of them frees begins none of the
 /// others.

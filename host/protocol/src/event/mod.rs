@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use strum::{IntoStaticStr, VariantArray};
+use thiserror::Error;
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
@@ -354,6 +355,15 @@ impl EventKind {
     pub fn name(&self) -> &'static str {
         self.into()
     }
+
+    /// True if calls begin with this event, or may be made again: those of the run, of a call in it, or of a sub-agent.
+    pub fn begins_calls(&self) -> bool {
+        match self {
+            Self::ToolStart { .. } | Self::ToolRetry { .. } | Self::Resumed { .. } => true,
+            Self::Sub { what, .. } => what.begins_calls(),
+            _ => false,
+        }
+    }
 }
 
 /// The result of a call, or why there is none.
@@ -480,7 +490,32 @@ impl RunFailure {
 pub trait Journal: Send + Debug {
     /// Appends events, each the next after the one before: all of them, or none. When this returns, they
     /// survive the process.
+    ///
+    /// # Errors
+    /// They cannot be recorded; or calls would begin with them, and the run was cancelled: [`CancelRequested`].
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
+
+    /// Returns the recorded events after a refusal with [`CancelRequested`]. The next event comes after these.
+    ///
+    /// # Errors
+    /// The record cannot be read. In any case for a journal that refuses nothing.
+    fn rewind(&mut self) -> BoxFuture<'_, io::Result<Vec<Event>>> {
+        let unsupported = io::Error::from(io::ErrorKind::Unsupported);
+        Box::pin(std::future::ready(Err(unsupported)))
+    }
+}
+
+/// Why a [`Journal`] does not record that calls begin: the run was cancelled, maybe by another process. So no call begins
+/// after a cancellation that was acknowledged.
+#[derive(Debug, Error)]
+#[error("the run was cancelled before its next call began")]
+pub struct CancelRequested;
+
+impl CancelRequested {
+    /// Whether a journal failed for this reason.
+    pub fn is_cause_of(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<Self>())
+    }
 }
 
 /// Keeps nothing: for embedding and tests.

@@ -153,12 +153,14 @@ impl App {
             return Err(ApiError::conflict("this run is over"));
         }
         let store = self.dispatcher.store();
+        let is_here = self.dispatcher.cancel(run.id);
+        // Before it is acknowledged, also of a run that works here: if this server dies before the end is recorded, no other
+        // one goes on with the run.
+        store.request_cancellation(run.id).await?;
         // A server that was frozen may still have a copy of a run that goes on elsewhere.
-        if self.dispatcher.cancel(run.id) && !store.was_taken(run.id).await? {
+        if is_here && !store.was_taken(run.id).await? {
             return Ok(());
         }
-        // First: whoever takes the run meanwhile sees the request.
-        store.request_cancellation(run.id).await?;
         if !store.is_held(run.id).await? {
             match self.dispatcher.end(run.id).await {
                 // Another process took it since the look, and sees the request; or it has ended by itself.

@@ -93,6 +93,15 @@ impl RunAudit {
         }
     }
 
+    /// For the same run, before its first event.
+    pub fn restarted(&self) -> Self {
+        Self {
+            owner: self.owner.clone(),
+            policy: self.policy.clone(),
+            ..Self::new(self.run, "", self.content.clone())
+        }
+    }
+
     /// Sets the hash of the policy: a resumed run may have another one than at its begin.
     pub fn under(&mut self, policy: &str) {
         policy.clone_into(&mut self.policy);

@@ -5,6 +5,7 @@ mod alike;
 mod audit;
 mod audit_expiry;
 mod audit_texts;
+mod cancelled;
 mod copy;
 mod facts;
 mod interrupted;
@@ -77,6 +78,7 @@ pub async fn databases() -> Vec<TestDatabase> {
 }
 
 /// Events of a run, one after the other.
+#[derive(Clone)]
 pub struct EventScript {
     pub run: Uuid,
     next: u64,

@@ -228,7 +228,8 @@ impl BatchWriter {
     /// Tells the callers of a failed batch, and keeps the audit rows that must not be lost.
     fn refuse(&mut self, batch: &mut Vec<WriteEntry>, error: WriteError) {
         let may_pass = is_of_database(&error);
-        // A run that another server has writes nothing here any more, and its rows there.
+        // A run that another server has writes nothing here any more, and its rows there; a call of a cancelled run is not
+        // made.
         let is_failure = matches!(error, WriteError::Database(_));
         let error = Arc::new(error);
         for mut entry in batch.drain(..) {

@@ -8,6 +8,7 @@ pub fn is_of_database(error: &WriteError) -> bool {
     match error {
         WriteError::Database(error) => Outage::of(error).is_some() || is_transient(error),
         WriteError::LeaseLost { .. }
+        | WriteError::Cancelled { .. }
         | WriteError::PromiseLost { .. }
         | WriteError::SessionGone { .. } => false,
     }

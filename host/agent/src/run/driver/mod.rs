@@ -31,7 +31,7 @@ use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budgets, RunUsage};
 use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
-use performer::Performer;
+use performer::{Performer, RunClock};
 use run_end::RunEnd;
 use serde_json::Value;
 use sink::{EndGrace, Publisher};
@@ -344,6 +344,7 @@ impl Driver {
                 rules: Arc::new(rules),
                 tools: Arc::default(),
                 deadline,
+                clock: RunClock::after(begin.elapsed),
                 budget,
                 parent: Arc::new(machine.request().clone()),
                 driver: self,

@@ -4,7 +4,7 @@ use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
 use super::run_end::RunEnd;
-use super::sink::EndGrace;
+use super::sink::{EndGrace, Publication};
 use super::step_cost::StepCost;
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
@@ -26,6 +26,7 @@ use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub(super) struct Performer {
     pub(super) class: Option<String>,
     pub(super) parent: Arc<RunRequest>,
     pub(super) deadline: Instant,
+    pub(super) clock: RunClock,
     pub(super) budget: Arc<BudgetTracker>,
     /// For the calls that calls make.
     pub(super) rules: Arc<CallRules>,
@@ -82,6 +84,28 @@ pub(super) struct Performer {
     pub(super) attempts: FallbackAttempts,
 }
 
+/// The time for which a run was worked on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunClock {
+    /// In processes before this one.
+    before: Duration,
+    started: Instant,
+}
+
+impl RunClock {
+    /// Starts the clock of a run after this time.
+    pub fn after(before: Duration) -> Self {
+        Self {
+            before,
+            started: Instant::now(),
+        }
+    }
+
+    fn elapsed(self) -> Duration {
+        self.before + self.started.elapsed()
+    }
+}
+
 /// What a task does, kept for the case that it panics.
 pub(super) enum TaskKind {
     Ask,
@@ -103,10 +127,10 @@ impl Performer {
     ) -> Result<SubAgentEnd, RunError> {
         // It is handed from one thread to another.
         let mut machine = Box::new(machine);
-        let started = Instant::now();
+        let clock = self.clock;
         let deadline = tokio::time::Instant::from_std(self.deadline);
         let (heard, mut hearing) = updates();
-        let elapsed = || begin.elapsed + started.elapsed();
+        let elapsed = || clock.elapsed();
         self.subs = begin.subs;
         let unsaid = Effects {
             events: begin.unsaid,
@@ -272,7 +296,8 @@ impl Performer {
         self.doing.insert(task.id(), doing);
     }
 
-    /// Publishes, then acts. Returns how the run, which took so much, ended, if it did.
+    /// Publishes, then acts. Returns how the run, which took so much, ended, if it did. Nothing of a cancelled run begins
+    /// any more.
     async fn carry_out(
         &mut self,
         effects: Effects,
@@ -288,14 +313,20 @@ impl Performer {
                 attempts.extend(self.attempts.take(kind));
             }
         }
-        if !effects.events.is_empty() {
-            self.sink.publish(effects.events, &mut self.grace).await?;
+        if !effects.events.is_empty()
+            && let Publication::Refused(recorded) =
+                self.sink.publish(effects.events, &mut self.grace).await?
+        {
+            return self.end_cancelled(recorded).await.map(Some);
         }
         // Only what is in the record counts.
         if let Some(outcomes) = &self.driver.outcomes {
             for attempt in attempts {
                 outcomes.attempted(&attempt);
             }
+        }
+        if ended.is_none() && self.grace.cancel.is_cancelled() {
+            return Ok(None);
         }
         for waiting in self.waiting.drain(..) {
             let _ = waiting.send(());
@@ -403,6 +434,20 @@ impl Performer {
             }
         }
         Ok(None)
+    }
+
+    /// Ends a cancelled run from its record: the machine is ahead of that, because the events of its last step were refused.
+    async fn end_cancelled(&mut self, recorded: Box<Replayed>) -> Result<SubAgentEnd, RunError> {
+        let reason = self.grace.cancel.cancelled().await;
+        let (events, end) = last_events(*recorded, reason, self.clock.elapsed());
+        let published = self.sink.publish(events, &mut self.grace).await?;
+        let (Publication::Recorded, Some(end)) = (published, end) else {
+            return Err(RunError::Journal {
+                source: io::Error::other("the end of a cancelled run was refused"),
+            });
+        };
+        self.sink.was_read()?;
+        Ok(end)
     }
 
     /// What the calls are made with that a call makes.
@@ -517,6 +562,25 @@ impl Drop for Performer {
     fn drop(&mut self) {
         self.end.note();
     }
+}
+
+/// The events that a run lacks when it is cancelled after these records, and its end.
+fn last_events(
+    recorded: Replayed,
+    reason: Option<String>,
+    elapsed: Duration,
+) -> (Vec<EventKind>, Option<SubAgentEnd>) {
+    let Replayed {
+        mut machine,
+        unsaid: mut events,
+        ..
+    } = recorded;
+    events.extend(machine.handle(Input::Cancelled { reason }, elapsed).events);
+    let spent = machine.spent();
+    let end = events
+        .iter()
+        .find_map(|event| SubAgentEnd::of(event, spent));
+    (events, end)
 }
 
 /// An event that nothing follows from.

@@ -3,12 +3,23 @@
 use super::CallEventSender;
 use crate::run::cancel::RunCancel;
 use crate::run::open_calls::OpenCalls;
+use crate::run::replay::{Replayed, replay};
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
+use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal, Seal};
 use uuid::Uuid;
+
+/// The result of publishing events that happened together.
+#[derive(Debug)]
+pub(super) enum Publication {
+    Recorded,
+    /// The journal refused events with which calls begin, because the run is cancelled. The run ends from its record, which
+    /// lacks them.
+    Refused(Box<Replayed>),
+}
 
 /// Where a run's events go.
 pub(in crate::run) enum Sink {
@@ -22,7 +33,8 @@ pub(in crate::run) enum Sink {
 }
 
 impl Sink {
-    /// What happened together is recorded together. Only when this returns may anything follow from it.
+    /// Records events that happened together in one write. Nothing may follow from them before this returns, or if they were
+    /// refused.
     ///
     /// # Errors
     /// It is not known to be recorded, so nothing may follow from it, and nothing more may be published.
@@ -30,14 +42,14 @@ impl Sink {
         &mut self,
         kinds: Vec<EventKind>,
         grace: &mut EndGrace,
-    ) -> Result<(), RunError> {
+    ) -> Result<Publication, RunError> {
         match self {
             Self::Journal(publisher) => publisher.publish(kinds, grace).await,
             // The run around it waits for the same journal, with its own grace, and drops this one when that is over.
             Self::Parent { calls, events } => {
                 let kinds = kinds.into_iter().map(|kind| within(calls, kind));
                 events.record(kinds.collect()).await;
-                Ok(())
+                Ok(Publication::Recorded)
             }
         }
     }
@@ -113,7 +125,7 @@ impl Publisher {
         &mut self,
         kinds: Vec<EventKind>,
         grace: &mut EndGrace,
-    ) -> Result<(), RunError> {
+    ) -> Result<Publication, RunError> {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
@@ -139,13 +151,20 @@ impl Publisher {
             self.seq += 1;
             events.push(event);
         }
-        tokio::select! {
+        let appended = tokio::select! {
             // An answer counts, also one that comes in the last moment.
             biased;
-            appended = self.journal.append(&events) => {
-                appended.map_err(|source| RunError::Journal { source })?;
-            }
+            appended = self.journal.append(&events) => appended,
             () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
+        };
+        match appended {
+            Ok(()) => {}
+            Err(error) if CancelRequested::is_cause_of(&error) => {
+                // First, so that no call begins that waits for its turn.
+                grace.cancel.cancel();
+                return self.rewind(grace).await.map(Publication::Refused);
+            }
+            Err(source) => return Err(RunError::Journal { source }),
         }
         for event in events {
             let Some(sender) = &self.sender else {
@@ -158,7 +177,26 @@ impl Publisher {
                 () = grace.over() => self.sender = None,
             }
         }
-        Ok(())
+        Ok(Publication::Recorded)
+    }
+
+    /// Goes back to the last recorded event, and returns the run as it was then.
+    async fn rewind(&mut self, grace: &mut EndGrace) -> Result<Box<Replayed>, RunError> {
+        let events = tokio::select! {
+            biased;
+            events = self.journal.rewind() => {
+                events.map_err(|source| RunError::Journal { source })?
+            }
+            () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
+        };
+        let replayed = replay(&events).map(Box::new).map_err(|error| {
+            let source = io::Error::other(error);
+            RunError::Journal { source }
+        })?;
+        self.seq = replayed.next;
+        self.seal = replayed.seal.clone();
+        self.open = replayed.open.clone();
+        Ok(replayed)
     }
 }
 
@@ -166,7 +204,6 @@ impl Publisher {
 mod tests {
     use super::*;
     use futures_util::future::BoxFuture;
-    use std::io;
     use std::sync::{Arc, Mutex};
 
     /// A journal that answers `left` times, and then never again.

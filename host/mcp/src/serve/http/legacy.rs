@@ -80,11 +80,9 @@ pub async fn batch(
                 let work = batch.may_hold(&request).and_then(|()| {
                     let begun =
                         StartedRequest::new(endpoint, &held, head, request, memory.clone())?;
-                    let client_sender = client_sender.clone();
-                    Ok(RequestTask::spawn(
-                        &Handle::current(),
-                        begun.work(client_sender),
-                    ))
+                    let (client_sender, end) = (client_sender.clone(), begun.flight.end());
+                    let task = RequestTask::spawn(&Handle::current(), begun.work(client_sender));
+                    Ok(task.ended_by(end))
                 });
                 batch.begun(id, work);
             }
@@ -180,6 +178,7 @@ impl StartedRequest {
         held.uses();
         let flight = held.session.in_flight.begin(&request.id)?;
         let mut metadata = held.session.metadata(&request.params);
+        metadata.begin = Some(flight.end());
         remote(&mut metadata, head);
         // A client that takes no streams cannot be asked questions.
         metadata.elicits &= accepts(&head.headers, "text/event-stream");

@@ -1,0 +1,111 @@
+//! Runs that were cancelled by another process than the one that has them.
+
+use super::audit::started;
+use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
+use crate::*;
+use serde_json::json;
+use std::time::Duration;
+use toolhold_protocol::event::{CancelRequested, EventKind, Journal as _};
+
+#[tokio::test]
+async fn no_call_begins_in_a_run_that_was_cancelled() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = EventScript::new();
+        let run = script.run;
+        let mut journal = store.journal(run, Label::default());
+        let begun = [script.begin("t"), script.event(started("c1", json!({})))];
+        journal.append(&begun).await.unwrap();
+        other.request_cancellation(run).await.unwrap();
+        journal.append(&[script.notice()]).await.unwrap();
+        let nested = EventKind::Sub {
+            call: "c1".into(),
+            what: Box::new(started("c1.1", json!({}))),
+        };
+        let resumed = EventKind::Resumed {
+            step: 1,
+            active_ms: 1,
+        };
+        for kind in [started("c2", json!({})), nested, resumed] {
+            let mut ahead = script.clone();
+            let refused = [ahead.notice(), ahead.event(kind)];
+            let error = journal.append(&refused).await.unwrap_err();
+            assert!(CancelRequested::is_cause_of(&error), "{error:?}");
+            let recorded = journal.rewind().await.unwrap();
+            assert_eq!(
+                recorded.len(),
+                3,
+                "what came with the begin is refused, too"
+            );
+        }
+        // Nothing goes on after an end.
+        let last = [script.event(started("c3", json!({}))), script.done()];
+        journal.append(&last).await.unwrap();
+        assert!(store.run(run).await.unwrap().unwrap().ended.is_some());
+        let events = store.read(&Source::Run(run)).await.unwrap();
+        assert_eq!(events.len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_run_that_was_taken_over_is_refused_as_that() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        store.request_cancellation(script.run).await.unwrap();
+        sqlx::query("UPDATE runs SET fence = fence + 1")
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        let begin = script.event(started("c1", json!({})));
+        let error = journal.append(&[begin]).await.unwrap_err();
+        assert!(!CancelRequested::is_cause_of(&error), "{error:?}");
+        assert!(
+            error.to_string().contains("another process goes on"),
+            "{error}"
+        );
+    }
+}
+
+/// The request and the begins of calls meet at the same time.
+#[tokio::test]
+async fn no_call_begins_after_a_cancellation_was_acknowledged() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = EventScript::new();
+        let run = script.run;
+        let mut journal = store.journal(run, Label::default());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        let begins = tokio::spawn(async move {
+            loop {
+                let begin = script.event(started("c", json!({})));
+                if let Err(error) = journal.append(&[begin]).await {
+                    assert!(CancelRequested::is_cause_of(&error), "{error:?}");
+                    return journal;
+                }
+                // Time for the other writer: SQLite has one at a time.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        let recorded = async || other.events(run, 0).await.unwrap().len();
+        until(async || (recorded().await > 3).then_some(())).await;
+        other.request_cancellation(run).await.unwrap();
+        let acknowledged = recorded().await;
+        let _journal = begins.await.unwrap();
+        assert_eq!(recorded().await, acknowledged);
+    }
+}
