@@ -3,7 +3,8 @@
 use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
-use super::run_end::RunEnd;
+use super::run_clock::RunClock;
+use super::run_end::{RunEnd, last_events};
 use super::sink::{EndGrace, Publication};
 use super::step_cost::StepCost;
 use super::tools::RunTools;
@@ -82,28 +83,6 @@ pub(super) struct Performer {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// Of a candidate of the fallback.
     pub(super) attempts: FallbackAttempts,
-}
-
-/// The time for which a run was worked on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RunClock {
-    /// In processes before this one.
-    before: Duration,
-    started: Instant,
-}
-
-impl RunClock {
-    /// Starts the clock of a run after this time.
-    pub fn after(before: Duration) -> Self {
-        Self {
-            before,
-            started: Instant::now(),
-        }
-    }
-
-    fn elapsed(self) -> Duration {
-        self.before + self.started.elapsed()
-    }
 }
 
 /// What a task does, kept for the case that it panics.
@@ -562,25 +541,6 @@ impl Drop for Performer {
     fn drop(&mut self) {
         self.end.note();
     }
-}
-
-/// The events that a run lacks when it is cancelled after these records, and its end.
-fn last_events(
-    recorded: Replayed,
-    reason: Option<String>,
-    elapsed: Duration,
-) -> (Vec<EventKind>, Option<SubAgentEnd>) {
-    let Replayed {
-        mut machine,
-        unsaid: mut events,
-        ..
-    } = recorded;
-    events.extend(machine.handle(Input::Cancelled { reason }, elapsed).events);
-    let spent = machine.spent();
-    let end = events
-        .iter()
-        .find_map(|event| SubAgentEnd::of(event, spent));
-    (events, end)
 }
 
 /// An event that nothing follows from.

@@ -1,12 +1,17 @@
 //! The end of a run, about which its calls ask before they begin, and its requests to models whenever they go on.
 
 use crate::run::cancel::RunCancel;
+use crate::run::machine::Input;
+use crate::run::replay::Replayed;
+use crate::run::sub_agent::SubAgentEnd;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 use toolhold_policy::BeginCheck;
+use toolhold_protocol::event::EventKind;
 
 /// The end of a run, for its calls and for the runs inside of it.
 #[derive(Debug)]
@@ -52,6 +57,25 @@ impl BeginCheck for RunEnd {
             && !self.cancel.is_cancelled()
             && self.outer.as_ref().is_none_or(|outer| outer.may_begin())
     }
+}
+
+/// The events that a run lacks when it is cancelled after these records, and its end.
+pub(super) fn last_events(
+    recorded: Replayed,
+    reason: Option<String>,
+    elapsed: Duration,
+) -> (Vec<EventKind>, Option<SubAgentEnd>) {
+    let Replayed {
+        mut machine,
+        unsaid: mut events,
+        ..
+    } = recorded;
+    events.extend(machine.handle(Input::Cancelled { reason }, elapsed).events);
+    let spent = machine.spent();
+    let end = events
+        .iter()
+        .find_map(|event| SubAgentEnd::of(event, spent));
+    (events, end)
 }
 
 #[cfg(test)]
