@@ -65,7 +65,8 @@ fn two_calls(echo: &Echo) -> (Arc<Script>, Driver, RunRequest) {
 
 #[tokio::test]
 async fn a_run_that_was_cancelled_elsewhere_begins_no_call_and_ends() {
-    let was_cancelled: [(fn(&EventKind) -> bool, usize); 2] = [
+    type Cancels = fn(&EventKind) -> bool;
+    let was_cancelled: [(Cancels, usize); 2] = [
         (|kind| matches!(kind, EventKind::Run { .. }), 0),
         (|kind| matches!(kind, EventKind::ToolResult { .. }), 1),
     ];

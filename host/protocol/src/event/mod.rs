@@ -514,7 +514,9 @@ pub struct CancelRequested;
 impl CancelRequested {
     /// Whether a journal failed for this reason.
     pub fn is_cause_of(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|cause| cause.is::<Self>())
+        error
+            .get_ref()
+            .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
     }
 }
 

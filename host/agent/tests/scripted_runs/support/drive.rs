@@ -40,10 +40,8 @@ pub async fn watched(
     request: RunRequest,
     on_event: impl FnMut(&Event),
 ) -> Vec<Event> {
-    let run = driver
-        .start(request, Box::new(NoJournal))
-        .await
-        .expect("a run");
+    let started = Box::pin(driver.start(request, Box::new(NoJournal)));
+    let run = started.await.expect("a run");
     let events = watch(run, on_event).await;
     holds(&events);
     events
