@@ -59,7 +59,7 @@ impl ClientsBench {
         assert_eq!(self.endpoint.requests().len() - before, runs);
     }
 
-    /// Connections that send nothing keep nobody out.
+    /// Connections that send nothing leave room for other clients.
     fn idle_connections(&mut self) {
         let idle = scale(400, 5_000);
         // This process has an end of each.

@@ -19,7 +19,7 @@ pub(super) struct DatabaseBench {
 }
 
 impl DatabaseBench {
-    /// None where there is no PostgreSQL.
+    /// Returns none where PostgreSQL is not installed.
     fn new() -> Option<Self> {
         let cluster = Cluster::start()?;
         let host = Host::new();
@@ -48,7 +48,7 @@ impl DatabaseBench {
         assert_eq!(answer.good()["output"], "kept");
     }
 
-    /// A request that comes while the database stands still for a moment is answered when it goes on.
+    /// A request during a short standstill of the database gets its answer afterwards.
     fn freezes_for_a_moment(&mut self) {
         self.is_well();
         self.cluster.freeze();

@@ -50,7 +50,7 @@ impl EndpointBench {
         assert_eq!(self.requests(), 2);
     }
 
-    /// The run ends with this status and a message that has this text, after so many requests; the next run works.
+    /// The run ends with this status and a message that contains `says`, after this number of requests; the next run works.
     fn ends(&mut self, fault: &dyn Fn() -> Reply, status: u16, says: &str, requests: usize) {
         let answer = self.asks([fault(), fault()]);
         assert_eq!(answer.status, status, "{answer:?}");

@@ -1,4 +1,4 @@
-//! What fails around a server, as a table: each fault in two forms, one in which it passes and one in which it stays.
+//! Faults around a server, as a table: each in two forms, one in which it passes and one in which it stays.
 //! `docs/faults.md` is written from it.
 //!
 //! A form is tried here, or by a test of its own, whose file and name are given. Rows that share a server are tried in turn, and after
@@ -22,7 +22,7 @@ struct FaultRow<B: 'static> {
     stays: FaultForm<B>,
 }
 
-/// What happens, and how that is seen.
+/// Outcome of a fault, and the test that shows it.
 struct FaultForm<B: 'static> {
     outcome: &'static str,
     trial: FaultTrial<B>,

@@ -47,7 +47,7 @@ impl ModulesBench {
         self.server.post(CALCULATES, &sum).status
     }
 
-    /// The other module works, whatever happens to the first.
+    /// Calls the other module, which must work during all faults of the first.
     fn other_works(&self) {
         let text = json!({"arguments": {"text": "one two"}});
         let answer = self.server.post(COUNTS, &text);

@@ -175,7 +175,7 @@ impl HttpMcpServer {
         support::host::handles(self.child.id(), signals)
     }
 
-    /// As [`support::server::limit_descriptors`].
+    /// Calls [`support::server::limit_descriptors`] for this process.
     pub fn limit_descriptors(&self, more: u64) {
         support::server::limit_descriptors(&self.child, more);
     }

@@ -1,4 +1,4 @@
-//! What a server says of its health: to probes, and to the service manager that started it.
+//! Health of a server, as probes and its service manager see it.
 
 use super::{answers, ask, host, scripted, serve, until};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Clients for whose connection there is no place, or no descriptor: they are told so.
+//! Answers to clients whose connection gets no place, or no descriptor.
 
 use super::{ask, host, scripted, serve, streamed, until};
 use serde_json::{Value, json};

@@ -100,7 +100,7 @@ impl Server {
         Self::start_until(host, arguments, variables, "serving")
     }
 
-    /// The same without its database, for which it waits.
+    /// Starts it while its database is away, for which it waits.
     ///
     /// # Panics
     /// If it does not say where it waits.
@@ -340,7 +340,7 @@ impl Server {
             .count()
     }
 
-    /// As [`limit_descriptors`].
+    /// Calls [`limit_descriptors`] for this process.
     pub fn limit_descriptors(&self, more: u64) {
         limit_descriptors(&self.child, more);
     }
@@ -423,8 +423,8 @@ pub fn limit_files(process: &Child, bytes: Option<u64>) {
     assert!(limited.expect("prlimit").success());
 }
 
-/// The process may open so many descriptors beyond the highest one that it has open now. Those below it that it has closed,
-/// it can open again.
+/// Limits a process to `more` descriptors above the highest one that it has open now. It can open those again that it closes
+/// below that.
 ///
 /// # Panics
 /// If the system does not do that.

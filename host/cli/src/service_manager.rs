@@ -1,5 +1,5 @@
-//! The service manager that started this process, such as systemd: it is told of the start, of reloads, of the stop and of
-//! the server's state, and that the process lives (sd_notify(3)).
+//! The service manager that started this process, such as systemd. It gets messages about the start, reloads, the stop and
+//! the server's state, and signs of life (sd_notify(3)).
 //!
 //! These are a few lines over a socket. The crate sd-notify brings unsafe code for other parts of systemd, and reaches no
 //! abstract socket, which is what containers have. The processes that a server starts get an environment of their own, so
@@ -58,8 +58,8 @@ impl ServiceManager {
         }
     }
 
-    /// The process can be reached. It is told at the start, whether or not runs can be begun: the start would time out
-    /// while a database or an endpoint is awaited.
+    /// Says that the process can be reached. This is sent at the start, whether or not runs can be begun: the start would
+    /// time out while a database or an endpoint is awaited.
     pub fn ready(&self, status: &str) {
         self.send("READY=1");
         self.status(status);
@@ -81,7 +81,7 @@ impl ServiceManager {
         self.send("STOPPING=1");
     }
 
-    /// Tells in a line how the server is, if that is not what was told last.
+    /// Sends a line about the server's state, if it differs from the last one.
     pub fn status(&self, status: &str) {
         let Some(inner) = &self.inner else {
             return;

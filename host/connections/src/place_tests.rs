@@ -1,4 +1,4 @@
-//! Who is served while all places are taken, and what the others are told.
+//! Connections while all places are taken: which are served, and the answers to the others.
 
 use crate::server::serve;
 use crate::settings::Settings;

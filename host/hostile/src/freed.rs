@@ -19,7 +19,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 65,
         name: "calls_in_places_that_an_end_frees",
-        attack: "a crowd of a run's calls, nested ones too, waits for the place of one of them when the run is cancelled, here and by a command, or its time is over",
+        attack: "many calls of a run wait for the place of one of them when the run is cancelled or its time is over",
         must: "none of them begins; the next call of another run has the place at once",
         company: Company::Others,
         tries: |lab| Box::pin(ready(calls_in_places_that_an_end_frees(lab))),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 58,
     name: "requests_that_wait_for_their_turn",
-    attack: "keys are revoked, another expires, while requests of them wait for a permit, a person, and a place of a module that a call of the same or another key has",
+    attack: "keys are revoked or expire while their requests wait for a permit, a person, or a place that a call of the same or another key has",
     must: "all end with the reason; none is made, although the places are free then, or freed by that very end",
     company: Company::Others,
     tries: |lab| Box::pin(ready(requests_that_wait_for_their_turn(lab))),

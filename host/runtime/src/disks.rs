@@ -10,7 +10,7 @@ use toolhold_telemetry::Telemetry;
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 /// Age up to which a measurement is exported. A disk of another machine that does not answer has no value then.
 const MAX_AGE: Duration = Duration::from_mins(1);
-/// Part of a disk below which its free room is short: a tenth, as in the alert ToolholdDiskNearlyFull.
+/// Divisor of a disk's size in bytes: free room below that part is short, as in the alert ToolholdDiskNearlyFull.
 const SHORT_PART: u64 = 10;
 
 /// Name of the state folder in metrics.

@@ -94,7 +94,7 @@ fn sqlite() -> Command {
     command
 }
 
-/// Those of `tests/faults`, and the tests of servers that its table names.
+/// Tests of `tests/faults`, and those of servers, which its table names.
 fn faults() -> Command {
     let filter = "test(/^(faults|serve)::/)";
     let mut command = xtask(&["test", "--", "--profile", "long", "-E", filter]);

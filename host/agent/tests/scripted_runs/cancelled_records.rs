@@ -12,7 +12,7 @@ use toolhold_agent::{Activities, Driver};
 use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
 use toolhold_protocol::settings::RunRequest;
 
-/// A journal of a run that somebody cancels as soon as it has a certain event.
+/// A journal of a run that another process cancels as soon as it has a certain event.
 #[derive(Debug, Clone)]
 struct CancelledRecord {
     events: Arc<Mutex<Vec<Event>>>,

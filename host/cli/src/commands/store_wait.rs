@@ -60,8 +60,8 @@ impl WaitingService {
     }
 }
 
-/// Opens the store. While its server cannot be reached, everything is answered on `socket` by the returned service, which
-/// goes on until the caller can serve. `bounds` are those of its connections.
+/// Opens the store. While its server cannot be reached, everything is answered on `socket` by the returned service, until the
+/// caller ends it. `bounds` makes the bounds of its connections.
 ///
 /// # Errors
 /// The store cannot be opened for a reason that does not pass by itself, such as a wrong password.

@@ -11,7 +11,7 @@ use std::future::ready;
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 64,
     name: "texts_that_the_host_composed",
-    attack: "a document is deleted whose passages the host put into the end of a run, as data or as calls that it tells a client of, and into the next turn",
+    attack: "a document is deleted whose passages the host put into a run's end, as data or as a client's calls, and into the next turn",
     must: "no byte of them in the database; the records are genuine",
     company: Company::Others,
     tries: |lab| Box::pin(ready(texts_that_the_host_composed(lab))),

@@ -11,7 +11,7 @@ use std::future::ready;
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 64,
     name: "forged_tombstones",
-    attack: "events are emptied and marked as lacking deleted texts: with rows of the log that are there or not, with marks of other events and records, before and after texts are taken out",
+    attack: "events are emptied and marked as lacking deleted texts, with rows of the log, marks of other events, before and after a deletion",
     must: "each such record is not genuine, for show and replay; one whose texts were really taken out is",
     company: Company::Others,
     tries: |lab| Box::pin(ready(forged_tombstones(lab))),

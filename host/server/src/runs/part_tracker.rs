@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A part of a server, in the order in which they are told.
+/// Parts of a server, in the order of `/readyz`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerPart {
     /// The process itself: whether it takes new runs.
@@ -62,7 +62,7 @@ impl Moment {
         }
     }
 
-    /// The same moment, on a wall clock that was set since: a time of the clock before would mislead.
+    /// Returns this moment on a wall clock that was set since: a time of the clock before would mislead.
     fn corrected(self, now: Self) -> Self {
         let again = Self::of(self.monotonic, now);
         let step = match again.wall.duration_since(self.wall) {
@@ -73,7 +73,7 @@ impl Moment {
     }
 }
 
-/// Holds the state of each part, and when the state began. Whoever looks at a part notes what is found.
+/// State of each part, and when it began. Each look at a part notes the state that it finds.
 #[derive(Debug, Default)]
 pub struct PartTracker {
     parts: Mutex<[Option<(PartState, Moment)>; 5]>,

@@ -16,7 +16,7 @@ use toolhold_telemetry::{AuditState, DatabaseState, ServerState};
 /// Time between two looks at all parts, so that each state is noticed soon after it began.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Longest wait for the answer of the database to a look. Whoever probes a server waits for about 5 s.
+/// Longest wait for the answer of the database to a look. Probes wait for about 5 s.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason why no run can be begun at present. Clients without a key read it, so it names no module, endpoint, path or
