@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -16,9 +17,13 @@ use toolhold_protocol::result::ToolResult;
 /// Time in which each call begins or is refused.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Sends whether a call may begin: when it is made, and when it is dropped.
+/// Sends whether a call may begin: when it is made, and when it is dropped. The right of the run's key ends with the first
+/// call.
 #[derive(Debug)]
-struct Hangs(mpsc::UnboundedSender<bool>);
+struct Hangs {
+    told: mpsc::UnboundedSender<bool>,
+    right: Option<Arc<KeyRight>>,
+}
 
 /// Tells it at the moment in which a place becomes free.
 struct HeldPlace {
@@ -35,8 +40,11 @@ impl Drop for HeldPlace {
 impl Activity for Hangs {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let begin = call.begin.clone().expect("a run's call asks the run");
-        self.0.send(begin.may_begin()).unwrap();
-        let told = self.0.clone();
+        if let Some(right) = &self.right {
+            right.has_ended.store(true, Ordering::Relaxed);
+        }
+        self.told.send(begin.may_begin()).unwrap();
+        let told = self.told.clone();
         Box::pin(async move {
             let _held = HeldPlace { begin, told };
             pending().await
@@ -44,13 +52,15 @@ impl Activity for Hangs {
     }
 }
 
-/// The key of a run, whose right has ended.
-#[derive(Debug)]
-struct EndedRight;
+/// The right of a run's key.
+#[derive(Debug, Default)]
+struct KeyRight {
+    has_ended: AtomicBool,
+}
 
-impl BeginCheck for EndedRight {
+impl BeginCheck for KeyRight {
     fn may_begin(&self) -> bool {
-        false
+        !self.has_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -60,13 +70,18 @@ async fn next(told: &mut mpsc::UnboundedReceiver<bool>) -> bool {
 }
 
 /// A run with two calls that hang, and what they tell.
-async fn begun(begin: Option<Arc<dyn BeginCheck>>) -> (Run, mpsc::UnboundedReceiver<bool>) {
+async fn begun(right: Option<Arc<KeyRight>>) -> (Run, mpsc::UnboundedReceiver<bool>) {
     let (sender, told) = mpsc::unbounded_channel();
+    let begin = right.clone().map(|right| right as Arc<dyn BeginCheck>);
+    let hangs = Hangs {
+        told: sender,
+        right,
+    };
     let calls = [1, 2].map(|of| json!({"_tool": "hangs", "of": of}));
     let script = Script::new([Reply::calls(&calls)]);
     let driver = Driver {
         begin,
-        ..driver(&script, Activities::default().with("hangs", Hangs(sender)))
+        ..driver(&script, Activities::default().with("hangs", hangs))
     };
     let request = request([tools(&[("hangs", json!({"readOnly": true}))])]);
     let started = driver.start(request, Box::new(NoJournal)).await;
@@ -91,6 +106,6 @@ async fn no_call_begins_in_the_place_of_a_call_of_a_run_that_ended() {
 
 #[tokio::test]
 async fn a_call_of_a_run_asks_what_the_run_is_part_of() {
-    let (_run, mut told) = begun(Some(Arc::new(EndedRight))).await;
+    let (_run, mut told) = begun(Some(Arc::default())).await;
     assert!(!next(&mut told).await);
 }
