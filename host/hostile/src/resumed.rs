@@ -67,8 +67,12 @@ impl ResumeBench<'_> {
         self.client.until_over(&run.id)?;
         let events = self.client.events(&run.id)?;
         let reason = events.last().map(|event| event["reason"].clone());
-        let counts = ["resumed", "tool_start"].map(|kind| count(&events, kind));
-        let [resumed, made] = counts;
+        let [resumed, begun] = ["resumed", "tool_start"].map(|kind| count(&events, kind));
+        // A begin that was refused is recorded with the end of the run, and with an end that says that no call was made.
+        let refused = events.iter().filter(|event| {
+            event["event"] == "tool_result" && event["error"]["kind"] == "not_made"
+        });
+        let made = begun.saturating_sub(refused.count());
         Ok((
             reason.unwrap_or_default(),
             [resumed, made, self.effects.count(&run.path)],

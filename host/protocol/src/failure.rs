@@ -18,6 +18,10 @@ pub struct ToolFailure {
 /// call that made it was over. It had begun, and it is not known whether it took effect.
 pub const UNFINISHED: &str = "unfinished";
 
+/// The kind of the failure of a call that was not made: its run ended before the begin of the call was recorded. The record
+/// alone has it, of calls that the host ended (`by_host`).
+pub const NOT_MADE: &str = "not_made";
+
 impl ToolFailure {
     pub fn correctable(kind: &str, message: impl Into<String>) -> Self {
         Self {

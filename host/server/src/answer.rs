@@ -10,7 +10,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
-use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
+use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::RetrievedPassage;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
@@ -182,7 +182,7 @@ pub enum CallStatus {
     Shielded,
     /// The server was stopped while the call ran, and it may not be made again: it is not known whether it took effect.
     Unknown,
-    /// The run ended while the call ran.
+    /// The run ended while the call ran, or right before it.
     Cancelled,
     /// The call is the client's to make.
     Client,
@@ -200,7 +200,11 @@ impl CallStatus {
             ToolOutcome::Output(_) => Self::Done,
             ToolOutcome::Error(failure) if failure.kind == SHIELD => Self::Shielded,
             ToolOutcome::Error(failure) if is_begun && failure.kind == INTERRUPTED => Self::Unknown,
-            ToolOutcome::Error(failure) if failure.kind == UNFINISHED => Self::Cancelled,
+            ToolOutcome::Error(failure)
+                if [UNFINISHED, NOT_MADE].contains(&failure.kind.as_str()) =>
+            {
+                Self::Cancelled
+            }
             ToolOutcome::Error(_) if by_host && !is_begun => Self::Refused,
             ToolOutcome::Error(_) => Self::Failed,
         }

@@ -8,6 +8,7 @@
 //! A run has the right of its owner's key. A request and its stream have that of the secret that they came with, which
 //! ends before the key where another secret takes its place.
 
+use futures_util::future::BoxFuture;
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -215,13 +216,9 @@ impl Right {
     pub async fn look(&self) -> Result<(), RightEnd> {
         self.check()?;
         if let Some(held) = &self.0
-            && let Some(name) = held.source.key()
             && held.is_due()
         {
-            match held.store.key_standings(&[name]).await {
-                Ok(standings) => held.note(&standings),
-                Err(error) => tracing::debug!(%error, "a key cannot be looked up"),
-            }
+            held.read().await;
         }
         self.check()
     }
@@ -246,9 +243,30 @@ impl BeginCheck for Right {
     fn may_begin(&self) -> bool {
         self.check().is_ok()
     }
+
+    /// The end of the right. It may be newer than the last look.
+    fn why_not(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async move {
+            if let (Ok(()), Some(held)) = (self.check(), &self.0) {
+                held.read().await;
+            }
+            self.check().err().as_ref().map(RightEnd::to_string)
+        })
+    }
 }
 
 impl HeldRight {
+    /// Reads the state of the key.
+    async fn read(&self) {
+        let Some(name) = self.source.key() else {
+            return;
+        };
+        match self.store.key_standings(&[name]).await {
+            Ok(standings) => self.note(&standings),
+            Err(error) => tracing::debug!(%error, "a key cannot be looked up"),
+        }
+    }
+
     /// True if the last look of a step is too long ago; the caller looks then.
     fn is_due(&self) -> bool {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,9 +355,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder).await;
         make(&store, "ann", None).await;
+        make(&store, "bob", None).await;
         let rights = Rights::new(store.clone());
-        let ann = rights.of_key("ann");
-        assert_eq!(ann.look().await, Ok(()));
+        let (ann, bob) = (rights.of_key("ann"), rights.of_key("bob"));
+        assert_eq!((ann.look().await, bob.look().await), (Ok(()), Ok(())));
+        // As soon as its run is cancelled.
+        assert_eq!(bob.why_not().await, None);
+        assert!(store.revoke_key("bob").await.unwrap());
+        let end = RightEnd::Revoked { key: "bob".into() };
+        assert_eq!(bob.why_not().await, Some(end.to_string()));
         assert!(store.revoke_key("ann").await.unwrap());
         tokio::time::sleep(STEP_TRUST * 2).await;
         assert!(ann.look().await.is_err());

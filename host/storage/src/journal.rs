@@ -4,16 +4,13 @@ use crate::audit_rows::{AuditContent, RunAudit};
 use crate::change::Change;
 use crate::claims::{RunClaim, RunLease};
 use crate::column::signed;
-use crate::database::Database;
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
-use crate::record::events_of_open_run;
 use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
-use sqlx::AnyPool;
 use std::io;
 use std::sync::Arc;
 use toolhold_protocol::context::Message;
@@ -22,12 +19,12 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
 use uuid::Uuid;
 
-/// Access of journals to the database.
+/// Knowledge of a journal about the events so far.
 #[derive(Debug, Clone)]
-pub struct JournalAccess {
-    pub writer: Writer,
-    pub pool: AnyPool,
-    pub database: Database,
+struct KnownEvents {
+    pending: PendingDecisions,
+    audit: RunAudit,
+    knowledge: KnowledgeTools,
 }
 
 /// Appends a run's events, and keeps the run's row, its waiting calls and its audit rows up to date in the same
@@ -37,15 +34,13 @@ pub struct JournalAccess {
 #[derive(Debug)]
 pub struct RunJournal {
     run: Uuid,
-    access: JournalAccess,
+    writer: Writer,
     lease: RunLease,
     /// Present until the run's row exists.
     label: Option<Label>,
     /// True if the run was promised to a request with an idempotency key.
     is_promised: bool,
-    pending: PendingDecisions,
-    audit: RunAudit,
-    knowledge: KnowledgeTools,
+    known: KnownEvents,
     has_ended: bool,
     claim: Option<RunClaim>,
 }
@@ -55,14 +50,14 @@ impl RunJournal {
     pub(crate) fn begin(
         run: Uuid,
         label: Label,
-        access: JournalAccess,
+        writer: Writer,
         lease: RunLease,
         claim: Option<RunClaim>,
         content: AuditContent,
         is_promised: bool,
     ) -> Self {
         let audit = RunAudit::new(run, &label.owner, content);
-        let mut journal = Self::after(run, &[], access, lease, claim, audit);
+        let mut journal = Self::after(run, &[], writer, lease, claim, audit);
         journal.label = Some(label);
         journal.is_promised = is_promised;
         journal
@@ -72,39 +67,36 @@ impl RunJournal {
     pub(crate) fn after(
         run: Uuid,
         events: &[Event],
-        access: JournalAccess,
+        writer: Writer,
         lease: RunLease,
         claim: Option<RunClaim>,
         audit: RunAudit,
     ) -> Self {
-        let mut journal = Self {
+        let mut known = KnownEvents {
+            pending: PendingDecisions::default(),
+            audit,
+            knowledge: KnowledgeTools::default(),
+        };
+        for event in events {
+            known.pending.note(run, &event.kind);
+            known.audit.take(event);
+            known.knowledge.take(&event.kind);
+        }
+        Self {
             run,
-            access,
+            writer,
             claim,
             lease,
             label: None,
             is_promised: false,
-            pending: PendingDecisions::default(),
-            audit,
-            knowledge: KnowledgeTools::default(),
+            known,
             has_ended: false,
-        };
-        journal.know(events);
-        journal
-    }
-
-    /// Takes note of events that are recorded.
-    fn know(&mut self, events: &[Event]) {
-        for event in events {
-            self.pending.note(self.run, &event.kind);
-            self.audit.take(event);
-            self.knowledge.take(&event.kind);
         }
     }
 
     /// Sets the hash of the policy for audit rows from now on: a resumed run may have another one.
     pub fn under(&mut self, policy: &str) {
-        self.audit.under(policy);
+        self.known.audit.under(policy);
     }
 
     fn changes(&mut self, events: &[Event]) -> Result<Vec<Change>, serde_json::Error> {
@@ -154,8 +146,9 @@ impl RunJournal {
         if !images.is_empty() {
             changes.push(Change::Images { run, images });
         }
-        self.knowledge.take(&event.kind);
-        let texts = TextIds::of(&event.kind, &self.knowledge);
+        let known = &mut self.known;
+        known.knowledge.take(&event.kind);
+        let texts = TextIds::of(&event.kind, &known.knowledge);
         if !texts.is_empty() {
             let carried = match &event.kind {
                 EventKind::Run { request, .. } => request.carried.as_ref(),
@@ -164,9 +157,9 @@ impl RunJournal {
             let before = carried.map(|carried| carried.from);
             changes.push(Change::Shown { run, before, texts });
         }
-        let rows = self.audit.take(event).into_iter();
+        let rows = known.audit.take(event).into_iter();
         changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));
-        let moved = self.pending.note(run, &event.kind);
+        let moved = known.pending.note(run, &event.kind);
         changes.extend(moved.into_iter().map(|moved| match moved {
             DecisionChange::Waits(within, pending) => Change::Waits {
                 run,
@@ -200,31 +193,20 @@ impl RunJournal {
 impl Journal for RunJournal {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
+            // Events that are refused come again, with the end of the run.
+            let before = begin_calls(events).then(|| self.known.clone());
             let changes = self.changes(events)?;
             // A lost piece of a reply costs nothing: the whole reply follows.
             let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
             let durable = !events.iter().all(is_piece);
-            let written = self.access.writer.write(changes, durable).await;
-            written.map_err(|error| {
-                if is_cancellation(&error) {
-                    io::Error::other(CancelRequested)
-                } else {
-                    error
+            let written = self.writer.write(changes, durable).await;
+            match (written, before) {
+                (Err(error), Some(before)) if is_cancellation(&error) => {
+                    self.known = before;
+                    Err(io::Error::other(CancelRequested))
                 }
-            })
-        })
-    }
-
-    fn rewind(&mut self) -> BoxFuture<'_, io::Result<Vec<Event>>> {
-        Box::pin(async move {
-            let JournalAccess { pool, database, .. } = &self.access;
-            let events = events_of_open_run(pool, database, self.run).await;
-            let events = events.map_err(io::Error::other)?;
-            self.pending = PendingDecisions::default();
-            self.knowledge = KnowledgeTools::default();
-            self.audit = self.audit.restarted();
-            self.know(&events);
-            Ok(events)
+                (written, _) => written,
+            }
         })
     }
 }
@@ -251,7 +233,7 @@ impl Drop for RunJournal {
             && let Some(run) = self.claim.take()
         {
             let holder = self.lease.holder.clone();
-            self.access.writer.note(Change::Released { run, holder });
+            self.writer.note(Change::Released { run, holder });
         }
     }
 }

@@ -6,7 +6,7 @@ use toolhold_protocol::event::sub_run;
 use uuid::Uuid;
 
 /// The calls that wait. Each has the runs that it is nested in, outermost first.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PendingDecisions {
     calls: Vec<(Vec<Uuid>, Pending)>,
 }

@@ -6,7 +6,7 @@ use crate::claims::RunLease;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
-use crate::journal::{JournalAccess, RunJournal};
+use crate::journal::RunJournal;
 use crate::label::{Label, Origin};
 use crate::process_lease::{ProcessLease, key};
 use crate::record::Source;
@@ -50,7 +50,7 @@ impl Store {
         RunJournal::begin(
             run,
             label,
-            self.journal_access(),
+            self.writer.clone(),
             RunLease {
                 holder: self.process.name().to_owned(),
                 fence,
@@ -59,15 +59,6 @@ impl Store {
             self.content.clone(),
             self.promised.contains(run),
         )
-    }
-
-    /// Without the store itself: a journal does not keep its process among the living.
-    fn journal_access(&self) -> JournalAccess {
-        JournalAccess {
-            writer: self.writer.clone(),
-            pool: self.pool.clone(),
-            database: self.database.clone(),
-        }
     }
 
     /// Takes the lease of a run: returns its journal and its events so far.
@@ -108,7 +99,7 @@ impl Store {
         let journal = RunJournal::after(
             run,
             known,
-            self.journal_access(),
+            self.writer.clone(),
             RunLease {
                 holder: self.process.name().to_owned(),
                 fence,

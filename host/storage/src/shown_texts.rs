@@ -43,7 +43,7 @@ impl KnowledgeTool {
 }
 
 /// The names under which a run and its sub-agents have these tools.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct KnowledgeTools(HashMap<String, KnowledgeTool>);
 
 impl KnowledgeTools {

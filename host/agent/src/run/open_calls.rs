@@ -1,13 +1,14 @@
 //! Calls that have begun in a run and have not ended. All events of a run pass here on their way into its record, so that
 //! each begin in it has an end, from which the audit log and the answers follow: also where the run was cancelled or ran
-//! out of time, and where a call ended before the calls that it had made.
+//! out of time, and where a call ended before the calls that it had made. A call is made once its begin is recorded: the
+//! end of any other says that it was not made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
-use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
+use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::result::ToolUsage;
 
 /// The ids of the calls that something is inside of, the outermost first.
@@ -19,6 +20,8 @@ pub(in crate::run) struct OpenCalls {
     open: BTreeMap<Within, UnfinishedCall>,
     /// Calls whose end was written here. Their own `tool_result` may come later, and is dropped.
     ended: BTreeSet<Within>,
+    /// The places of open calls whose begin is not recorded yet.
+    unrecorded: BTreeSet<Within>,
     /// Tools whose calls the run's client makes.
     clients: BTreeSet<String>,
 }
@@ -42,6 +45,11 @@ impl OpenCalls {
         events
     }
 
+    /// Notes that all events so far are recorded, so that their calls are made.
+    pub fn recorded(&mut self) {
+        self.unrecorded.clear();
+    }
+
     /// Returns the ends of calls that end with this event. `None` for the end of a call that [`OpenCalls`] has ended.
     pub fn take(&mut self, event: &EventKind) -> Option<Vec<EventKind>> {
         let mut within = Within::new();
@@ -63,7 +71,7 @@ impl OpenCalls {
                     // After a resumption the calls of a call that is made again have the ids of those before.
                     self.end_inside(&within, &mut ends);
                     if let Some(open) = self.open.remove(&within) {
-                        ends.push(end(within.clone(), open));
+                        ends.push(self.end(within.clone(), open));
                     }
                     self.ended.retain(|place| !place.starts_with(&within));
                     let open = UnfinishedCall {
@@ -71,6 +79,7 @@ impl OpenCalls {
                         tool: call.tool.clone(),
                         begun: Instant::now(),
                     };
+                    self.unrecorded.insert(within.clone());
                     self.open.insert(within, open);
                 }
             }
@@ -80,6 +89,7 @@ impl OpenCalls {
                     return None;
                 }
                 self.open.remove(&within);
+                self.unrecorded.remove(&within);
                 self.end_inside(&within, &mut ends);
             }
             EventKind::Done { .. } => self.end_inside(&within, &mut ends),
@@ -99,43 +109,56 @@ impl OpenCalls {
         for place in inside {
             if let Some(open) = self.open.remove(&place) {
                 self.ended.insert(place.clone());
-                events.push(end(place, open));
+                events.push(self.end(place, open));
             }
         }
     }
-}
 
-/// The end of the call at this place.
-fn end(mut place: Within, call: UnfinishedCall) -> EventKind {
-    let took = call.begun.elapsed().as_micros();
-    let end = EventKind::ToolResult {
-        step: call.step,
-        id: place.pop().unwrap_or_default(),
-        tool: call.tool,
-        outcome: ToolOutcome::Error(unfinished()),
-        written: Vec::new(),
-        usage: ToolUsage {
-            duration_us: u64::try_from(took).unwrap_or(u64::MAX),
-            ..ToolUsage::default()
-        },
-        printed: Vec::new(),
-        module: None,
-        by_host: false,
-        cached: None,
-    };
-    place
-        .into_iter()
-        .rev()
-        .fold(end, |what, call| EventKind::Sub {
-            call,
-            what: Box::new(what),
-        })
+    /// The end of the call at this place.
+    fn end(&mut self, mut place: Within, call: UnfinishedCall) -> EventKind {
+        let is_made = !self.unrecorded.remove(&place);
+        let (failure, took) = if is_made {
+            (unfinished(), call.begun.elapsed())
+        } else {
+            (not_made(), Duration::ZERO)
+        };
+        let end = EventKind::ToolResult {
+            step: call.step,
+            id: place.pop().unwrap_or_default(),
+            tool: call.tool,
+            outcome: ToolOutcome::Error(failure),
+            written: Vec::new(),
+            usage: ToolUsage {
+                duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+                ..ToolUsage::default()
+            },
+            printed: Vec::new(),
+            module: None,
+            by_host: !is_made,
+            cached: None,
+        };
+        place
+            .into_iter()
+            .rev()
+            .fold(end, |what, call| EventKind::Sub {
+                call,
+                what: Box::new(what),
+            })
+    }
 }
 
 /// Whether the event is the end of a call that [`OpenCalls`] wrote. No machine comes to it.
 pub(in crate::run) fn is_written_end(event: &EventKind) -> bool {
-    matches!(event, EventKind::ToolResult { outcome: ToolOutcome::Error(failure), by_host: false, .. }
-        if failure.kind == UNFINISHED)
+    let EventKind::ToolResult {
+        outcome: ToolOutcome::Error(failure),
+        by_host,
+        ..
+    } = event
+    else {
+        return false;
+    };
+    let written = if *by_host { NOT_MADE } else { UNFINISHED };
+    failure.kind == written
 }
 
 fn unfinished() -> ToolFailure {
@@ -144,6 +167,12 @@ fn unfinished() -> ToolFailure {
         class: ErrorClass::Correctable,
         message: "its run, or the call that made it, was over before it; it is not known whether it took effect".into(),
     }
+}
+
+fn not_made() -> ToolFailure {
+    let message =
+        "its run, or the call that made it, was cancelled or over before it began; it was not made";
+    ToolFailure::correctable(NOT_MADE, message)
 }
 
 #[cfg(test)]
@@ -186,11 +215,23 @@ mod tests {
         )
     }
 
-    /// Recorded events: `+a.b` is a begin, `-a.b` an end, `!a.b` an end that was written, `a.done` another event.
+    /// Recorded events, each in a write of its own: `+a.b` is a begin, `-a.b` an end, `!a.b` an end that was written, `a.done`
+    /// another event.
     fn recorded(events: impl IntoIterator<Item = EventKind>) -> String {
+        written(events.into_iter().map(|event| vec![event]))
+    }
+
+    /// Events that were recorded in several writes, as [`recorded`] gives them. `?a.b` is the end of a call that was not made.
+    fn written(writes: impl IntoIterator<Item = Vec<EventKind>>) -> String {
         let mut open = OpenCalls::default();
-        let events = events.into_iter().flat_map(|event| open.with_ends(event));
-        let short = events.map(|event| {
+        let mut events = Vec::new();
+        for write in writes {
+            for event in write {
+                events.extend(open.with_ends(event));
+            }
+            open.recorded();
+        }
+        let short = events.into_iter().map(|event| {
             let (mut place, mut what) = (String::new(), &event);
             while let EventKind::Sub { call, what: inner } = what {
                 place = format!("{place}{call}.");
@@ -198,7 +239,9 @@ mod tests {
             }
             match what {
                 EventKind::ToolStart { call, .. } => format!("+{place}{}", call.id),
-                EventKind::ToolResult { id, .. } if is_written_end(what) => format!("!{place}{id}"),
+                EventKind::ToolResult { id, by_host, .. } if is_written_end(what) => {
+                    format!("{}{place}{id}", if *by_host { '?' } else { '!' })
+                }
                 EventKind::ToolResult { id, .. } => format!("-{place}{id}"),
                 _ => format!("{place}done"),
             }
@@ -266,6 +309,34 @@ mod tests {
             ),
         ] {
             assert_eq!(recorded(events), expected);
+        }
+    }
+
+    #[test]
+    fn a_call_whose_run_ends_in_the_write_of_its_begin_was_not_made() {
+        for (writes, expected) in [
+            (
+                vec![
+                    vec![begun(&[], "a")],
+                    vec![begun(&[], "b"), begun(&["a"], "n"), done(&[])],
+                ],
+                "+a +b +a.n ?a.n !a ?b done",
+            ),
+            // The call that made it was over before it.
+            (
+                vec![
+                    vec![begun(&[], "a")],
+                    vec![begun(&["a"], "n"), ended(&[], "a"), done(&[])],
+                ],
+                "+a +a.n ?a.n -a done",
+            ),
+            // Made again after a resumption.
+            (
+                vec![vec![begun(&[], "a")], vec![begun(&[], "a"), done(&[])]],
+                "+a !a +a ?a done",
+            ),
+        ] {
+            assert_eq!(written(writes), expected);
         }
     }
 

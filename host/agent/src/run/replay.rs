@@ -141,6 +141,7 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
         // The record has the ends that were written.
         replayed.open.take(&event.kind);
     }
+    replayed.open.recorded();
     Ok(replayed)
 }
 

@@ -1,7 +1,8 @@
 //! Section 11: a run that another process cancelled, as its journal says when a call is to begin.
 
 use super::support::{
-    Echo, Reply, Script, driver, end, holds, lines, place, request, rest, starts, tools, watched,
+    Echo, Reply, Script, driver, end, holds, json_of, lines, place, plain_tools, request, rest,
+    results, starts, tools, watched,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -9,13 +10,17 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
+use toolhold_policy::BeginCheck;
 use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
+use toolhold_protocol::failure::NOT_MADE;
 use toolhold_protocol::settings::RunRequest;
 
 /// A journal of a run that another process cancels as soon as it has a certain event.
 #[derive(Debug, Clone)]
 struct CancelledRecord {
     events: Arc<Mutex<Vec<Event>>>,
+    /// The last events that were refused.
+    refused: Arc<Mutex<Vec<Event>>>,
     cancels: fn(&EventKind) -> bool,
 }
 
@@ -23,6 +28,7 @@ impl CancelledRecord {
     fn new(events: Vec<Event>, cancels: fn(&EventKind) -> bool) -> Self {
         Self {
             events: Arc::new(Mutex::new(events)),
+            refused: Arc::default(),
             cancels,
         }
     }
@@ -41,16 +47,13 @@ impl Journal for CancelledRecord {
             && events.iter().any(|event| event.kind.begins_calls())
             && !events.iter().any(ends);
         let appended = if is_refused {
+            *self.refused.lock().unwrap() = events.to_vec();
             Err(io::Error::other(CancelRequested))
         } else {
             recorded.extend_from_slice(events);
             Ok(())
         };
         Box::pin(std::future::ready(appended))
-    }
-
-    fn rewind(&mut self) -> BoxFuture<'_, io::Result<Vec<Event>>> {
-        Box::pin(std::future::ready(Ok(self.events())))
     }
 }
 
@@ -61,6 +64,15 @@ fn two_calls(echo: &Echo) -> (Arc<Script>, Driver, RunRequest) {
     let driver = driver(&script, Activities::default().with("echo", echo.activity()));
     let request = request([tools(&[("echo", json!({}))])]);
     (script, driver, request)
+}
+
+/// Which of the results say that their call was not made.
+fn not_made(events: &[Event]) -> Vec<usize> {
+    let results = results(events).into_iter().enumerate();
+    results
+        .filter(|(_, (_, outcome))| outcome["error"]["kind"] == NOT_MADE)
+        .map(|(place, _)| place)
+        .collect()
 }
 
 #[tokio::test]
@@ -79,7 +91,9 @@ async fn a_run_that_was_cancelled_elsewhere_begins_no_call_and_ends() {
         let recorded = record.events();
         assert_eq!(lines(&shown), lines(&recorded));
         assert_eq!(end(&recorded).0, "cancelled");
-        assert_eq!((starts(&recorded).len(), echo.count()), (calls, calls));
+        // Of the last one only the begin is told.
+        assert_eq!((starts(&recorded).len(), echo.count()), (calls + 1, calls));
+        assert_eq!(not_made(&recorded), [calls]);
         assert_eq!(
             script.bodies().len(),
             calls + 1,
@@ -92,9 +106,9 @@ async fn a_run_that_was_cancelled_elsewhere_begins_no_call_and_ends() {
 #[tokio::test]
 async fn a_cancelled_run_that_is_resumed_does_nothing_but_end() {
     let echo = Echo::default();
-    let (_, driver, request) = two_calls(&echo);
+    let (script, driver, request) = two_calls(&echo);
     let whole = watched(&driver, request, |_| ()).await;
-    let made = echo.count();
+    let (made, bodies) = (echo.count(), script.bodies().len());
     let asked = place(&whole, |kind| matches!(kind, EventKind::Request { .. }));
     let begun = place(&whole, |kind| matches!(kind, EventKind::ToolStart { .. }));
     for last in [asked, begun] {
@@ -103,9 +117,68 @@ async fn a_cancelled_run_that_is_resumed_does_nothing_but_end() {
         let record = CancelledRecord::new(left, |_| true);
         let shown = rest(driver.resume(replayed, Box::new(record.clone()))).await;
         assert_eq!(end(&shown).0, "cancelled");
-        let is_resumed = |event: &Event| matches!(event.kind, EventKind::Resumed { .. });
-        assert!(!shown.iter().any(is_resumed), "{}", lines(&shown));
+        assert_eq!(starts(&shown).len(), 0, "{}", lines(&shown));
         holds(&record.events());
     }
-    assert_eq!(echo.count(), made);
+    assert_eq!((echo.count(), script.bodies().len()), (made, bodies));
+}
+
+/// What came together with the begin that was refused.
+#[tokio::test]
+async fn the_result_of_a_call_is_recorded_though_the_next_one_is_not_made() {
+    // The reply is over by then.
+    let echo = Echo::taking(100);
+    let script = Script::new([Reply::calls(&[
+        json!({"_tool": "echo", "of": 7, "_outputPath": "†state.a"}),
+        json!({"_tool": "echo", "of": "†state.a"}),
+    ])]);
+    let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+    let is_begun = |kind: &EventKind| matches!(kind, EventKind::ToolStart { .. });
+    let record = CancelledRecord::new(Vec::new(), is_begun);
+    let request = request([plain_tools(&["echo"])]);
+    let started = driver.start(request, Box::new(record.clone())).await;
+    let shown = rest(started.unwrap()).await;
+    let refused = record.refused.lock().unwrap().clone();
+    assert_eq!(
+        (results(&refused).len(), starts(&refused).len()),
+        (1, 1),
+        "they came together: {}",
+        lines(&refused)
+    );
+    let recorded = record.events();
+    assert_eq!(lines(&shown), lines(&recorded));
+    assert_eq!(end(&recorded).0, "cancelled");
+    assert_eq!(echo.count(), 1);
+    assert_eq!(results(&recorded)[0].1["output"], 7);
+    assert_eq!(not_made(&recorded), [1]);
+    holds(&recorded);
+}
+
+/// The right of a key that another process revoked, and that this one has not read since.
+#[derive(Debug)]
+struct RevokedElsewhere;
+
+impl BeginCheck for RevokedElsewhere {
+    fn may_begin(&self) -> bool {
+        true
+    }
+
+    fn why_not(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(Some("the key was revoked".into())))
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_with_its_key_tells_of_the_key() {
+    let (_, driver, request) = two_calls(&Echo::default());
+    let driver = Driver {
+        begin: Some(Arc::new(RevokedElsewhere)),
+        ..driver
+    };
+    let record = CancelledRecord::new(Vec::new(), |_| true);
+    let started = driver.start(request, Box::new(record)).await;
+    let shown = rest(started.unwrap()).await;
+    assert_eq!(end(&shown).0, "cancelled");
+    let done = json_of(shown.last().unwrap());
+    assert_eq!(done["error"]["message"], "the key was revoked", "{done}");
 }

@@ -1,6 +1,8 @@
 //! The question of a call that waited for its turn: may it still begin?
 
+use futures_util::future::BoxFuture;
 use std::fmt::Debug;
+use std::future::ready;
 
 /// A run, the right of a key, or a client's request, to which a call belongs. The call asks it when it has a place, and last
 /// before its guest begins.
@@ -10,4 +12,9 @@ use std::fmt::Debug;
 pub trait BeginCheck: Send + Sync + Debug {
     /// Whether the call may begin. Once `false`, always `false`.
     fn may_begin(&self) -> bool;
+
+    /// Looks anew why nothing begins any more. Returns the reason in words for the readers of a run, if there is one.
+    fn why_not(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(ready(None))
+    }
 }

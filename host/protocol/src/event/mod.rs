@@ -454,7 +454,7 @@ impl StopReason {
     /// Whether the host composed the output of a run that ended so: no model wrote it. `has_plan`: the run carried out a
     /// saved plan.
     pub fn is_of_host(self, has_plan: bool) -> bool {
-        has_plan || self != Self::Output
+        has_plan || !matches!(self, Self::Output | Self::Planned)
     }
 }
 
@@ -492,17 +492,9 @@ pub trait Journal: Send + Debug {
     /// survive the process.
     ///
     /// # Errors
-    /// They cannot be recorded; or calls would begin with them, and the run was cancelled: [`CancelRequested`].
+    /// They cannot be recorded; or calls would begin with them and the run was cancelled: [`CancelRequested`]. Then they can
+    /// be appended together with the end of the run.
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
-
-    /// Returns the recorded events after a refusal with [`CancelRequested`]. The next event comes after these.
-    ///
-    /// # Errors
-    /// The record cannot be read. In any case for a journal that refuses nothing.
-    fn rewind(&mut self) -> BoxFuture<'_, io::Result<Vec<Event>>> {
-        let unsupported = io::Error::from(io::ErrorKind::Unsupported);
-        Box::pin(std::future::ready(Err(unsupported)))
-    }
 }
 
 /// Why a [`Journal`] does not record that calls begin: the run was cancelled, maybe by another process. So no call begins

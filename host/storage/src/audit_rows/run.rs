@@ -14,7 +14,7 @@ use toolhold_protocol::solution::Call;
 use uuid::Uuid;
 
 /// Follows a run's events and makes its rows of the audit log.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunAudit {
     run: Uuid,
     owner: String,
@@ -35,7 +35,7 @@ pub struct RunAudit {
 }
 
 /// A call of a run that has not ended.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct UnendedCall {
     /// Whether it is one of those whose texts the log has not.
     is_of_memory: bool,
@@ -57,7 +57,7 @@ struct AnsweringModel {
 }
 
 /// The event with which a tool is called.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct CallBegin {
     tool: String,
     seq: i64,
@@ -65,7 +65,7 @@ struct CallBegin {
 }
 
 /// A row that waits for the end of its reply.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct WaitingRow {
     within: Uuid,
     id: String,
@@ -90,15 +90,6 @@ impl RunAudit {
             models: HashMap::new(),
             streaming: HashSet::new(),
             waiting: Vec::new(),
-        }
-    }
-
-    /// For the same run, before its first event.
-    pub fn restarted(&self) -> Self {
-        Self {
-            owner: self.owner.clone(),
-            policy: self.policy.clone(),
-            ..Self::new(self.run, "", self.content.clone())
         }
     }
 

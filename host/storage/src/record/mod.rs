@@ -3,12 +3,11 @@
 mod exported;
 
 use crate::column::signed;
-use crate::database::{Database, InTime as _};
+use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::images;
 use crate::redacted_lines::RedactedLine;
 use crate::store::Store;
-use sqlx::AnyPool;
 use std::path::PathBuf;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::event::Seal;
@@ -233,68 +232,23 @@ impl Store {
         Ok(lines.flatten().collect())
     }
 
+    /// Numbers, texts unless they are too long, and lengths in bytes.
     async fn sized_lines(
         &self,
         run: Uuid,
         from: i64,
         bounds: PageBounds,
-    ) -> Result<Vec<SizedLine>, sqlx::Error> {
-        sized_lines(&self.pool, &self.database, run, from, bounds).await
+    ) -> Result<Vec<(i64, Option<String>, i64)>, sqlx::Error> {
+        sqlx::query_as(LINES)
+            .bind(run.to_string())
+            .bind(from)
+            .bind(signed(bounds.events))
+            .bind(signed(bounds.bytes))
+            .bind(signed(bounds.longest))
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await
     }
-}
-
-/// The events of a run that has not ended, so that no texts were taken out of them.
-///
-/// # Errors
-/// They cannot be read, or a seal does not match.
-pub(crate) async fn events_of_open_run(
-    pool: &AnyPool,
-    database: &Database,
-    run: Uuid,
-) -> Result<Vec<Event>, RecordError> {
-    let source = Source::Run(run);
-    let mut lines = Lines::new(source.to_string());
-    lines.run = Some(run);
-    let (mut events, mut next) = (Vec::new(), 0);
-    loop {
-        let page = sized_lines(pool, database, run, next, PAGE).await?;
-        if page.is_empty() {
-            break;
-        }
-        for (seq, line, _) in page {
-            // No line is too long for this page.
-            let line = line.unwrap_or_default();
-            events.push(lines.event(&line)?);
-            next = seq + 1;
-        }
-    }
-    images::restore(pool, database, run, &mut events).await?;
-    let record = Record {
-        events,
-        changed: lines.changed,
-    };
-    record.unchanged(&source)
-}
-
-/// Number of an event, its text unless that is too long, and the length of the text in bytes.
-type SizedLine = (i64, Option<String>, i64);
-
-async fn sized_lines(
-    pool: &AnyPool,
-    database: &Database,
-    run: Uuid,
-    from: i64,
-    bounds: PageBounds,
-) -> Result<Vec<SizedLine>, sqlx::Error> {
-    sqlx::query_as(LINES)
-        .bind(run.to_string())
-        .bind(from)
-        .bind(signed(bounds.events))
-        .bind(signed(bounds.bytes))
-        .bind(signed(bounds.longest))
-        .fetch_all(pool)
-        .in_time(database)
-        .await
 }
 
 /// At most $3 lines of the run $1 from $2 on, of at most $4 bytes together, or one; of lines with more than $5 bytes the

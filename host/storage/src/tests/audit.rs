@@ -33,7 +33,7 @@ pub fn started(call: &str, arguments: Value) -> EventKind {
     }
 }
 
-fn ended(call: &str, outcome: ToolOutcome) -> EventKind {
+pub fn ended(call: &str, outcome: ToolOutcome) -> EventKind {
     EventKind::ToolResult {
         step: 1,
         id: call.into(),

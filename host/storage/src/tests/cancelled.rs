@@ -1,11 +1,12 @@
 //! Runs that were cancelled by another process than the one that has them.
 
-use super::audit::started;
+use super::audit::{all, ended, started};
 use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
 use crate::*;
 use serde_json::json;
 use std::time::Duration;
-use toolhold_protocol::event::{CancelRequested, EventKind, Journal as _};
+use toolhold_protocol::event::{CancelRequested, EventKind, Journal as _, ToolOutcome};
+use toolhold_protocol::failure::NOT_MADE;
 
 #[tokio::test]
 async fn no_call_begins_in_a_run_that_was_cancelled() {
@@ -19,7 +20,11 @@ async fn no_call_begins_in_a_run_that_was_cancelled() {
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, Label::default());
-        let begun = [script.begin("t"), script.event(started("c1", json!({})))];
+        let arguments = json!({"to": "a"});
+        let begun = [
+            script.begin("t"),
+            script.event(started("c1", arguments.clone())),
+        ];
         journal.append(&begun).await.unwrap();
         other.request_cancellation(run).await.unwrap();
         journal.append(&[script.notice()]).await.unwrap();
@@ -31,24 +36,50 @@ async fn no_call_begins_in_a_run_that_was_cancelled() {
             step: 1,
             active_ms: 1,
         };
-        for kind in [started("c2", json!({})), nested, resumed] {
+        for kind in [nested, resumed] {
             let mut ahead = script.clone();
             let refused = [ahead.notice(), ahead.event(kind)];
             let error = journal.append(&refused).await.unwrap_err();
             assert!(CancelRequested::is_cause_of(&error), "{error:?}");
-            let recorded = journal.rewind().await.unwrap();
-            assert_eq!(
-                recorded.len(),
-                3,
-                "what came with the begin is refused, too"
-            );
         }
-        // Nothing goes on after an end.
-        let last = [script.event(started("c3", json!({}))), script.done()];
+        let result = ended("c1", ToolOutcome::Output(json!(1)));
+        let mut last = vec![
+            script.event(result),
+            script.event(started("c2", arguments.clone())),
+        ];
+        let error = journal.append(&last).await.unwrap_err();
+        assert!(CancelRequested::is_cause_of(&error), "{error:?}");
+        let recorded = store.events(run, 0).await.unwrap();
+        assert_eq!(recorded.len(), 3, "what came with the begin waits, too");
+        // Nothing goes on after an end, and nothing is lost that came before it.
+        let not_made = serde_json::from_value(json!({
+            "event": "tool_result", "step": 1, "id": "c2", "tool": "files.write", "usage": {}, "by_host": true,
+            "error": {"kind": NOT_MADE, "class": "correctable", "message": "it was not made"},
+        }));
+        last.extend([script.event(not_made.unwrap()), script.done()]);
         journal.append(&last).await.unwrap();
         assert!(store.run(run).await.unwrap().unwrap().ended.is_some());
         let events = store.read(&Source::Run(run)).await.unwrap();
-        assert_eq!(events.len(), 5);
+        assert_eq!(events.len(), 7);
+        let rows = all(&store).await;
+        let calls = rows.iter().filter(|row| row["action"] == "call");
+        let calls: Vec<_> = calls
+            .map(|row| {
+                [
+                    &row["call"],
+                    &row["arguments"],
+                    &row["status"],
+                    &row["by_host"],
+                ]
+            })
+            .collect();
+        assert_eq!(
+            calls,
+            [
+                [&json!("c1"), &arguments, &json!("ok"), &json!(false)],
+                [&json!("c2"), &arguments, &json!("error"), &json!(true)],
+            ]
+        );
     }
 }
 

@@ -169,6 +169,7 @@ impl Driver {
             seq: 0,
             seal: Seal::default(),
             open: OpenCalls::default(),
+            held: Vec::new(),
             journal,
             sender: Some(sender),
         });
@@ -205,6 +206,7 @@ impl Driver {
             seq,
             seal,
             open,
+            held: Vec::new(),
             journal,
             sender: Some(sender),
         });
@@ -362,6 +364,7 @@ impl Driver {
                 doing: HashMap::new(),
                 waiting: Vec::new(),
                 attempts: FallbackAttempts::default(),
+                untold: Vec::new(),
             };
             Box::pin(performer.perform(machine, begin, call_events, cancel)).await
         })

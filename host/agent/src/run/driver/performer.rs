@@ -4,7 +4,7 @@ use super::call_events::CallEvent;
 use super::heard::{Listener, TaskUpdate, UpdateSender, updates};
 use super::nested::{RunBudget, RunDecider, RunRecorder};
 use super::run_clock::RunClock;
-use super::run_end::{RunEnd, last_events};
+use super::run_end::RunEnd;
 use super::sink::{EndGrace, Publication};
 use super::step_cost::StepCost;
 use super::tools::RunTools;
@@ -21,13 +21,12 @@ use crate::run::budget_tracker::BudgetTracker;
 use crate::run::cancel::RunCancel;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
-use crate::run::outcomes::FallbackAttempts;
+use crate::run::outcomes::{CandidateAttempt, FallbackAttempts};
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,7 +39,7 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
-use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
+use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
@@ -83,6 +82,8 @@ pub(super) struct Performer {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// Of a candidate of the fallback.
     pub(super) attempts: FallbackAttempts,
+    /// Attempts that are over, and not recorded yet.
+    pub(super) untold: Vec<CandidateAttempt>,
 }
 
 /// What a task does, kept for the case that it panics.
@@ -136,7 +137,10 @@ impl Performer {
             }
             let (mut told, input) = tokio::select! {
                 biased;
-                reason = cancel.cancelled() => (None, Some(Input::Cancelled { reason })),
+                reason = cancel.cancelled() => {
+                    let reason = self.end.reason(reason).await;
+                    (None, Some(Input::Cancelled { reason }))
+                }
                 () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
                 Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.
@@ -162,6 +166,10 @@ impl Performer {
                     let due = mem::take(&mut effects);
                     if let Some(ended) = self.carry_out(due, machine.spent(), &heard).await? {
                         return Ok(ended);
+                    }
+                    if self.sink.is_holding() {
+                        // What calls tell from here on is of no use, and would have to be kept.
+                        call_events.close();
                     }
                 }
                 // Before the result of a call, all that event in it; before a reply, all of its pieces.
@@ -284,7 +292,7 @@ impl Performer {
         heard: &UpdateSender,
     ) -> Result<Option<SubAgentEnd>, RunError> {
         let mut ended = None;
-        let mut attempts = Vec::new();
+        let mut attempts = mem::take(&mut self.untold);
         for kind in &effects.events {
             self.budget.note(kind);
             ended = ended.or_else(|| SubAgentEnd::of(kind, spent));
@@ -292,11 +300,12 @@ impl Performer {
                 attempts.extend(self.attempts.take(kind));
             }
         }
-        if !effects.events.is_empty()
-            && let Publication::Refused(recorded) =
-                self.sink.publish(effects.events, &mut self.grace).await?
-        {
-            return self.end_cancelled(recorded).await.map(Some);
+        if !effects.events.is_empty() {
+            let published = self.sink.publish(effects.events, &mut self.grace).await?;
+            if published == Publication::Held {
+                self.untold = attempts;
+                return Ok(None);
+            }
         }
         // Only what is in the record counts.
         if let Some(outcomes) = &self.driver.outcomes {
@@ -304,15 +313,16 @@ impl Performer {
                 outcomes.attempted(&attempt);
             }
         }
-        if ended.is_none() && self.grace.cancel.is_cancelled() {
+        // What waits for the last events does not go on: a call whose begin is among them is not made.
+        if ended.is_some() {
+            self.sink.was_read()?;
+            return Ok(ended);
+        }
+        if self.grace.cancel.is_cancelled() {
             return Ok(None);
         }
         for waiting in self.waiting.drain(..) {
             let _ = waiting.send(());
-        }
-        if ended.is_some() {
-            self.sink.was_read()?;
-            return Ok(ended);
         }
         for action in effects.actions {
             match action {
@@ -415,20 +425,6 @@ impl Performer {
         Ok(None)
     }
 
-    /// Ends a cancelled run from its record: the machine is ahead of that, because the events of its last step were refused.
-    async fn end_cancelled(&mut self, recorded: Box<Replayed>) -> Result<SubAgentEnd, RunError> {
-        let reason = self.grace.cancel.cancelled().await;
-        let (events, end) = last_events(*recorded, reason, self.clock.elapsed());
-        let published = self.sink.publish(events, &mut self.grace).await?;
-        let (Publication::Recorded, Some(end)) = (published, end) else {
-            return Err(RunError::Journal {
-                source: io::Error::other("the end of a cancelled run was refused"),
-            });
-        };
-        self.sink.was_read()?;
-        Ok(end)
-    }
-
     /// What the calls are made with that a call makes.
     fn nested(
         &self,
@@ -504,7 +500,7 @@ impl Performer {
                 attempts.wait(&mut work.call).await;
             };
             if let Err(failure) = &mut result.outcome
-                && failure.kind == UNFINISHED
+                && [UNFINISHED, NOT_MADE].contains(&failure.kind.as_str())
             {
                 // Only the record says so of a call.
                 "tool".clone_into(&mut failure.kind);

@@ -1,17 +1,18 @@
 //! The end of a run, about which its calls ask before they begin, and its requests to models whenever they go on.
 
 use crate::run::cancel::RunCancel;
-use crate::run::machine::Input;
-use crate::run::replay::Replayed;
-use crate::run::sub_agent::SubAgentEnd;
-use std::future::poll_fn;
+use futures_util::future::BoxFuture;
+use std::future::{poll_fn, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::time::timeout;
 use toolhold_policy::BeginCheck;
-use toolhold_protocol::event::EventKind;
+
+/// How long the reason of a cancellation is looked for. Without it, the run ends without a reason.
+const REASON_WAIT: Duration = Duration::from_secs(1);
 
 /// The end of a run, for its calls and for the runs inside of it.
 #[derive(Debug)]
@@ -49,6 +50,15 @@ impl RunEnd {
         })
         .await
     }
+
+    /// The reason why the run is cancelled: the one that was given with it, or else the end of what the run is part of. Who
+    /// ends the right of its key may cancel the run in the same moment, before this process knows why.
+    pub async fn reason(&self, given: Option<String>) -> Option<String> {
+        match given {
+            Some(given) => Some(given),
+            None => timeout(REASON_WAIT, self.why_not()).await.ok().flatten(),
+        }
+    }
 }
 
 impl BeginCheck for RunEnd {
@@ -57,25 +67,13 @@ impl BeginCheck for RunEnd {
             && !self.cancel.is_cancelled()
             && self.outer.as_ref().is_none_or(|outer| outer.may_begin())
     }
-}
 
-/// The events that a run lacks when it is cancelled after these records, and its end.
-pub(super) fn last_events(
-    recorded: Replayed,
-    reason: Option<String>,
-    elapsed: Duration,
-) -> (Vec<EventKind>, Option<SubAgentEnd>) {
-    let Replayed {
-        mut machine,
-        unsaid: mut events,
-        ..
-    } = recorded;
-    events.extend(machine.handle(Input::Cancelled { reason }, elapsed).events);
-    let spent = machine.spent();
-    let end = events
-        .iter()
-        .find_map(|event| SubAgentEnd::of(event, spent));
-    (events, end)
+    fn why_not(&self) -> BoxFuture<'_, Option<String>> {
+        match &self.outer {
+            Some(outer) => outer.why_not(),
+            None => Box::pin(ready(None)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use super::CallEventSender;
 use crate::run::cancel::RunCancel;
 use crate::run::open_calls::OpenCalls;
-use crate::run::replay::{Replayed, replay};
-use std::io;
+use std::mem;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -13,12 +12,12 @@ use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal, Seal}
 use uuid::Uuid;
 
 /// The result of publishing events that happened together.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Publication {
     Recorded,
-    /// The journal refused events with which calls begin, because the run is cancelled. The run ends from its record, which
-    /// lacks them.
-    Refused(Box<Replayed>),
+    /// The journal refused events with which calls begin, because the run is cancelled. They are recorded together with its
+    /// end, which has to come next, so that nothing is lost of what came with them.
+    Held,
 }
 
 /// Where a run's events go.
@@ -33,8 +32,8 @@ pub(in crate::run) enum Sink {
 }
 
 impl Sink {
-    /// Records events that happened together in one write. Nothing may follow from them before this returns, or if they were
-    /// refused.
+    /// Records events that happened together in one write. Nothing may follow from them before this returns, or if they are
+    /// held.
     ///
     /// # Errors
     /// It is not known to be recorded, so nothing may follow from it, and nothing more may be published.
@@ -52,6 +51,11 @@ impl Sink {
                 Ok(Publication::Recorded)
             }
         }
+    }
+
+    /// Whether events wait for the end of the run.
+    pub(super) fn is_holding(&self) -> bool {
+        matches!(self, Self::Journal(publisher) if !publisher.held.is_empty())
     }
 
     /// # Errors
@@ -112,6 +116,8 @@ pub(in crate::run) struct Publisher {
     /// Of the event before.
     pub(super) seal: Seal,
     pub(super) open: OpenCalls,
+    /// Events that the journal refused, because calls begin with them and the run is cancelled: they wait for its end.
+    pub(super) held: Vec<Event>,
     pub(super) journal: Box<dyn Journal>,
     /// Absent once a run that is to end has given up its readers.
     pub(super) sender: Option<mpsc::Sender<Event>>,
@@ -131,7 +137,8 @@ impl Publisher {
             .unwrap_or_default()
             .as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
-        let mut events = Vec::with_capacity(kinds.len());
+        let was_held = !self.held.is_empty();
+        let mut events = mem::take(&mut self.held);
         let open = &mut self.open;
         for kind in kinds.into_iter().flat_map(|kind| open.with_ends(kind)) {
             let event = Event {
@@ -151,6 +158,12 @@ impl Publisher {
             self.seq += 1;
             events.push(event);
         }
+        let is_end = |event: &Event| matches!(event.kind, EventKind::Done { .. });
+        let has_end = events.iter().any(is_end);
+        if was_held && !has_end {
+            self.held = events;
+            return Ok(Publication::Held);
+        }
         let appended = tokio::select! {
             // An answer counts, also one that comes in the last moment.
             biased;
@@ -158,11 +171,12 @@ impl Publisher {
             () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
         };
         match appended {
-            Ok(()) => {}
-            Err(error) if CancelRequested::is_cause_of(&error) => {
-                // First, so that no call begins that waits for its turn.
+            Ok(()) => self.open.recorded(),
+            Err(error) if CancelRequested::is_cause_of(&error) && !has_end => {
+                // At once, so that no call begins that waits for its turn.
                 grace.cancel.cancel();
-                return self.rewind(grace).await.map(Publication::Refused);
+                self.held = events;
+                return Ok(Publication::Held);
             }
             Err(source) => return Err(RunError::Journal { source }),
         }
@@ -179,31 +193,13 @@ impl Publisher {
         }
         Ok(Publication::Recorded)
     }
-
-    /// Goes back to the last recorded event, and returns the run as it was then.
-    async fn rewind(&mut self, grace: &mut EndGrace) -> Result<Box<Replayed>, RunError> {
-        let events = tokio::select! {
-            biased;
-            events = self.journal.rewind() => {
-                events.map_err(|source| RunError::Journal { source })?
-            }
-            () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
-        };
-        let replayed = replay(&events).map(Box::new).map_err(|error| {
-            let source = io::Error::other(error);
-            RunError::Journal { source }
-        })?;
-        self.seq = replayed.next;
-        self.seal = replayed.seal.clone();
-        self.open = replayed.open.clone();
-        Ok(replayed)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures_util::future::BoxFuture;
+    use std::io;
     use std::sync::{Arc, Mutex};
 
     /// A journal that answers `left` times, and then never again.
@@ -242,6 +238,7 @@ mod tests {
             seq: 0,
             seal: Seal::default(),
             open: OpenCalls::default(),
+            held: Vec::new(),
             journal: Box::new(AnswersFor {
                 left: answers,
                 recorded: recorded.clone(),
