@@ -87,7 +87,9 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError
     if let EventKind::Done { output, reason, .. } = last.kind {
         left.reason = Some(reason);
         if reason != StopReason::ToolCalls {
-            left.context.push(answer_message(&output, reason));
+            let is_gone = last.removed.is_some();
+            let answer = answer_message(&output, reason, is_gone);
+            left.context.push(answer);
             if reason.is_of_host(has_plan) && !output.is_null() {
                 left.carried.add_last(&left.context);
             }
@@ -114,13 +116,30 @@ pub fn carried_messages(carried: Option<CarriedTexts>, context: &mut [Message]) 
     carried.messages
 }
 
-/// The message that tells the model of the next turn how this one ended.
-pub fn answer_message(output: &Value, reason: StopReason) -> Message {
+/// The message that tells the model of the next turn how this one ended. `is_gone`: texts were taken out of the end.
+pub fn answer_message(output: &Value, reason: StopReason, is_gone: bool) -> Message {
     let said = match output {
         Value::String(text) => text.clone(),
+        Value::Null if is_gone => TAKEN_OUT.to_owned(),
         // The model must not take it for an answer that the user has read.
         Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
         other => other.to_string(),
     };
     Message::text(Role::Assistant, said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_taken_out_is_none_that_was_stopped() {
+        for (is_gone, begins) in [(true, TAKEN_OUT), (false, "(I was stopped")] {
+            let message = answer_message(&Value::Null, StopReason::Output, is_gone);
+            let Message::Text(text) = message else {
+                panic!("the answer is no text");
+            };
+            assert!(text.text.starts_with(begins), "{}", text.text);
+        }
+    }
 }

@@ -7,6 +7,7 @@ use super::redaction::{
 use super::{EventScript, databases};
 use crate::*;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::slice::from_ref;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, FORMAT, Journal as _, PROMPTS};
@@ -118,8 +119,19 @@ async fn an_end_that_no_model_wrote_goes_although_a_model_said_something() {
             done("output", &json!("It is jam")),
         ];
         let answered = recorded(&store, Label::default(), asked(), own).await;
+        // So is a plan that it wrote.
+        let plan = json!({"calls": [{"id": "c3", "tool": "weather", "arguments": {"of": "jam"}}]});
+        let own = vec![
+            found(passage, "marmalade"),
+            said("I plan it"),
+            kind(
+                json!({"event": "done", "reason": "planned", "output": plan, "steps": 1, "calls": 1, "tokens": 5,
+                "duration_ms": 6}),
+            ),
+        ];
+        let planned = recorded(&store, Label::default(), asked(), own).await;
         assert!(store.delete_document("k", &tales, document).await.unwrap());
-        assert_eq!(store.remove_gone_passages(0).await.unwrap().records, 4);
+        assert_eq!(store.remove_gone_passages(0).await.unwrap().records, 5);
         for run in &runs {
             let text = text_of(&store, *run).await;
             assert!(!text.contains("marmalade"), "{text}");
@@ -133,6 +145,11 @@ async fn an_end_that_no_model_wrote_goes_although_a_model_said_something() {
         };
         let left = json!({"told": "", "calls": [{"id": "c2", "tool": "weather", "arguments": {}}]});
         assert_eq!(*output, left);
+        let events = store.read(&Source::Run(planned)).await.unwrap();
+        let EventKind::Done { output, .. } = &events.last().unwrap().kind else {
+            panic!("the run has no end");
+        };
+        assert_eq!(*output, plan);
         // A model's output is what it said.
         let text = text_of(&store, answered).await;
         assert_eq!(text.matches("It is jam").count(), 2, "{text}");
@@ -250,6 +267,9 @@ async fn all_of_a_reply_that_remembered_a_fact_goes_with_it() {
         ];
         let run = recorded(&store, Label::default(), asked(), events).await;
         assert_eq!(text_of(&store, run).await.matches("marmalade").count(), 7);
+        let late = after(&store, run, &["It is jam", "marmalade"], &[1]).await;
+        let carried = late.carried.as_ref().map(|carried| &carried.facts);
+        assert_eq!(carried, Some(&BTreeSet::from([fact])));
         let forgotten = store.forget("", fact, ForgetExtent::Fact, "person").await;
         assert_eq!(forgotten.unwrap().unwrap().facts, [fact]);
         assert_eq!(store.redact_records().await.unwrap().records, 1);
@@ -257,5 +277,12 @@ async fn all_of_a_reply_that_remembered_a_fact_goes_with_it() {
         assert!(!text.contains("marmalade"), "{text}");
         assert!(text.contains("\"advisor\":\"ann\""), "{text}");
         assert_eq!(changed(&store, run).await, None);
+        // A turn that had been begun when the fact was forgotten.
+        let ends = vec![done("output", &json!("well"))];
+        let late = recorded(&store, Label::default(), late, ends).await;
+        assert_eq!(store.redact_records().await.unwrap().records, 1);
+        let text = text_of(&store, late).await;
+        assert!(!text.contains("marmalade"), "{text}");
+        assert!(text.contains("It is jam"), "{text}");
     }
 }

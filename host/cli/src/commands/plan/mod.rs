@@ -133,7 +133,7 @@ impl SavedPlan {
                     reason: StopReason::Planned,
                     output,
                     ..
-                } => plan = Some(output),
+                } => plan = Some(output).filter(|plan| !plan.is_null()),
                 _ => {}
             }
         }

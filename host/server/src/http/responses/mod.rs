@@ -242,6 +242,8 @@ struct RecordedResponse {
     carried: Option<CarriedTexts>,
     /// True if the run carried out a saved plan.
     has_plan: bool,
+    /// True if texts were taken out of the end of the run.
+    is_gone: bool,
     kept: ResponseState,
     turn: Turn,
     output: Output,
@@ -270,6 +272,7 @@ impl FromRecord for RecordedResponse {
             context: Vec::new(),
             carried: None,
             has_plan: false,
+            is_gone: false,
             turn: Turn::new(run),
             output: Output::new(run, None),
             kept,
@@ -286,6 +289,9 @@ impl FromRecord for RecordedResponse {
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();
             self.output = Output::new(self.turn.answer.id, answer_stream);
+        }
+        if let EventKind::Done { .. } = &event.kind {
+            self.is_gone = event.removed.is_some();
         }
         self.turn.take(event);
         self.output.take(&event.kind);
@@ -334,6 +340,7 @@ impl App {
             mut context,
             carried: carried_before,
             has_plan,
+            is_gone,
             kept,
             turn,
             ..
@@ -355,7 +362,7 @@ impl App {
             }
             (_, Some(reason)) => {
                 let output = &turn.answer.output;
-                context.push(answer_message(output, reason));
+                context.push(answer_message(output, reason, is_gone));
                 if reason.is_of_host(has_plan) && !output.is_null() {
                     carried.add_last(&context);
                 }
