@@ -79,6 +79,13 @@ impl SharedProtection {
             return known.protection.clone();
         }
         let protection = Arc::new(Protection::new(name, &policy));
+        // With other limits it is the same server, which need not show again that it is there.
+        let has_answered = |known: &ProtectedServer| {
+            known.base_url == table.base_url && known.protection.has_answered()
+        };
+        if servers.iter().any(has_answered) {
+            protection.answered();
+        }
         servers.push(ProtectedServer {
             name: name.to_owned(),
             base_url: table.base_url.clone(),
@@ -463,5 +470,16 @@ mod tests {
             assert_eq!(Arc::ptr_eq(&first, &other), is_same, "{name} {text}");
             assert!(Arc::ptr_eq(&other, &spared.of(name, &table(text))));
         }
+    }
+
+    #[test]
+    fn a_server_that_has_answered_is_there_under_other_limits() {
+        let table = |text: &str| EndpointTable::of_test(text).unwrap();
+        let spared = SharedProtection::default();
+        let answers = |text: &str| spared.of("a", &table(text)).has_answered();
+        assert!(!answers("concurrent_requests = 2"));
+        spared.of("a", &table("model = \"m\"")).answered();
+        assert!(answers("concurrent_requests = 3"));
+        assert!(!answers("base_url = \"http://elsewhere/v1\""));
     }
 }
