@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use toolhold_admission::own_work;
 use toolhold_policy::redaction::Redaction;
 
@@ -92,6 +93,30 @@ impl Store {
             }
         }
         Ok(store)
+    }
+
+    /// Asks the database for a row, to see whether it answers. Returns false if it was not asked, because others have all
+    /// connections: that is no outage. Whether the database answers them is seen by the lease of the process on PostgreSQL,
+    /// which has a connection of its own.
+    ///
+    /// # Errors
+    /// The database failed, or did not answer within `longest`.
+    pub async fn probe(&self, longest: Duration) -> Result<bool, StoreError> {
+        let silent = || StoreError::Outage(Outage::Unreachable);
+        let mut connection = match timeout(longest, self.pool.acquire()).await {
+            Ok(acquired) => acquired?,
+            Err(_) if self.is_busy() => return Ok(false),
+            Err(_) => return Err(silent()),
+        };
+        let asked = sqlx::query("SELECT name FROM keys LIMIT 1").fetch_optional(&mut *connection);
+        let answered = timeout(longest, asked).await;
+        answered.map_err(|_| silent())??;
+        Ok(true)
+    }
+
+    /// Whether queries have all connections of the pool.
+    fn is_busy(&self) -> bool {
+        self.pool.size() >= POOL_CONNECTIONS && self.pool.num_idle() == 0
     }
 
     /// Whether the database works at present.
@@ -235,6 +260,28 @@ fn is_lock_state(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_busy_pool_is_no_outage() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let long = Duration::from_secs(30);
+        let store = Store::open(&location, long).await.unwrap();
+        assert!(store.probe(long).await.unwrap());
+        let mut taken = Vec::new();
+        for _ in 0..POOL_CONNECTIONS {
+            taken.push(store.pool.acquire().await.unwrap());
+        }
+        assert!(!store.probe(Duration::from_millis(50)).await.unwrap());
+        drop(taken);
+        assert!(store.probe(long).await.unwrap());
+        sqlx::query("DROP TABLE keys")
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        let failed = store.probe(long).await.unwrap_err();
+        assert_eq!(failed.outage(), None, "{failed}");
+    }
 
     #[test]
     fn a_migration_is_tried_again_after_a_conflict_of_locks() {

@@ -118,7 +118,7 @@ fn rfc3339(time: SystemTime) -> String {
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)),
 )]
 async fn ready(State(app): State<App>) -> Response {
-    let health = app.dispatcher.health().await;
+    let health = app.dispatcher.health();
     let load = app.dispatcher.load();
     match health.obstacle.map(ApiError::from) {
         None => Json(Readiness::of(health, load, None)).into_response(),
@@ -155,7 +155,7 @@ struct DatabaseCheck {
 }
 
 impl DatabaseAwaited {
-    const REASON: &str = "the server waits for its database, which cannot be reached";
+    const REASON: &str = "the server waits for its database";
 
     fn new(since: String) -> Self {
         Self {

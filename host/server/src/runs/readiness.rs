@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
-use tokio::time::timeout;
 use toolhold_runtime::disks::{DiskRoom, Disks};
 use toolhold_runtime::endpoints::answered_agents;
 use toolhold_storage::{AuditLosses, Outage, StoreError};
 use toolhold_telemetry::{AuditState, DatabaseState, ServerState};
 
-/// Time between two looks at all parts, so that each state is noticed soon after it began.
+/// Time between two looks at all parts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Longest wait for the answer of the database to a look. Probes wait for about 5 s.
+/// Longest wait for the answer of the database to a look.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason why no run can be begun at present. Clients without a key read it, so it names no module, endpoint, path or
@@ -79,6 +78,8 @@ pub(super) struct KnownHealth {
     failed_query: Mutex<Option<NotReady>>,
     /// True once a module could run in this process.
     had_module: AtomicBool,
+    /// True once an endpoint of an agent had answered in this process.
+    had_agent: AtomicBool,
 }
 
 impl KnownHealth {
@@ -88,6 +89,7 @@ impl KnownHealth {
             disks,
             failed_query: Mutex::default(),
             had_module: AtomicBool::new(false),
+            had_agent: AtomicBool::new(false),
         }
     }
 
@@ -107,11 +109,6 @@ impl KnownHealth {
         {
             tracing::error!(%error, "the database failed");
         }
-    }
-
-    /// Notes that a query was not answered in time. A database that stands still takes connections and answers nothing.
-    fn silent(&self) {
-        *self.lock() = Some(NotReady::Outage(Outage::Unreachable));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<NotReady>> {
@@ -157,31 +154,32 @@ impl FoundState {
 }
 
 impl Dispatcher {
-    /// Looks at all parts of the server. The database is asked: what was known of it may be old.
-    pub async fn health(&self) -> ServerHealth {
-        self.ask_database().await;
+    /// States of all parts, by what is known: no query is made, so it costs nothing that anybody may ask.
+    pub fn health(&self) -> ServerHealth {
         self.inner.health()
     }
 
     /// Looks at all parts for as long as it is polled. `tell` is called with each result.
     pub async fn watch_health(&self, tell: impl Fn(&ServerHealth)) {
         loop {
-            tell(&self.health().await);
+            self.ask_database().await;
+            tell(&self.health());
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
 
     async fn ask_database(&self) {
-        let store = &self.inner.store;
+        let (store, known) = (&self.inner.store, &self.inner.known);
         // During an outage the store itself looks whether it is over.
-        let asked = match store.readable() {
-            Ok(()) => timeout(QUERY_TIMEOUT, store.has_keys()).await,
-            Err(_) => Ok(Ok(true)),
-        };
-        let known = &self.inner.known;
-        match asked {
-            Ok(asked) => known.queried(asked.as_ref().map(|_| ())),
-            Err(_) => known.silent(),
+        if store.readable().is_err() {
+            known.queried(Ok(()));
+            return;
+        }
+        match store.probe(QUERY_TIMEOUT).await {
+            Ok(true) => known.queried(Ok(())),
+            // Nothing new is known.
+            Ok(false) => {}
+            Err(error) => known.queried(Err(&error)),
         }
     }
 
@@ -253,14 +251,18 @@ impl DispatcherInner {
         }
     }
 
+    /// A server whose endpoints never answered does not have what its operator wants. One whose configuration names another
+    /// endpoint since, which has not answered yet, had it: no balancer is to take all replicas out for a reload.
     fn endpoints(&self, waiting: usize, resting: usize) -> FoundState {
         let answered = answered_agents(&self.agents);
-        if answered == 0 {
+        if answered > 0 {
+            self.known.had_agent.store(true, Ordering::Relaxed);
+        } else if !self.known.had_agent.load(Ordering::Relaxed) {
             return FoundState::failed(NotReady::NoAgent);
         }
         let all = self.agents.all().ready.len() + waiting;
         let can_run = format!("{answered} of {all} agents can run");
-        if answered == all && resting == 0 {
+        if answered > 0 && answered == all && resting == 0 {
             FoundState::ok(can_run)
         } else {
             FoundState::degraded(format!(
