@@ -109,11 +109,23 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         return reload(config);
     }
     let manager = ServiceManager::of_environment();
+    // Before all that takes long: the first process of a container gets no signal that it does not listen for.
+    let Signals {
+        reload,
+        stop: mut stop_signal,
+    } = Signals::listen()?;
+    let started = tokio::select! {
+        started = Box::pin(serving::load_and_watch(loaded)) => started?,
+        () = stop_signal.received() => {
+            manager.stopping();
+            return Ok(Exit::Ok);
+        }
+    };
     let Started {
         registry,
         watch,
         loading,
-    } = Box::pin(serving::load_and_watch(loaded)).await?;
+    } = started;
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(
@@ -123,10 +135,6 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
     })?;
     let address = listener.local_addr()?;
     let socket = listener.into_std()?;
-    let Signals {
-        reload,
-        stop: mut stop_signal,
-    } = Signals::listen()?;
     let beating = manager.clone();
     tokio::spawn(async move { beating.keep_alive().await });
     let telemetry = host::telemetry(config, true)?;

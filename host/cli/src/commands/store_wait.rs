@@ -1,5 +1,6 @@
-//! Waits for a database server that cannot be reached when `toolhold serve` starts, as it waits for endpoints. Meanwhile
-//! the server listens: it is alive and not ready, and says why.
+//! Opens the database when `toolhold serve` starts. The server waits for one that cannot be reached, as it waits for
+//! endpoints, and for one that takes long, because it stands still or is migrated. Meanwhile the server listens: it is
+//! alive and not ready, and says why.
 
 use crate::service_manager::ServiceManager;
 use crate::terminal::output::{self, NoteMark};
@@ -20,8 +21,13 @@ use toolhold_storage::{Location, Outage, Store, StoreError};
 
 /// Waits between attempts to open the database. A server that comes back is soon seen.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(2));
+/// Time for the database to be open before clients are answered that it is awaited.
+const SHORT_OPENING: Duration = Duration::from_secs(2);
 /// Grace period for answers that were begun while the database was awaited. They are short.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
+
+/// Status of a server whose database cannot be reached.
+const AWAITED: &str = "waits for its database";
 
 /// A listener of its own on the same socket. No connection is refused between the end of one listener and the begin of
 /// another.
@@ -60,8 +66,8 @@ impl WaitingService {
     }
 }
 
-/// Opens the store. While its server cannot be reached, everything is answered on `socket` by the returned service, until the
-/// caller ends it. `bounds` makes the bounds of its connections.
+/// Opens the store. If its server cannot be reached, or it is not open soon, everything is answered on `socket` by the returned
+/// service, until the caller ends it. `bounds` makes the bounds of its connections.
 ///
 /// # Errors
 /// The store cannot be opened for a reason that does not pass by itself, such as a wrong password.
@@ -75,10 +81,25 @@ pub async fn open(
     let mut waiting = None;
     let (mut told, mut failures) = (String::new(), 0_u32);
     loop {
-        let error = match Box::pin(host::store(config)).await {
+        let mut opening = Box::pin(host::store(config));
+        let opened = if let Ok(opened) = timeout(SHORT_OPENING, &mut opening).await {
+            opened
+        } else {
+            if waiting.is_none() {
+                let text = format!(
+                    "the database takes long to open; http://{address}/v1 answers 503 until it is open"
+                );
+                output::note(NoteMark::Warn("waiting:"), &text);
+                waiting = Some(WaitingService::start(socket, bounds())?);
+                manager.ready("opens its database");
+            }
+            // Not begun anew: a migration would never end.
+            opening.await
+        };
+        let error = match opened {
             Ok(store) => {
                 if waiting.is_some() {
-                    output::note(NoteMark::Good("database:"), "it can be reached");
+                    output::note(NoteMark::Good("database:"), "it is open");
                 }
                 return Ok((store, waiting));
             }
@@ -95,7 +116,9 @@ pub async fn open(
         }
         if waiting.is_none() {
             waiting = Some(WaitingService::start(socket, bounds())?);
-            manager.ready("waits for its database, which cannot be reached");
+            manager.ready(AWAITED);
+        } else {
+            manager.status(AWAITED);
         }
         failures = failures.saturating_add(1);
         tokio::time::sleep(RETRY.after(failures)).await;
