@@ -44,6 +44,11 @@ pub enum StoreError {
         #[from]
         source: sqlx::Error,
     },
+    /// Whether entries are missing is not known, because their number changes.
+    #[error(
+        "old entries of the audit log are being deleted, so it cannot be verified now; try again when that is over"
+    )]
+    AuditMoves,
     /// Known from an earlier use: no query was tried.
     #[error("{0}")]
     Outage(Outage),
@@ -59,7 +64,8 @@ impl StoreError {
             | Self::Version { .. }
             | Self::Newer { .. }
             | Self::Damaged { .. }
-            | Self::Encoding { .. } => None,
+            | Self::Encoding { .. }
+            | Self::AuditMoves => None,
         }
     }
 }

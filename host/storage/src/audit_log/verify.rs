@@ -58,6 +58,10 @@ const ATTEMPTS: u32 = 3;
 
 impl Store {
     /// Reads and verifies the whole log. `expected` is an earlier value of [`Verified::head`], which must be in the log.
+    ///
+    /// # Errors
+    /// The database failed, or others delete old entries all the time ([`StoreError::AuditMoves`]). Faults that were found
+    /// then may be gaps that they made.
     pub async fn verify_audit(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
         let mut attempts = 1;
         loop {
@@ -65,8 +69,11 @@ impl Store {
             let verified = self.verify_once(expected).await?;
             // Entries that are deleted before they are read look like a gap.
             let is_still = verified.faults.is_empty() || self.oldest_entry().await? == oldest;
-            if is_still || attempts >= ATTEMPTS {
+            if is_still {
                 return Ok(verified);
+            }
+            if attempts >= ATTEMPTS {
+                return Err(StoreError::AuditMoves);
             }
             attempts += 1;
         }
