@@ -7,18 +7,53 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// A server with a path that never answers, and what it answers to.
-async fn busy_server(settings: Settings) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let router = Router::new()
-        .route("/", routing::get(async || "page"))
-        .route("/healthz", routing::get(async || "ok"))
-        .route("/never", routing::get(std::future::pending::<&str>));
-    tokio::spawn(serve(listener, router, settings, CancellationToken::new()));
-    address
+/// Longest wait for what a server does; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server with a path that never answers.
+struct BusyServer {
+    address: SocketAddr,
+    /// Gets a message for each request of that path, as soon as it is under way.
+    begun: UnboundedReceiver<()>,
+}
+
+impl BusyServer {
+    async fn start(settings: Settings) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begins, begun) = mpsc::unbounded_channel();
+        let never = move || {
+            let _ = begins.send(());
+            std::future::pending::<&str>()
+        };
+        let router = Router::new()
+            .route("/", routing::get(async || "page"))
+            .route("/healthz", routing::get(async || "ok"))
+            .route("/never", routing::get(never));
+        tokio::spawn(serve(listener, router, settings, CancellationToken::new()));
+        Self { address, begun }
+    }
+
+    /// A client whose request is under way, and has a place, until it is dropped.
+    async fn occupied(&mut self) -> TcpStream {
+        let client = ask(self.address, "/never").await;
+        let begun = timeout(PATIENCE, self.begun.recv()).await;
+        begun.expect("in time").expect("a server");
+        client
+    }
+
+    /// So many of them.
+    async fn all_occupied(&mut self, count: usize) -> Vec<TcpStream> {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            clients.push(self.occupied().await);
+        }
+        clients
+    }
 }
 
 async fn ask(address: SocketAddr, path: &str) -> TcpStream {
@@ -31,7 +66,7 @@ async fn ask(address: SocketAddr, path: &str) -> TcpStream {
 async fn answer(mut client: TcpStream) -> String {
     let mut answer = String::new();
     let read = client.read_to_string(&mut answer);
-    let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+    let read = timeout(PATIENCE, read).await;
     read.expect("an answer").unwrap();
     answer
 }
@@ -46,7 +81,7 @@ fn few_connections() -> Settings {
 
 #[tokio::test]
 async fn connections_without_a_request_keep_nobody_out() {
-    let address = busy_server(few_connections()).await;
+    let address = BusyServer::start(few_connections()).await.address;
     let mut silent = Vec::new();
     for n in 0..300 {
         let mut client = TcpStream::connect(address).await.unwrap();
@@ -64,13 +99,11 @@ async fn connections_without_a_request_keep_nobody_out() {
 
 #[tokio::test]
 async fn health_is_answered_while_all_others_are_busy() {
-    let address = busy_server(few_connections()).await;
-    let mut busy = Vec::new();
-    for _ in 0..4 {
-        busy.push(ask(address, "/never").await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut server = BusyServer::start(few_connections()).await;
+    let address = server.address;
+    let mut busy = server.all_occupied(4).await;
     let waiting = ask(address, "/").await;
+    // Nothing outside tells that it waits in the reserve.
     tokio::time::sleep(Duration::from_millis(300)).await;
     for _ in 0..3 {
         let health = answer(ask(address, "/healthz").await).await;
@@ -81,8 +114,7 @@ async fn health_is_answered_while_all_others_are_busy() {
     let page = answer(waiting).await;
     assert!(page.ends_with("page"), "{page}");
 
-    busy.push(ask(address, "/never").await);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    busy.push(server.occupied().await);
     let mut kept_out = Vec::new();
     for _ in 0..3 {
         kept_out.push(ask(address, "/").await);
@@ -98,7 +130,7 @@ async fn health_is_answered_while_all_others_are_busy() {
 
 #[tokio::test]
 async fn a_connection_that_loses_its_place_before_its_request_is_answered() {
-    let address = busy_server(Settings::new(1)).await;
+    let address = BusyServer::start(Settings::new(1)).await.address;
     let first = TcpStream::connect(address).await.unwrap();
     let page = answer(ask(address, "/").await).await;
     assert!(page.ends_with("page"), "{page}");
@@ -112,12 +144,9 @@ async fn a_request_without_a_place_is_answered_after_a_time() {
         place_timeout: Duration::from_millis(300),
         ..few_connections()
     };
-    let address = busy_server(settings).await;
-    let mut busy = Vec::new();
-    for _ in 0..4 {
-        busy.push(ask(address, "/never").await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut server = BusyServer::start(settings).await;
+    let address = server.address;
+    let _busy = server.all_occupied(4).await;
     let refused = answer(ask(address, "/").await).await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
 }
@@ -130,12 +159,9 @@ async fn a_connection_without_a_place_is_answered_before_its_request() {
         is_reserved: |path| path == "/never",
         ..Settings::new(4)
     };
-    let address = busy_server(settings).await;
-    let mut busy = Vec::new();
-    for _ in 0..6 {
-        busy.push(ask(address, "/never").await);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut server = BusyServer::start(settings).await;
+    let address = server.address;
+    let mut busy = server.all_occupied(6).await;
     for path in ["/", "/never"] {
         let refused = answer(ask(address, path).await).await;
         assert!(refused.starts_with("HTTP/1.1 503"), "{path}: {refused}");
@@ -149,6 +175,6 @@ async fn a_connection_without_a_place_is_answered_before_its_request() {
         if page.ends_with("page") {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "{page}");
+        assert!(begun.elapsed() < PATIENCE, "{page}");
     }
 }
