@@ -5,6 +5,7 @@
 //! abstract socket, which is what containers have. The processes that a server starts get an environment of their own, so
 //! none of them is given the socket.
 
+use rustix::net::{SendFlags, send};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
+use toolhold_admission::Seldom;
 
 /// Maximum bytes of a status: it is shown on one line.
 const STATUS_BYTES: usize = 500;
@@ -30,6 +32,39 @@ struct ManagerSocket {
     socket: UnixDatagram,
     /// The last status that was sent.
     status: Mutex<String>,
+    unsent: Seldom,
+}
+
+impl ManagerSocket {
+    fn new(socket: UnixDatagram) -> Self {
+        Self {
+            socket,
+            status: Mutex::default(),
+            unsent: Seldom::every(LOG_PERIOD),
+        }
+    }
+
+    /// Sends a message that is not repeated. Waits a moment for a manager that is busy.
+    fn send(&self, message: &str) {
+        self.note(self.socket.send(message.as_bytes()));
+    }
+
+    /// Sends a message that another one follows, unless that would wait. Returns whether it was sent.
+    fn send_now(&self, message: &str) -> bool {
+        let sent = send(&self.socket, message.as_bytes(), SendFlags::DONTWAIT);
+        self.note(sent.map_err(io::Error::from))
+    }
+
+    /// Logs a message that was not sent. Returns whether it was.
+    fn note(&self, sent: io::Result<usize>) -> bool {
+        let Err(error) = sent else {
+            return true;
+        };
+        if let Some(messages) = self.unsent.occurs() {
+            tracing::warn!(%error, messages, "the service manager was not told");
+        }
+        false
+    }
 }
 
 impl ServiceManager {
@@ -50,10 +85,7 @@ impl ServiceManager {
         let is_own = number("WATCHDOG_PID").is_none_or(|id| id == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|micros| is_own && *micros > 0);
         Self {
-            inner: Some(Arc::new(ManagerSocket {
-                socket,
-                status: Mutex::default(),
-            })),
+            inner: Some(Arc::new(ManagerSocket::new(socket))),
             watchdog: watchdog.map(Duration::from_micros),
         }
     }
@@ -81,21 +113,18 @@ impl ServiceManager {
         self.send("STOPPING=1");
     }
 
-    /// Sends a line about the server's state, if it differs from the last one.
+    /// Sends a line about the server's state, if it differs from the last one that was sent. It waits for nothing: one that is
+    /// lost is sent with the next call.
     pub fn status(&self, status: &str) {
         let Some(inner) = &self.inner else {
             return;
         };
         let status = &status[..status.floor_char_boundary(STATUS_BYTES)];
         let status = status.replace(['\n', '\r'], " ");
-        {
-            let mut told = inner.status.lock().unwrap_or_else(PoisonError::into_inner);
-            if *told == status {
-                return;
-            }
-            told.clone_from(&status);
+        let mut told = inner.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != status && inner.send_now(&format!("STATUS={status}")) {
+            *told = status;
         }
-        self.send(&format!("STATUS={status}"));
     }
 
     /// Tells twice in the time of the watchdog that the process lives, for as long as it is polled.
@@ -103,29 +132,28 @@ impl ServiceManager {
     /// This shows that the runtime runs tasks and that its timer works, and nothing more. A database or an endpoint that is
     /// away must not end the server, because a restart does not bring it back.
     pub async fn keep_alive(&self) {
-        let Some(watchdog) = self.watchdog else {
+        let (Some(inner), Some(watchdog)) = (&self.inner, self.watchdog) else {
             return;
         };
         let mut beat = interval((watchdog / 2).max(SHORTEST_BEAT));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beat.tick().await;
-            self.send("WATCHDOG=1");
+            inner.send_now("WATCHDOG=1");
         }
     }
 
     fn send(&self, message: &str) {
-        let Some(inner) = &self.inner else {
-            return;
-        };
-        if let Err(error) = inner.socket.send(message.as_bytes()) {
-            tracing::warn!(%error, "the service manager was not told");
+        if let Some(inner) = &self.inner {
+            inner.send(message);
         }
     }
 }
 
 /// Longest wait for a service manager that reads nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How often it is logged that messages are lost.
+const LOG_PERIOD: Duration = Duration::from_mins(1);
 /// Shortest time between two signs of life.
 const SHORTEST_BEAT: Duration = Duration::from_millis(1);
 
@@ -163,10 +191,7 @@ mod tests {
 
     fn of(socket: UnixDatagram) -> ServiceManager {
         ServiceManager {
-            inner: Some(Arc::new(ManagerSocket {
-                socket,
-                status: Mutex::default(),
-            })),
+            inner: Some(Arc::new(ManagerSocket::new(socket))),
             watchdog: None,
         }
     }
@@ -187,6 +212,22 @@ mod tests {
         told.status(&"é".repeat(STATUS_BYTES));
         assert_eq!(next(&manager), "STATUS=one two");
         assert_eq!(next(&manager).len(), "STATUS=".len() + STATUS_BYTES);
+    }
+
+    #[test]
+    fn a_status_that_was_lost_is_sent_with_the_next_look() {
+        let (own, manager) = UnixDatagram::pair().unwrap();
+        let told = of(own);
+        let inner = told.inner.as_ref().unwrap();
+        // Nothing waits for one that reads nothing.
+        while inner.send_now("WATCHDOG=1") {}
+        told.status("one");
+        manager.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 64];
+        while manager.recv(&mut bytes).is_ok() {}
+        assert!(inner.status.lock().unwrap().is_empty());
+        told.status("one");
+        assert_eq!(next(&manager), "STATUS=one");
     }
 
     #[test]
