@@ -119,6 +119,39 @@ fn a_server_whose_endpoint_never_answered_is_not_ready() {
     assert_eq!(state(&degraded, "endpoints"), "degraded");
 }
 
+/// No balancer takes all replicas out because an operator changed a limit, or an address.
+#[test]
+fn a_reload_of_an_endpoint_leaves_a_server_ready() {
+    let host = host("");
+    let (endpoint, gone) = (scripted([]), scripted([]));
+    let (url, other) = (endpoint.base_url(), gone.base_url());
+    let config = |url: &str, places: u32| {
+        format!(
+            "[endpoints.default]\nbase_url = \"{url}\"\nmodel = \"m\"\nconcurrent_requests = {places}\n"
+        )
+    };
+    host.write("own.toml", config(&url, 2));
+    let server = Server::start(&host, &["--config", "own.toml"]);
+    assert_eq!(state(&server.get("/readyz"), "endpoints"), "ok");
+    // What has not answered by now does not answer later.
+    drop((endpoint, gone));
+    let before = server.said().len();
+    host.write("own.toml", config(&url, 3));
+    until("the reload", || {
+        server.said()[before..].contains("reloaded:").then_some(())
+    });
+    let limited = server.get("/readyz");
+    assert_eq!(limited.status, 200, "{limited:?}");
+    assert_eq!(state(&limited, "endpoints"), "ok");
+
+    host.write("own.toml", config(&other, 3));
+    until("the other address", || {
+        let moved = server.get("/readyz");
+        assert_eq!(moved.status, 200, "{moved:?}");
+        (state(&moved, "endpoints") == "degraded").then_some(())
+    });
+}
+
 /// The database alone, without the approvals beside it, is not what was backed up.
 #[test]
 fn a_server_none_of_whose_modules_was_ever_approved_is_not_ready() {
@@ -282,6 +315,7 @@ fn a_server_that_starts_without_its_database_waits_for_it() {
     let variables = [
         ("TOOLHOLD_DATABASE_URL", database.as_str()),
         ("NOTIFY_SOCKET", socket.as_str()),
+        ("WATCHDOG_USEC", "400000"),
     ];
     cluster.stop();
     let mut server = Server::start_waiting(&host, &arguments, &variables);
@@ -304,6 +338,9 @@ fn a_server_that_starts_without_its_database_waits_for_it() {
     // The start of the unit does not time out.
     manager.hears("READY=1", 1);
     manager.hears("STATUS=waits for its database", 1);
+    // It is not ended for what it waits for.
+    let beats = manager.count("WATCHDOG=1");
+    manager.hears("WATCHDOG=1", beats + 3);
     let said = server.said();
     assert!(
         said.contains("the database postgres at 127.0.0.1"),
@@ -318,6 +355,38 @@ fn a_server_that_starts_without_its_database_waits_for_it() {
     assert_eq!(ready(&server)["checks"]["database"]["state"], "ok");
     assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
     assert_eq!(server.terminate(), Some(0));
+}
+
+/// One that takes connections and answers nothing, as one that is migrated for minutes looks from outside.
+#[test]
+fn a_server_whose_database_is_slow_to_open_answers_meanwhile() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let (host, endpoint) = (host(""), scripted([answers("here")]));
+    let (manager, socket) = manager(&host);
+    let (url, database) = (endpoint.base_url(), cluster.url());
+    let arguments = ["--base-url", &url, "--model", "m"];
+    let variables = [
+        ("TOOLHOLD_DATABASE_URL", database.as_str()),
+        ("NOTIFY_SOCKET", socket.as_str()),
+    ];
+    cluster.freeze();
+    let mut server = Server::start_waiting(&host, &arguments, &variables);
+    assert_eq!(server.get("/healthz").text, "ok");
+    let not_yet = server.get("/readyz");
+    assert_eq!(not_yet.status, 503, "{not_yet:?}");
+    assert_eq!(state(&not_yet, "database"), "failed");
+    manager.hears("READY=1", 1);
+    manager.hears("STATUS=opens its database", 1);
+
+    cluster.thaw();
+    until("its service", || {
+        server.said().contains("serving:").then_some(())
+    });
+    server.connect_anew();
+    assert_eq!(ready(&server)["checks"]["database"]["state"], "ok");
+    assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
 }
 
 #[test]
