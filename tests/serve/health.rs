@@ -357,7 +357,7 @@ fn a_server_that_starts_without_its_database_waits_for_it() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// One that takes connections and answers nothing, as one that is migrated for minutes looks from outside.
+/// A database that takes connections and answers nothing looks from outside as during a long migration.
 #[test]
 fn a_server_whose_database_is_slow_to_open_answers_meanwhile() {
     let Some(cluster) = Cluster::start() else {

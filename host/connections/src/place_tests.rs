@@ -46,7 +46,7 @@ impl BusyServer {
         client
     }
 
-    /// So many of them.
+    /// Begins this number of requests that are never answered.
     async fn all_occupied(&mut self, count: usize) -> Vec<TcpStream> {
         let mut clients = Vec::new();
         for _ in 0..count {

@@ -66,7 +66,7 @@ fn two_calls(echo: &Echo) -> (Arc<Script>, Driver, RunRequest) {
     (script, driver, request)
 }
 
-/// Which of the results say that their call was not made.
+/// Results that say that their call was not made.
 fn not_made(events: &[Event]) -> Vec<usize> {
     let results = results(events).into_iter().enumerate();
     results
@@ -123,7 +123,7 @@ async fn a_cancelled_run_that_is_resumed_does_nothing_but_end() {
     assert_eq!((echo.count(), script.bodies().len()), (made, bodies));
 }
 
-/// What came together with the begin that was refused.
+/// Events of the same write as the begin that was refused.
 #[tokio::test]
 async fn the_result_of_a_call_is_recorded_though_the_next_one_is_not_made() {
     // The reply is over by then.

@@ -4,6 +4,7 @@ use super::call::{AuditContent, AuditedCall, REASON, audited, interrupted};
 use super::draft::{Draft, canonical, logged_owner, tool_name};
 use super::texts::is_of_memory;
 use crate::column::signed;
+use crate::shown_texts::{KnowledgeTools, TextIds};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub struct RunAudit {
     content: AuditContent,
     /// Other names under which the run and its sub-agents have tools of memory.
     memory_names: HashSet<String>,
+    /// Names under which tools return passages and facts.
+    knowledge: KnowledgeTools,
+    /// Whether the record has passages or facts by now, which the host may fill into arguments.
+    has_texts: bool,
     /// The calls that have not ended, by run or sub-run and call id.
     open: HashMap<(Uuid, String), UnendedCall>,
     /// What answered last, by run or sub-run. None of one whose reply streams.
@@ -39,6 +44,8 @@ pub struct RunAudit {
 struct UnendedCall {
     /// Whether it is one of those whose texts the log has not.
     is_of_memory: bool,
+    /// Whether its tool gets more than `arguments`: texts that the host filled in, which the log has not.
+    is_filled: bool,
     /// As the log keeps them.
     arguments: Value,
     /// Why a model made it.
@@ -86,6 +93,8 @@ impl RunAudit {
             policy: String::new(),
             content,
             memory_names: HashSet::new(),
+            knowledge: KnowledgeTools::default(),
+            has_texts: false,
             open: HashMap::new(),
             models: HashMap::new(),
             streaming: HashSet::new(),
@@ -102,6 +111,8 @@ impl RunAudit {
     /// gets its row when the reply is over: only then is it known which model asked for it and, of one that was refused,
     /// with which arguments, unless the reply broke off.
     pub fn take(&mut self, event: &Event) -> Vec<Draft> {
+        self.knowledge.take(&event.kind);
+        self.has_texts = self.has_texts || !TextIds::of(&event.kind, &self.knowledge).is_empty();
         let mut rows = self.reply_over(event);
         rows.extend(self.row(event));
         rows
@@ -228,12 +239,13 @@ impl RunAudit {
             } => {
                 let open = self.open.remove(&(within, id.clone()));
                 let is_told = open.is_some();
+                let way = filled_mark(open.as_ref().is_some_and(|it| it.is_filled));
                 let (arguments, reason, model) = open
                     .map(|it| (it.arguments, it.reason, it.model))
                     .unwrap_or_default();
                 let details = audited(AuditedCall {
                     content: &self.content,
-                    way: Map::new(),
+                    way,
                     call: id,
                     arguments,
                     reason,
@@ -265,7 +277,7 @@ impl RunAudit {
             }
             EventKind::Decided { id, decision, .. } => {
                 let open = self.open.get(&(within, id.clone()));
-                if open.is_some_and(|open| open.is_of_memory) {
+                if open.is_some_and(|open| open.is_of_memory || open.is_filled) {
                     // It covers the arguments.
                     salted = &["digest"];
                 }
@@ -299,7 +311,13 @@ impl RunAudit {
         let open = self.open.iter().filter_map(|((within, id), open)| {
             let begun = open.begun.as_ref()?;
             let (arguments, reason) = (open.arguments.clone(), open.reason.clone());
-            let details = interrupted(Map::new(), id, arguments, reason, &self.policy);
+            let details = interrupted(
+                filled_mark(open.is_filled),
+                id,
+                arguments,
+                reason,
+                &self.policy,
+            );
             let tool = tool_name(&begun.tool);
             let source = (begun.seq, begun.at_ms);
             let model = open.model.as_deref();
@@ -360,13 +378,27 @@ impl RunAudit {
     }
 
     fn keep(&mut self, within: Uuid, call: &Call, arguments: &Value, begun: Option<CallBegin>) {
+        // A document that is deleted goes out of the record, and nothing goes out of the log.
+        let is_filled = self.has_texts && *arguments != call.arguments;
+        let kept = if is_filled {
+            &call.arguments
+        } else {
+            arguments
+        };
         let open = UnendedCall {
             is_of_memory: is_of_memory(&call.tool) || self.memory_names.contains(&call.tool),
-            arguments: self.content.kept(arguments),
+            is_filled,
+            arguments: self.content.kept(kept),
             reason: self.content.reason(call.reason.as_deref()),
             model: self.models.get(&within).cloned(),
             begun,
         };
         self.open.insert((within, call.id.clone()), open);
     }
+}
+
+/// The member of the row of a call whose tool was given more than the row's arguments.
+fn filled_mark(is_filled: bool) -> Map<String, Value> {
+    let mark = is_filled.then(|| ("filled".to_owned(), Value::Bool(true)));
+    mark.into_iter().collect()
 }
