@@ -103,7 +103,10 @@ impl Proxy {
     }
 
     fn answer(&self, request: RequestBuilder) -> Response {
-        self.runtime.block_on(request.send()).unwrap()
+        // `send` itself wants the runtime, for its timeout.
+        self.runtime
+            .block_on(async { request.send().await })
+            .unwrap()
     }
 }
 
