@@ -697,28 +697,31 @@ fn a_run_that_goes_on_waits_for_its_modules() {
 /// The first process of a container gets no signal that it does not listen for.
 #[test]
 fn a_server_that_loads_its_modules_can_be_stopped() {
-    let (host, registry) = (Host::new(), OciRegistry::start());
-    registry.push("counter", "1", &counter("a"));
-    let source = registry.reference("counter:1");
-    host.write(
-        "toolhold.toml",
-        format!("[module.counter]\nsource = \"{source}\"\n"),
-    );
-    registry.set_fault(RegistryFault::Busy {
-        times: 1,
-        retry_after: "8".into(),
-    });
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--model", "m"];
-    let mut server = command(&host, &arguments, &[])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    until("the fetch", || !registry.requests().is_empty());
-    support::host::signal(server.id(), "TERM");
-    let ended = server.wait().unwrap();
-    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    let http = ["serve", "--listen", "127.0.0.1:0", "--model", "m"];
+    let mcp = ["mcp", "--http", "127.0.0.1:0"];
+    for arguments in [&http[..], &mcp[..]] {
+        let (host, registry) = (Host::new(), OciRegistry::start());
+        registry.push("counter", "1", &counter("a"));
+        let source = registry.reference("counter:1");
+        host.write(
+            "toolhold.toml",
+            format!("[module.counter]\nsource = \"{source}\"\n"),
+        );
+        registry.set_fault(RegistryFault::Busy {
+            times: 1,
+            retry_after: "8".into(),
+        });
+        let mut server = command(&host, arguments, &[])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until("the fetch", || !registry.requests().is_empty());
+        support::host::signal(server.id(), "TERM");
+        let ended = server.wait().unwrap();
+        assert_eq!(ended.code(), Some(0), "{arguments:?}: {ended:?}");
+    }
 }
 
 /// A shield and the source that it is, added together; and of what is wrong nothing is left.

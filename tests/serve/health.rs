@@ -303,6 +303,16 @@ fn a_watchdog_of_another_process_is_not_answered() {
     assert_eq!(manager.count("WATCHDOG"), 0);
 }
 
+/// Waits until a server whose database was awaited serves, and makes a run.
+fn serves(server: &mut Server) {
+    until("its service", || {
+        server.said().contains("serving:").then_some(())
+    });
+    server.connect_anew();
+    assert_eq!(ready(server)["checks"]["database"]["state"], "ok");
+    assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
+}
+
 #[test]
 fn a_server_that_starts_without_its_database_waits_for_it() {
     let Some(cluster) = Cluster::start() else {
@@ -348,12 +358,7 @@ fn a_server_that_starts_without_its_database_waits_for_it() {
     );
 
     cluster.go_on();
-    until("its service", || {
-        server.said().contains("serving:").then_some(())
-    });
-    server.connect_anew();
-    assert_eq!(ready(&server)["checks"]["database"]["state"], "ok");
-    assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
+    serves(&mut server);
     assert_eq!(server.terminate(), Some(0));
 }
 
@@ -381,12 +386,7 @@ fn a_server_whose_database_is_slow_to_open_answers_meanwhile() {
     manager.hears("STATUS=opens its database", 1);
 
     cluster.thaw();
-    until("its service", || {
-        server.said().contains("serving:").then_some(())
-    });
-    server.connect_anew();
-    assert_eq!(ready(&server)["checks"]["database"]["state"], "ok");
-    assert_eq!(server.post("/v1/agent", &ask("t")).good()["output"], "here");
+    serves(&mut server);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Agents as the server offers them: a name, and the parts that its runs are built from.
 
+use crate::causes::causes;
 use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::ProbedDialects;
 use crate::host;
@@ -442,7 +443,7 @@ impl Agents {
                 Err(error) if self.absent == UnreachableEndpoint::Waits && may_pass(&error) => {
                     let waiting = UnreadyAgent {
                         description: agent.description.clone(),
-                        reason: format!("{error:#}"),
+                        reason: causes(&error),
                     };
                     offered.waiting.insert(name.to_owned(), waiting);
                 }

@@ -1,6 +1,7 @@
 //! The endpoints that agents ask: their metrics, and whether they are there at all.
 
 use crate::agents::{Agent, Agents};
+use crate::causes::causes;
 use crate::config::EndpointTable;
 use crate::host;
 use futures_util::future::join_all;
@@ -83,6 +84,6 @@ async fn ask(
     }
     HeardEndpoint {
         name: name.to_owned(),
-        silence: heard.err().map(|error| format!("{error:#}")),
+        silence: heard.err().map(|error| causes(&error)),
     }
 }

@@ -45,6 +45,7 @@ pub mod agents;
 pub mod backup;
 pub mod cancellation;
 mod candidate_scores;
+pub mod causes;
 pub mod components;
 pub mod config;
 pub mod dialect;

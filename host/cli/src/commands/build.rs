@@ -17,6 +17,7 @@ use toolhold_admission::own_work;
 use toolhold_devkit::build;
 use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT, Supervisor};
 use toolhold_policy::is_name;
+use toolhold_runtime::causes::causes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::Policy;
@@ -74,7 +75,7 @@ pub async fn build(
                 dev_mark(&built)
             ),
             Err(error) => {
-                let text = format!("{}: {}", said.display(), style::causes(&error));
+                let text = format!("{}: {}", said.display(), causes(&error));
                 output::note(NoteMark::Bad("error:"), &text);
                 exit = Exit::Failed;
             }

@@ -4,7 +4,6 @@
 
 use crate::service_manager::ServiceManager;
 use crate::terminal::output::{self, NoteMark};
-use crate::terminal::style;
 use anyhow::Result;
 use std::net::TcpListener as StdListener;
 use std::time::{Duration, SystemTime};
@@ -14,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolhold_admission::Backoff;
 use toolhold_connections as connections;
+use toolhold_runtime::causes::causes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_server::http::waiting_router;
@@ -108,7 +108,7 @@ pub async fn open(
         if !is_away(config, &error) {
             return Err(error);
         }
-        let reason = style::causes(&error);
+        let reason = causes(&error);
         if reason != told {
             let text = format!("{reason}; http://{address}/v1 answers 503 until it can be reached");
             output::note(NoteMark::Warn("waiting:"), &text);

@@ -2,11 +2,12 @@
 
 use crate::terminal::rows::{self, broken, cells, width};
 use crate::terminal::stderr::{self, Weight};
-use crate::terminal::style::{self, bad, block, dim, good, line, warn};
+use crate::terminal::style::{bad, block, dim, good, line, warn};
 use serde::Serialize;
 use similar::ChangeTag;
 use std::io::IsTerminal as _;
 use toolhold_policy::text;
+use toolhold_runtime::causes::causes;
 
 /// Prints a value as indented JSON. All JSON of commands is printed here and by [`json_line`]: what a terminal would
 /// obey or not show is escaped.
@@ -79,10 +80,7 @@ pub fn note(mark: NoteMark<'_>, text: &str) {
 
 /// Tells an error with its causes, and what follows from it.
 pub fn failed(error: &anyhow::Error, and: &str) {
-    note(
-        NoteMark::Bad("error:"),
-        &format!("{}{and}", style::causes(error)),
-    );
+    note(NoteMark::Bad("error:"), &format!("{}{and}", causes(error)));
 }
 
 /// Something was not used, and the rest goes on without it.

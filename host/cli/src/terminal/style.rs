@@ -4,6 +4,7 @@ use crate::terminal::stderr;
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;
 use toolhold_policy::text;
+use toolhold_runtime::causes::causes;
 
 static COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
@@ -73,20 +74,6 @@ pub fn block(text: &str) -> String {
 /// An error with its causes in the exact form of [`block`].
 pub fn chain(error: &anyhow::Error) -> String {
     block(&causes(error))
-}
-
-/// An error with its causes, as they are and without repetitions: many messages contain their cause already.
-pub fn causes(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&cause);
-        }
-    }
-    text
 }
 
 /// The first sentence of `text`, at most `max` characters of it.
@@ -167,14 +154,6 @@ mod tests {
             plain("a\u{fe01}\u{e0041}\u{2800}"),
             "a\\u{fe01}\\u{e0041}\\u{2800}"
         );
-    }
-
-    #[test]
-    fn causes_are_said_once() {
-        let error = anyhow::anyhow!("refused")
-            .context("cannot connect: refused")
-            .context("the endpoint");
-        assert_eq!(chain(&error), "the endpoint: cannot connect: refused");
     }
 
     #[test]

@@ -55,18 +55,27 @@ pub async fn serve(loaded: &Loaded, args: McpServeArgs) -> Result<Exit> {
     let mut needed = loaded.clone();
     needed.only = tools.map(loaded::modules_of);
     let loaded = &needed;
+    // Before all that takes long: the first process of a container gets no signal that it does not listen for.
+    let Signals { reload, mut stop } = Signals::listen()?;
+    let started = tokio::select! {
+        started = Box::pin(serving::load_and_watch(loaded)) => started?,
+        () = stop.received() => return Ok(Exit::Ok),
+    };
     let Started {
         registry,
         watch,
         mut loading,
-    } = Box::pin(serving::load_and_watch(loaded)).await?;
+    } = started;
     let is_known = |name: &str| {
         registry.module(name).is_some() || registry.tool(name).is_some() || is_request(name)
     };
     let unknown = || named.clone().find(|name| !is_known(name));
     if unknown().is_some() {
         // It may be one that takes long.
-        loading.ended().await?;
+        tokio::select! {
+            ended = loading.ended() => ended?,
+            () = stop.received() => return Ok(Exit::Ok),
+        }
     }
     if let Some(unknown) = unknown() {
         bail!("--tools {unknown}: there is no such tool or module; see `toolhold modules list`");
@@ -98,7 +107,6 @@ pub async fn serve(loaded: &Loaded, args: McpServeArgs) -> Result<Exit> {
         making: &making,
         service: &service,
     };
-    let Signals { reload, mut stop } = Signals::listen()?;
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
         failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, &making.registry, &modules)) => {
