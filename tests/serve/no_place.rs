@@ -47,16 +47,19 @@ fn assert_refused(answer: &str) {
     assert_eq!(body["error"]["type"], "overloaded_error", "{answer}");
 }
 
-/// Answers with 503 that have no route, as `/metrics` has them.
-fn refused_in_metrics(server: &Server, method: &str) -> bool {
-    let metrics = server.get("/metrics").text;
-    let mut lines = metrics.lines();
-    lines.any(|line| {
-        line.starts_with("http_server_request_duration_seconds_count")
-            && line.contains("http_response_status_code=\"503\"")
-            && line.contains(&format!("http_request_method=\"{method}\""))
-            && !line.contains("http_route")
-    })
+/// Waits until `/metrics` has answers with 503 that have no route. While connections close, it may be refused itself.
+fn until_refused_in_metrics(server: &Server, method: &str) {
+    until("the answers in the metrics", || {
+        let metrics = server.get("/metrics").text;
+        let mut lines = metrics.lines();
+        let is_counted = lines.any(|line| {
+            line.starts_with("http_server_request_duration_seconds_count")
+                && line.contains("http_response_status_code=\"503\"")
+                && line.contains(&format!("http_request_method=\"{method}\""))
+                && !line.contains("http_route")
+        });
+        is_counted.then_some(())
+    });
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn requests_without_a_place_are_refused_with_503() {
         said.contains("clients are answered with 503").then_some(())
     });
     assert_eq!(server.get("/healthz").status, 200);
-    assert!(refused_in_metrics(&server, "GET"));
+    until_refused_in_metrics(&server, "GET");
 
     // When connections close, those that waited for a place get one. The others were told.
     drop(followers);
@@ -143,7 +146,7 @@ fn clients_are_refused_with_503_while_no_descriptor_is_left() {
     until("room", || {
         (server.get("/healthz").status == 200).then_some(())
     });
-    assert!(refused_in_metrics(&server, "_OTHER"));
+    until_refused_in_metrics(&server, "_OTHER");
     until("all connections to be closed", || {
         (server.open_sockets() <= before).then_some(())
     });

@@ -1,8 +1,10 @@
 //! The answer to clients for whose connection or request there is no place: 503, and the connection closes.
 //!
-//! A connection is answered before its request is read. Closed at once, it would be reset when the request arrives, and
-//! the client might lose the answer. So it closes as any other does ([`LingeringStream`]), within a time: few connections
-//! in tasks of their own, and others before the next one is accepted, within a shorter time.
+//! A connection is answered when its request begins to arrive, because many clients take bytes that come before they
+//! have sent anything for an error of the connection. The request is not read. Closed at once, the connection would be
+//! reset when the rest of the request arrives, and the client might lose the answer. So it closes as any other does
+//! ([`LingeringStream`]), within a time: few connections in tasks of their own, and others before the next one is
+//! accepted, within a shorter time.
 
 use crate::lingering::LingeringStream;
 use crate::settings::{RefusalObserver, Settings};
@@ -118,10 +120,11 @@ impl BusyAnswers {
     }
 }
 
-/// Writes the response and closes the connection.
+/// Writes the response and closes the connection. A client that has sent nothing for half of the time is answered then.
 async fn write(stream: TcpStream, response: &[u8], longest: Duration) {
-    let mut stream = LingeringStream::new(stream);
     let writing = async {
+        let _: Result<io::Result<usize>, _> = timeout(longest / 2, stream.peek(&mut [0])).await;
+        let mut stream = LingeringStream::new(stream);
         stream.write_all(response).await?;
         stream.shutdown().await
     };
@@ -193,6 +196,20 @@ mod tests {
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[header::RETRY_AFTER], "5");
         assert_eq!(*methods.lock().unwrap(), [None, Some("PUT".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn a_client_reads_nothing_before_it_has_sent_something() {
+        let (answers, _) = answers(1);
+        let (mut client, server) = pair().await;
+        let mut connections = JoinSet::new();
+        answers.give(server, &mut connections).await;
+        let mut first = [0];
+        let early = timeout(ANSWER_TIMEOUT / 8, client.read(&mut first)).await;
+        assert!(early.is_err(), "{early:?}");
+        client.write_all(b"G").await.unwrap();
+        let answered = timeout(ANSWER_TIMEOUT / 8, client.read(&mut first)).await;
+        assert_eq!(answered.unwrap().unwrap(), 1);
     }
 
     #[tokio::test]

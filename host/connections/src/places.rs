@@ -21,7 +21,7 @@ use toolhold_admission::Seldom;
 /// Wait before it is looked again for a connection that may be closed. One that is closed leaves its place at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Longest wait for a connection that has to go: it may write an answer and linger for a second.
-const LEAVE_TIME: Duration = Duration::from_secs(2);
+pub const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 /// All places of a server.
 #[derive(Debug)]
@@ -230,8 +230,14 @@ impl ConnectionPlace {
 
     /// A request is under way until the guard is dropped.
     pub fn busy(self: &Arc<Self>) -> Busy {
-        self.speaks();
-        Busy(self.clone())
+        Busy {
+            is_dismissed: !self.speaks(),
+            place: self.clone(),
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.held.lock().silent.is_none()
     }
 
     pub fn is_of_reserve(&self) -> bool {
@@ -307,22 +313,34 @@ impl ConnectionPlace {
         of_kind.insert(self.source, number, connection);
     }
 
-    fn speaks(&self) {
+    /// From now on, the connection may not be closed for another. Returns false if it has to go already.
+    fn speaks(&self) -> bool {
         let mut held = self.held.lock();
-        if let Some(number) = held.silent.take() {
-            let mut silent = self.places.silent.lock();
-            silent.of(held.kind).remove(self.source, number);
-        }
+        let Some(number) = held.silent.take() else {
+            return true;
+        };
+        let mut silent = self.places.silent.lock();
+        silent.of(held.kind).remove(self.source, number).is_some()
     }
 }
 
 /// A request that is under way, its response included.
 #[derive(Debug)]
-pub struct Busy(Arc<ConnectionPlace>);
+pub struct Busy {
+    place: Arc<ConnectionPlace>,
+    is_dismissed: bool,
+}
+
+impl Busy {
+    /// True if the connection's place was given to another before the request arrived.
+    pub fn is_dismissed(&self) -> bool {
+        self.is_dismissed
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.silent();
+        self.place.silent();
     }
 }
 
@@ -389,6 +407,17 @@ mod tests {
         assert!(begun.elapsed() >= LEAVE_TIME && begun.elapsed() < 2 * LEAVE_TIME);
         drop(reserve);
         assert!(places.enter(SOURCE).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_arrives_after_its_place_was_given_away_is_told() {
+        let places = Places::new(1, 0);
+        let first = places.enter(SOURCE).await.unwrap();
+        assert!(!first.busy().is_dismissed());
+        assert!(places.close_one(PlaceKind::Ordinary));
+        assert!(!first.is_busy());
+        let request = first.busy();
+        assert!(request.is_dismissed() && first.is_busy());
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use crate::acceptor::{Acceptor, NextConnection};
 use crate::busy_answer::BusyAnswers;
 use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
-use crate::places::{ConnectionPlace, Places};
+use crate::places::{ConnectionPlace, LEAVE_TIME, Places};
 use crate::settings::Settings;
 use crate::source::network;
 use crate::write_timeout::write_timeout;
@@ -111,6 +111,7 @@ pub async fn serve(
         let (router, stop, settings) = (router.clone(), stop.clone(), settings.clone());
         let answers = busy_answers.clone();
         connections.spawn(async move {
+            let mut first = [0];
             let is_spoken = tokio::select! {
                 biased;
                 () = place.lost() => {
@@ -120,8 +121,9 @@ pub async fn serve(
                     answers.give_if_few(stream).await;
                     return;
                 }
-                readable = timeout(settings.head_timeout, stream.readable()) => {
-                    matches!(readable, Ok(Ok(())))
+                // Bytes, and not the stream's readiness, which may be reported before there are any.
+                peeked = timeout(settings.head_timeout, stream.peek(&mut first)) => {
+                    matches!(peeked, Ok(Ok(1..)))
                 }
             };
             if !is_spoken {
@@ -129,9 +131,18 @@ pub async fn serve(
                 return;
             }
             let served = connection(stream, router, own, place.clone(), stop, settings, answers);
+            tokio::pin!(served);
             let served = tokio::select! {
-                served = served => served,
-                () = place.lost() => Ok(()),
+                biased;
+                served = served.as_mut() => served,
+                () = place.lost() => {
+                    // A request that arrived at that moment is being answered with 503.
+                    if place.is_busy() {
+                        timeout(LEAVE_TIME, served).await.unwrap_or(Ok(()))
+                    } else {
+                        Ok(())
+                    }
+                }
             };
             place.end();
             if let Err(error) = served {
@@ -166,9 +177,10 @@ async fn connection(
         let busy_answers = busy_answers.clone();
         async move {
             let begun = Instant::now();
-            let is_kept_out = place.is_of_reserve()
-                && !is_reserved(request.uri().path())
-                && !place.leave_reserve(place_timeout).await;
+            let is_kept_out = busy.is_dismissed()
+                || place.is_of_reserve()
+                    && !is_reserved(request.uri().path())
+                    && !place.leave_reserve(place_timeout).await;
             let response = if is_kept_out {
                 busy_answers.response(request.method(), begun.elapsed())
             } else {
