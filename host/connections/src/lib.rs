@@ -8,7 +8,7 @@
 //!
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
-//! `acceptor` accepts connections, and `busy_answer` is the 503 for those without a place;
+//! `listen` and `acceptor` accept connections, and `busy_answer` is the 503 for those without a place;
 //! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, by the names that `authority` parses, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
@@ -17,10 +17,10 @@
 //! ```no_run
 //! use axum::{Router, routing};
 //! use tokio_util::sync::CancellationToken;
-//! use toolhold_connections::{Settings, serve};
+//! use toolhold_connections::{Settings, listen, serve};
 //!
 //! # async fn run() -> std::io::Result<()> {
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! let listener = listen("127.0.0.1:8080").await?;
 //! let router = Router::new().route("/", routing::get(async || "hello"));
 //! let stop = CancellationToken::new();
 //! serve(listener, router, Settings::new(512), stop).await;
@@ -37,6 +37,7 @@ mod busy_body;
 mod guard;
 mod kept_body;
 mod lingering;
+mod listen;
 #[cfg(test)]
 mod place_tests;
 mod places;
@@ -52,6 +53,7 @@ mod write_timeout;
 pub use body_timeout::{BodyTooSlow, is_too_slow};
 pub use guard::{ForeignHeader, PageGuard, bearer};
 pub use kept_body::{KeptBody, KeptBodyError, no_memory};
+pub use listen::listen;
 pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, RefusalObserver, Settings};
 pub use unsent::{UnsentAnswers, UnsentBytes, UnsentShare};

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
@@ -126,7 +125,7 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         watch,
         loading,
     } = started;
-    let listener = TcpListener::bind(serve.listen).await;
+    let listener = connections::listen(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(
             "{} cannot be listened at; choose another with --listen",

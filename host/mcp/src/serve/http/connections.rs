@@ -37,7 +37,7 @@ impl Bound {
             .map(Bearer::new)
             .transpose()
             .map_err(|reason| anyhow::anyhow!("the variable {variable} is no token: {reason}"))?;
-        let listener = TcpListener::bind(address)
+        let listener = connections::listen(address)
             .await
             .with_context(|| format!("{address} cannot be listened at"))?;
         let bound = Self { listener, token };
