@@ -69,6 +69,7 @@ impl Machine {
                 && self.own_steps() < self.request.settings.max_steps,
             ..StepState::default()
         };
+        self.tools.choose();
         self.step.reader = Some(ReplyReader::new(self.contract(), self.offered()));
         self.send_fitting(effects);
     }

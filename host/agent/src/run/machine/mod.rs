@@ -249,7 +249,7 @@ impl Machine {
         };
         machine.fence = machine.derive("knowledge", 0);
         machine.opening = machine.opening_turns();
-        machine.choose_tools();
+        machine.limit_tools();
         machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)

@@ -5,9 +5,10 @@
 //! loop's own: the machine answers them, unless the run has tools of these names.
 
 use crate::calls::CallChecks;
-use crate::context::{Toolbook, stored, toolbook};
+use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
@@ -21,12 +22,91 @@ pub(super) struct ToolTable {
     /// The same, as calls carry them.
     schemas: Vec<Arc<Value>>,
     pub(super) checks: CallChecks,
-    /// The tools that are shown, in the order in which they came to be; all of them if absent.
-    shown: Option<Vec<Tool>>,
+    /// Absent once the choice is made, or where all tools are shown.
+    limits: Option<ShowingLimits>,
+    /// Chosen when a model is first asked. A plan that asks no model never chooses.
+    chosen: OnceLock<ShownTools>,
+    /// True where `read_result` is to be shown behind the tools that will be chosen.
+    offers_reading: bool,
+}
+
+/// Everything that the choice of the shown tools depends on, as it is when the run begins: shields may change the
+/// task before a model is asked.
+#[derive(Debug, Clone)]
+pub(super) struct ShowingLimits {
+    /// The texts of the task, by which tools are ranked.
+    pub task: String,
+    /// Maximum number of tools; at least one is shown.
+    pub max: usize,
+    /// Maximum tokens of their definitions, as estimated from bytes. Absent: the window is not known.
+    pub max_tokens: Option<u64>,
+}
+
+impl ShowingLimits {
+    fn allow(&self, tools: usize, bytes: usize) -> bool {
+        let fits = |most: u64| TokenMeter::default().tokens(bytes) <= most;
+        tools <= self.max.max(1) && self.max_tokens.is_none_or(fits)
+    }
+}
+
+/// The tools that a model is shown.
+#[derive(Debug, Default)]
+struct ShownTools {
+    /// In the order in which they came to be shown; all tools of the run if absent.
+    some: Option<Vec<Tool>>,
     book: Toolbook,
 }
 
+impl ShownTools {
+    /// Chooses all tools if the limits allow it. Otherwise first those that the task speaks of, as many as the limits
+    /// allow, and the tool that finds the others.
+    fn choose(offered: &[Tool], limits: &ShowingLimits) -> Self {
+        let sizes: Vec<usize> = offered.iter().map(size).collect();
+        let has_own_finder = offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS);
+        if has_own_finder || limits.allow(offered.len(), sizes.iter().sum()) {
+            return Self::default();
+        }
+        let book = Toolbook::new(offered);
+        let at: HashMap<&str, usize> = (0..)
+            .zip(offered)
+            .map(|(at, tool)| (tool.name.as_str(), at))
+            .collect();
+        let found: Vec<usize> = book
+            .find(&limits.task)
+            .into_iter()
+            .filter_map(|name| at.get(name).copied())
+            .collect();
+        let spoken_of: HashSet<usize> = found.iter().copied().collect();
+        let others = (0..offered.len()).filter(|at| !spoken_of.contains(at));
+        let mut some = Vec::new();
+        let mut bytes = 0_usize;
+        for at in found.into_iter().chain(others) {
+            let (Some(tool), Some(size)) = (offered.get(at), sizes.get(at)) else {
+                break;
+            };
+            bytes += size;
+            if !limits.allow(some.len() + 1, bytes) {
+                break;
+            }
+            some.push(tool.clone());
+        }
+        some.push(find_tools(offered.len()));
+        Self {
+            some: Some(some),
+            book,
+        }
+    }
+
+    /// Shows `read_result`, too.
+    fn offer_reading(&mut self, offered: &[Tool]) {
+        let shown = self.some.get_or_insert_with(|| offered.to_vec());
+        show(Some(shown), &read_result());
+    }
+}
+
 impl ToolTable {
+    /// All tools are shown.
+    ///
     /// # Errors
     /// A schema that is none, or two tools of one name.
     pub(super) fn new(bound: Vec<Bound>) -> Result<Self, RunError> {
@@ -36,43 +116,34 @@ impl ToolTable {
             schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
             bound,
             offered,
-            shown: None,
-            book: Toolbook::default(),
+            limits: None,
+            chosen: OnceLock::new(),
+            offers_reading: false,
         })
     }
 
-    /// Settles which of the tools are shown: all, if there are at most `max` and `fits` says so of the bytes
-    /// that they take; otherwise first those that `task` speaks of, as many as fit, and the tool that finds
-    /// the others.
-    pub(super) fn choose(&mut self, task: &str, max: usize, fits: impl Fn(usize) -> bool) {
-        let fits = |tools: &[&Tool]| {
-            tools.len() <= max.max(1) && fits(tools.iter().map(|tool| size(tool)).sum())
-        };
-        let all: Vec<&Tool> = self.offered.iter().collect();
-        if fits(&all) || self.find(toolbook::FIND_TOOLS).is_some() {
-            return;
-        }
-        let book = Toolbook::new(&self.offered);
-        let found = book.find(task);
-        let spoken_of = found
-            .iter()
-            .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
-        let others = self
-            .offered
-            .iter()
-            .filter(|tool| !found.contains(&tool.name.as_str()));
-        let mut shown: Vec<&Tool> = Vec::new();
-        for tool in spoken_of.chain(others) {
-            shown.push(tool);
-            if !fits(&shown) {
-                shown.pop();
-                break;
+    /// From now on no more tools are shown than the limits allow. To be called before a model is asked.
+    pub(super) fn limit(&mut self, limits: ShowingLimits) {
+        self.limits = Some(limits);
+    }
+
+    /// Makes the choice, which keeps its limits no longer than until then.
+    pub(super) fn choose(&mut self) {
+        self.chosen();
+        self.limits = None;
+    }
+
+    fn chosen(&self) -> &ShownTools {
+        self.chosen.get_or_init(|| {
+            let limits = self.limits.as_ref();
+            let mut chosen = limits.map_or_else(ShownTools::default, |limits| {
+                ShownTools::choose(&self.offered, limits)
+            });
+            if self.offers_reading {
+                chosen.offer_reading(&self.offered);
             }
-        }
-        let mut shown: Vec<Tool> = shown.into_iter().cloned().collect();
-        shown.push(find_tools(self.offered.len()));
-        self.shown = Some(shown);
-        self.book = book;
+            chosen
+        })
     }
 
     pub(super) fn bound(&self) -> &[Bound] {
@@ -97,7 +168,7 @@ impl ToolTable {
 
     /// The tools that a reply may call, as they are shown.
     pub(super) fn shown(&self) -> &[Tool] {
-        self.shown.as_deref().unwrap_or(&self.offered)
+        self.chosen().some.as_deref().unwrap_or(&self.offered)
     }
 
     /// The one tool that a candidate of the fallback is asked to call; nothing if there is no such tool.
@@ -125,20 +196,26 @@ impl ToolTable {
 
     /// Answers a call of `find_tools`. What it finds is shown from now on.
     pub(super) fn answer_find(&mut self, arguments: &Value) -> Value {
-        let (answer, found) = self.book.answer(arguments, &self.offered);
+        self.choose();
+        let Some(ShownTools { some, book }) = self.chosen.get_mut() else {
+            return Value::Null;
+        };
+        let (answer, found) = book.answer(arguments, &self.offered);
         let found = found
             .iter()
             .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
         for tool in found {
-            show(self.shown.as_mut(), tool);
+            show(some.as_mut(), tool);
         }
         answer
     }
 
     /// From now on `read_result` is shown.
     pub(super) fn offer_reading(&mut self) {
-        let shown = self.shown.get_or_insert_with(|| self.offered.clone());
-        show(Some(shown), &read_result());
+        self.offers_reading = true;
+        if let Some(chosen) = self.chosen.get_mut() {
+            chosen.offer_reading(&self.offered);
+        }
     }
 }
 
@@ -191,6 +268,7 @@ fn own(name: &str, description: String, parameters: Value) -> Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
     use toolhold_protocol::bound::Runner;
 
@@ -203,6 +281,14 @@ mod tests {
             runner: Runner::Activity((*name).into()),
         });
         ToolTable::new(bound.collect()).unwrap()
+    }
+
+    fn limits(task: &str, max: usize, max_tokens: Option<u64>) -> ShowingLimits {
+        ShowingLimits {
+            task: task.into(),
+            max,
+            max_tokens,
+        }
     }
 
     fn names(tools: &ToolTable) -> Vec<&str> {
@@ -219,7 +305,7 @@ mod tests {
     #[test]
     fn all_are_shown_that_fit() {
         let mut all = tools(&THREE);
-        all.choose("mail", 3, |_| true);
+        all.limit(limits("mail", 3, None));
         assert_eq!(names(&all), ["files.read", "weather.now", "mail.send"]);
         assert!(!all.is_own(toolbook::FIND_TOOLS));
     }
@@ -227,7 +313,7 @@ mod tests {
     #[test]
     fn the_task_says_which_are_shown_first_and_the_others_are_found() {
         let mut few = tools(&THREE);
-        few.choose("Send a mail about the weather", 2, |_| true);
+        few.limit(limits("Send a mail about the weather", 2, None));
         assert_eq!(names(&few).len(), 3);
         assert!(!names(&few).contains(&"files.read"), "{:?}", names(&few));
         assert!(few.is_own(toolbook::FIND_TOOLS));
@@ -238,14 +324,14 @@ mod tests {
             assert_eq!(names(&few).len(), 4);
         }
         let mut little = tools(&THREE);
-        little.choose("mail", 64, |bytes| bytes < 80);
+        little.limit(limits("mail", 64, Some(26)));
         assert_eq!(names(&little), ["mail.send", toolbook::FIND_TOOLS]);
     }
 
     #[test]
     fn a_tool_of_the_run_takes_the_place_of_the_loop_s_own() {
         let mut tools = tools(&[(toolbook::FIND_TOOLS, "."), (stored::READ_RESULT, ".")]);
-        tools.choose("", 1, |_| true);
+        tools.limit(limits("", 1, None));
         assert_eq!(names(&tools).len(), 2);
         assert!(!tools.is_own(toolbook::FIND_TOOLS) && !tools.is_own(stored::READ_RESULT));
         assert!(!tools.can_read_results());
@@ -264,5 +350,75 @@ mod tests {
         assert!(tools.only("none").is_none());
         assert_eq!(tools.find("mail.send").unwrap().called(), "mail.send");
         assert_eq!(tools.schema("none").as_ref(), &Value::Null);
+    }
+
+    #[test]
+    fn nothing_is_chosen_before_a_model_is_asked() {
+        let mut tools = tools(&THREE);
+        tools.limit(limits("mail", 1, None));
+        assert!(!tools.is_own("mail.send") && tools.find("mail.send").is_some());
+        tools.offer_reading();
+        assert!(tools.chosen.get().is_none());
+        tools.choose();
+        let expected = ["mail.send", toolbook::FIND_TOOLS, stored::READ_RESULT];
+        assert_eq!(names(&tools), expected);
+        assert!(tools.limits.is_none(), "the task is not kept");
+        assert_eq!(names(&tools), expected);
+    }
+
+    /// The choice by its definition, which weighs all that would be shown for each tool anew.
+    fn by_definition(offered: &[Tool], limits: &ShowingLimits) -> Option<Vec<String>> {
+        let fits =
+            |tools: &[&Tool]| limits.allow(tools.len(), tools.iter().map(|tool| size(tool)).sum());
+        let all: Vec<&Tool> = offered.iter().collect();
+        if fits(&all) || offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS) {
+            return None;
+        }
+        let book = Toolbook::new(offered);
+        let found = book.find(&limits.task);
+        let spoken_of = found
+            .iter()
+            .filter_map(|name| offered.iter().find(|tool| tool.name == *name));
+        let others = offered
+            .iter()
+            .filter(|tool| !found.contains(&tool.name.as_str()));
+        let mut shown: Vec<&Tool> = Vec::new();
+        for tool in spoken_of.chain(others) {
+            shown.push(tool);
+            if !fits(&shown) {
+                shown.pop();
+                break;
+            }
+        }
+        let mut names: Vec<String> = shown.iter().map(|tool| tool.name.clone()).collect();
+        names.push(toolbook::FIND_TOOLS.into());
+        Some(names)
+    }
+
+    proptest! {
+        #[test]
+        fn the_choice_in_one_pass_is_that_of_the_definition(
+            described in prop::collection::vec("(mail|file|read|city|send|x){1,6}", 0..12),
+            task in "((mail|file|read|city) ){0,4}",
+            max in 0_usize..14,
+            max_tokens in prop::option::of(0_u64..250),
+            has_own_finder in prop::bool::weighted(0.1),
+        ) {
+            let mut offered: Vec<Tool> = (0..)
+                .zip(&described)
+                .map(|(number, description): (usize, &String)| Tool {
+                    description: description.clone(),
+                    ..Tool::new(format!("m{number}.{}", description.get(..4).unwrap_or("t")))
+                })
+                .collect();
+            if has_own_finder {
+                offered.push(Tool::new(toolbook::FIND_TOOLS));
+            }
+            let limits = limits(&task, max, max_tokens);
+            let chosen = ShownTools::choose(&offered, &limits).some.map(|some| {
+                some.into_iter().map(|tool| tool.name).collect::<Vec<String>>()
+            });
+            prop_assert_eq!(chosen, by_definition(&offered, &limits));
+        }
     }
 }
