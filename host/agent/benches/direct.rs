@@ -50,13 +50,13 @@ impl Model for Unasked {
 
 /// As many tools as it says, of about 300 bytes each.
 #[derive(Debug)]
-struct Shelf(Vec<Tool>);
+struct Shelf(Vec<Arc<Tool>>);
 
 impl Shelf {
     fn new(count: usize) -> Self {
         let tool = |number: usize| {
             let name = format!("module{number}.tool");
-            Tool {
+            Arc::new(Tool {
                 description: "Does one thing and says what came of it.".into(),
                 parameters: json!({
                     "type": "object",
@@ -70,14 +70,14 @@ impl Shelf {
                 }),
                 execution: Execution::Module(name.clone()),
                 ..Tool::new(name)
-            }
+            })
         };
         Self((0..count).map(tool).collect())
     }
 }
 
 impl ToolSource for Shelf {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         self.0.clone()
     }
 

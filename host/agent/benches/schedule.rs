@@ -30,7 +30,7 @@ fn tool() -> Bound {
     };
     Bound {
         runner: Runner::Module(tool.name.clone()),
-        tool,
+        tool: tool.into(),
     }
 }
 

@@ -88,8 +88,8 @@ fn completion(n: u32) -> Completion {
 struct Nothing;
 
 impl ToolSource for Nothing {
-    fn tools(&self) -> Vec<Tool> {
-        tools()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        tools().into_iter().map(Arc::new).collect()
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -110,7 +110,7 @@ impl ToolRunner for Nothing {
 fn bound() -> Vec<Bound> {
     let bound = |tool: Tool| Bound {
         runner: Runner::Module(tool.name.clone()),
-        tool,
+        tool: Arc::new(tool),
     };
     tools().into_iter().map(bound).collect()
 }

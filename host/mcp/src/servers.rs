@@ -68,8 +68,8 @@ impl Servers {
 
     /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
     pub async fn offered<T: ToolSource>(&self, toolbox: T) -> (McpToolbox<T>, Vec<String>) {
-        let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
-        let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
+        let taken = toolbox.tools();
+        let is_taken = |name: &str| taken.iter().any(|tool| module_of(&tool.name) == name);
         let mut toolbox = McpToolbox::new(toolbox);
         let mut notes = Vec::new();
         let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");

@@ -319,19 +319,20 @@ impl SandboxTools {
 }
 
 impl ToolSource for SandboxTools {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         self.components
             .registry()
             .tools()
             .iter()
             .filter(|spec| self.is_allowed(&spec.name))
-            .map(|spec| self.described(spec))
+            .map(|spec| Arc::new(self.described(spec)))
             .collect()
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         let spec = self.components.registry().tool(name)?;
-        self.is_allowed(&spec.name).then(|| self.described(&spec))
+        self.is_allowed(&spec.name)
+            .then(|| Arc::new(self.described(&spec)))
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -228,7 +228,7 @@ pub struct CallChecks {
 impl CallChecks {
     /// # Errors
     /// A schema that is none, or two tools of one name.
-    pub fn new(tools: &[Tool]) -> Result<Self, RunError> {
+    pub fn new(tools: &[Arc<Tool>]) -> Result<Self, RunError> {
         let mut checks = HashMap::new();
         for tool in tools {
             let own = ToolCheck::new(tool).map_err(|error| RunError::ToolSchema {

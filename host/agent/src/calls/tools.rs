@@ -23,12 +23,19 @@ impl CallableTool {
     /// A schema of the tool is no valid JSON Schema.
     pub fn new(tool: Tool) -> Result<Self, SchemaError> {
         let runner = Runner::Module(tool.name.clone());
+        let tool = Arc::new(tool);
         Self::bound(Bound { tool, runner })
     }
 
     fn bound(bound: Bound) -> Result<Self, SchemaError> {
         let check = Arc::new(ToolCheck::new(&bound.tool)?);
         Ok(Self { bound, check })
+    }
+
+    /// True for a tool that has not changed. Toolboxes that share their tools are compared by address.
+    fn is_of(&self, bound: &Bound) -> bool {
+        let is_shared = Arc::ptr_eq(&self.bound.tool, &bound.tool);
+        self.bound.runner == bound.runner && (is_shared || self.bound.tool == bound.tool)
     }
 }
 
@@ -53,7 +60,7 @@ impl CallableTools {
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(name).cloned();
-        if let Some(known) = known.filter(|known| known.bound == bound) {
+        if let Some(known) = known.filter(|known| known.is_of(&bound)) {
             return Ok(known);
         }
         let callable = CallableTool::bound(bound).map_err(|error| {

@@ -3,6 +3,7 @@
 
 use crate::toolbox::{Activities, ResolvedModule, ToolSource};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use toolhold_policy::text;
 use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -20,7 +21,7 @@ use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 /// no model can be shown (docs/protocol.md, 4.11).
 pub async fn bind(
     context: &Context,
-    offered: Vec<Tool>,
+    offered: Vec<Arc<Tool>>,
     source: &dyn ToolSource,
     activities: &Activities,
     fetches: &mut Vec<RequestFetch>,
@@ -29,7 +30,8 @@ pub async fn bind(
     let mut bound: Vec<Bound> = Vec::new();
     for tool in offered {
         if bound.iter().any(|known| known.tool.name == tool.name) {
-            return Err(RunError::DuplicateTool { name: tool.name });
+            let name = tool.name.clone();
+            return Err(RunError::DuplicateTool { name });
         }
         let runner = Runner::Module(tool.name.clone());
         bound.push(Bound { tool, runner });
@@ -59,12 +61,12 @@ pub async fn bind(
             });
         }
         bound.push(Bound {
-            tool: Tool {
+            tool: Arc::new(Tool {
                 description: consult.description,
                 parameters: consult.parameters,
                 execution: Execution::Consult,
                 ..Tool::new(consult.name)
-            },
+            }),
             runner: Runner::Advisor,
         });
     }
@@ -157,6 +159,7 @@ async fn runner(
             }
         }
     };
+    let tool = Arc::new(tool);
     Ok(Bound { tool, runner })
 }
 

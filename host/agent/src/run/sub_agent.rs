@@ -350,7 +350,7 @@ mod tests {
     struct Slow;
 
     impl ToolSource for Slow {
-        fn tools(&self) -> Vec<Tool> {
+        fn tools(&self) -> Vec<Arc<Tool>> {
             Vec::new()
         }
 

@@ -359,7 +359,7 @@ impl Driver {
                 events,
                 subs: BTreeMap::new(),
                 nested_spent: HashMap::new(),
-                offered: machine.tools().into(),
+                offered: machine.tools().clone(),
                 work: JoinSet::new(),
                 doing: HashMap::new(),
                 waiting: Vec::new(),

@@ -201,11 +201,11 @@ impl Machine {
     pub fn new(
         request: RunRequest,
         model: String,
-        tools: Vec<Bound>,
+        tools: impl Into<Arc<[Bound]>>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
-        let tools = ToolTable::new(tools)?;
+        let tools = ToolTable::new(tools.into())?;
         let output = request
             .output_schema
             .as_ref()
@@ -279,7 +279,7 @@ impl Machine {
     }
 
     /// Every tool of the run, with what runs it.
-    pub fn tools(&self) -> &[Bound] {
+    pub fn tools(&self) -> &Arc<[Bound]> {
         self.tools.bound()
     }
 
@@ -362,7 +362,7 @@ impl Machine {
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
-            tools: self.tools.bound().to_vec(),
+            tools: self.tools.bound().clone(),
             host: env!("CARGO_PKG_VERSION").into(),
         });
         for message in std::mem::take(&mut self.warnings) {

@@ -330,7 +330,7 @@ mod tests {
             } else {
                 Runner::Activity(tool.name.clone())
             },
-            tool,
+            tool: tool.into(),
         });
         ToolTable::new(bound.into()).unwrap()
     }

@@ -5,6 +5,7 @@ use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::bound::Bound;
@@ -30,7 +31,7 @@ pub(super) struct RunPrivacy {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunData<'a> {
     pub request: &'a RunRequest,
-    pub tools: &'a [Tool],
+    pub tools: &'a [Arc<Tool>],
     pub context: &'a Context,
     pub history: &'a [Turn],
 }
@@ -201,7 +202,7 @@ impl RunPrivacy {
     }
 
     /// Warnings of names that the model is shown as functions although they hold what it must not see.
-    pub fn warnings_of_names(&mut self, tools: &[Tool]) -> Vec<String> {
+    pub fn warnings_of_names(&mut self, tools: &[Arc<Tool>]) -> Vec<String> {
         let names = tools.iter().map(|tool| tool.name.as_str());
         names
             .filter_map(|name| {
@@ -332,7 +333,7 @@ mod tests {
 
     fn bound(name: &str) -> Bound {
         Bound {
-            tool: Tool::new(name),
+            tool: Tool::new(name).into(),
             runner: Runner::Activity(name.into()),
         }
     }
@@ -417,7 +418,10 @@ mod tests {
         assert_eq!(meant.instance.as_deref(), Some(MAIL));
         let said = json!([{"_instance": shown}]);
         assert_eq!(privacy.advised(&said, &instances)[0]["_instance"], MAIL);
-        assert_eq!(privacy.warnings_of_names(&[Tool::new(MAIL)]).len(), 1);
+        assert_eq!(
+            privacy.warnings_of_names(&[Tool::new(MAIL).into()]).len(),
+            1
+        );
     }
 
     #[test]
@@ -427,6 +431,10 @@ mod tests {
         assert_eq!(privacy.hide_turn(turn.clone(), true), turn);
         assert_eq!(privacy.hide(MAIL), MAIL);
         assert!(privacy.is_off() && privacy.counts().is_empty());
-        assert!(privacy.warnings_of_names(&[Tool::new(MAIL)]).is_empty());
+        assert!(
+            privacy
+                .warnings_of_names(&[Tool::new(MAIL).into()])
+                .is_empty()
+        );
     }
 }

@@ -16,9 +16,9 @@ use toolhold_protocol::tool::{Annotations, Execution, Tool};
 /// The tools of one run.
 #[derive(Debug)]
 pub(super) struct ToolTable {
-    bound: Vec<Bound>,
+    bound: Arc<[Bound]>,
     /// The same, as the model is shown them.
-    offered: Vec<Tool>,
+    offered: Vec<Arc<Tool>>,
     /// The same, as calls carry them.
     schemas: Vec<Arc<Value>>,
     pub(super) checks: CallChecks,
@@ -53,15 +53,15 @@ impl ShowingLimits {
 #[derive(Debug, Default)]
 struct ShownTools {
     /// In the order in which they came to be shown; all tools of the run if absent.
-    some: Option<Vec<Tool>>,
+    some: Option<Vec<Arc<Tool>>>,
     book: Toolbook,
 }
 
 impl ShownTools {
     /// Chooses all tools if the limits allow it. Otherwise first those that the task speaks of, as many as the limits
     /// allow, and the tool that finds the others.
-    fn choose(offered: &[Tool], limits: &ShowingLimits) -> Self {
-        let sizes: Vec<usize> = offered.iter().map(size).collect();
+    fn choose(offered: &[Arc<Tool>], limits: &ShowingLimits) -> Self {
+        let sizes: Vec<usize> = offered.iter().map(|tool| size(tool)).collect();
         let has_own_finder = offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS);
         if has_own_finder || limits.allow(offered.len(), sizes.iter().sum()) {
             return Self::default();
@@ -90,7 +90,7 @@ impl ShownTools {
             }
             some.push(tool.clone());
         }
-        some.push(find_tools(offered.len()));
+        some.push(Arc::new(find_tools(offered.len())));
         Self {
             some: Some(some),
             book,
@@ -98,9 +98,9 @@ impl ShownTools {
     }
 
     /// Shows `read_result`, too.
-    fn offer_reading(&mut self, offered: &[Tool]) {
+    fn offer_reading(&mut self, offered: &[Arc<Tool>]) {
         let shown = self.some.get_or_insert_with(|| offered.to_vec());
-        show(Some(shown), &read_result());
+        show(Some(shown), &Arc::new(read_result()));
     }
 }
 
@@ -109,8 +109,8 @@ impl ToolTable {
     ///
     /// # Errors
     /// A schema that is none, or two tools of one name.
-    pub(super) fn new(bound: Vec<Bound>) -> Result<Self, RunError> {
-        let offered: Vec<Tool> = bound.iter().map(|bound| bound.tool.clone()).collect();
+    pub(super) fn new(bound: Arc<[Bound]>) -> Result<Self, RunError> {
+        let offered: Vec<Arc<Tool>> = bound.iter().map(|bound| bound.tool.clone()).collect();
         Ok(Self {
             checks: CallChecks::new(&offered)?,
             schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
@@ -146,12 +146,12 @@ impl ToolTable {
         })
     }
 
-    pub(super) fn bound(&self) -> &[Bound] {
+    pub(super) fn bound(&self) -> &Arc<[Bound]> {
         &self.bound
     }
 
     /// Every tool of the run, whether it is shown or not.
-    pub(super) fn offered(&self) -> &[Tool] {
+    pub(super) fn offered(&self) -> &[Arc<Tool>] {
         &self.offered
     }
 
@@ -167,12 +167,12 @@ impl ToolTable {
     }
 
     /// The tools that a reply may call, as they are shown.
-    pub(super) fn shown(&self) -> &[Tool] {
+    pub(super) fn shown(&self) -> &[Arc<Tool>] {
         self.chosen().some.as_deref().unwrap_or(&self.offered)
     }
 
     /// The one tool that a candidate of the fallback is asked to call; nothing if there is no such tool.
-    pub(super) fn only(&self, name: &str) -> Option<&[Tool]> {
+    pub(super) fn only(&self, name: &str) -> Option<&[Arc<Tool>]> {
         let at = self.offered.iter().position(|tool| tool.name == name)?;
         self.offered.get(at..=at)
     }
@@ -220,7 +220,7 @@ impl ToolTable {
 }
 
 /// Shows a tool behind the others, so that what was sent before stays a prefix.
-fn show(shown: Option<&mut Vec<Tool>>, tool: &Tool) {
+fn show(shown: Option<&mut Vec<Arc<Tool>>>, tool: &Arc<Tool>) {
     if let Some(shown) = shown
         && !shown.iter().any(|known| known.name == tool.name)
     {
@@ -274,10 +274,10 @@ mod tests {
 
     fn tools(described: &[(&str, &str)]) -> ToolTable {
         let bound = described.iter().map(|(name, description)| Bound {
-            tool: Tool {
+            tool: Arc::new(Tool {
                 description: (*description).into(),
                 ..Tool::new(*name)
-            },
+            }),
             runner: Runner::Activity((*name).into()),
         });
         ToolTable::new(bound.collect()).unwrap()
@@ -367,10 +367,10 @@ mod tests {
     }
 
     /// The choice by its definition, which weighs all that would be shown for each tool anew.
-    fn by_definition(offered: &[Tool], limits: &ShowingLimits) -> Option<Vec<String>> {
+    fn by_definition(offered: &[Arc<Tool>], limits: &ShowingLimits) -> Option<Vec<String>> {
         let fits =
             |tools: &[&Tool]| limits.allow(tools.len(), tools.iter().map(|tool| size(tool)).sum());
-        let all: Vec<&Tool> = offered.iter().collect();
+        let all: Vec<&Tool> = offered.iter().map(Arc::as_ref).collect();
         if fits(&all) || offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS) {
             return None;
         }
@@ -383,7 +383,7 @@ mod tests {
             .iter()
             .filter(|tool| !found.contains(&tool.name.as_str()));
         let mut shown: Vec<&Tool> = Vec::new();
-        for tool in spoken_of.chain(others) {
+        for tool in spoken_of.chain(others).map(Arc::as_ref) {
             shown.push(tool);
             if !fits(&shown) {
                 shown.pop();
@@ -404,19 +404,20 @@ mod tests {
             max_tokens in prop::option::of(0_u64..250),
             has_own_finder in prop::bool::weighted(0.1),
         ) {
-            let mut offered: Vec<Tool> = (0..)
+            let mut offered: Vec<Arc<Tool>> = (0..)
                 .zip(&described)
                 .map(|(number, description): (usize, &String)| Tool {
                     description: description.clone(),
                     ..Tool::new(format!("m{number}.{}", description.get(..4).unwrap_or("t")))
                 })
+                .map(Arc::new)
                 .collect();
             if has_own_finder {
-                offered.push(Tool::new(toolbook::FIND_TOOLS));
+                offered.push(Arc::new(Tool::new(toolbook::FIND_TOOLS)));
             }
             let limits = limits(&task, max, max_tokens);
             let chosen = ShownTools::choose(&offered, &limits).some.map(|some| {
-                some.into_iter().map(|tool| tool.name).collect::<Vec<String>>()
+                some.iter().map(|tool| tool.name.clone()).collect::<Vec<String>>()
             });
             prop_assert_eq!(chosen, by_definition(&offered, &limits));
         }
