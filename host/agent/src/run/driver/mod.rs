@@ -351,7 +351,7 @@ impl Driver {
                 clock: RunClock::after(begin.elapsed),
                 budget,
                 parent: Arc::new(machine.request().clone()),
-                driver: self,
+                driver: Arc::new(self),
                 session: None,
                 class: begin.class.clone(),
                 sink,

@@ -24,7 +24,7 @@ use toolhold_protocol::tool::{Execution, Tool};
 /// context gives to them: its author chooses those freely.
 #[derive(Debug)]
 pub(super) struct RunTools {
-    pub driver: Driver,
+    pub driver: Arc<Driver>,
     pub offered: Arc<[Bound]>,
     pub request: Arc<RunRequest>,
     pub deadline: Instant,
@@ -78,7 +78,7 @@ impl RunTools {
                         budget: self.budget.clone(),
                     },
                 };
-                let (driver, events) = (self.driver.clone(), self.events.clone());
+                let (driver, events) = (Driver::clone(&self.driver), self.events.clone());
                 Box::pin(sub_agent::run(
                     driver,
                     delegated,

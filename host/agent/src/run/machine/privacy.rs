@@ -267,13 +267,13 @@ impl RunPrivacy {
         said
     }
 
-    /// The view of `value` that the tool may see in a call for `instance`.
-    pub fn for_tool(&mut self, tool: &Bound, instance: Option<&str>, value: &Value) -> Value {
+    /// Returns the view of `value` that the tool may see in a call for `instance`.
+    pub fn for_tool(&mut self, tool: &Bound, instance: Option<&str>, value: Value) -> Value {
         match self.hidden_from(tool) {
             Some(hidden) => self
                 .vault
-                .mask(value, instance, &|kind| hidden.contains(&kind)),
-            None => value.clone(),
+                .mask(&value, instance, &|kind| hidden.contains(&kind)),
+            None => value,
         }
     }
 
@@ -400,8 +400,8 @@ mod tests {
         let mut privacy = mail_hidden();
         let value = json!({"to": MAIL});
         let (trusted, other) = (bound("trusted"), bound("other"));
-        assert_eq!(privacy.for_tool(&trusted, None, &value), value);
-        let given = privacy.for_tool(&other, None, &value);
+        assert_eq!(privacy.for_tool(&trusted, None, value.clone()), value);
+        let given = privacy.for_tool(&other, None, value.clone());
         assert_ne!(given, value);
         let masked = privacy.masked(&other, [&given].into_iter());
         assert_eq!(masked.reveal_value(&given), value);
