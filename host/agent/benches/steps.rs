@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use toolhold_agent::catalogue::ToolCatalogue;
 use toolhold_agent::run::{Input, Machine};
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
@@ -147,7 +148,7 @@ fn machine(c: &mut Criterion) {
                 let mut machine = Machine::new(
                     RunRequest::new(uuid::Uuid::now_v7(), "task"),
                     "m".into(),
-                    bound(),
+                    ToolCatalogue::new(bound()).unwrap(),
                     Vec::new(),
                 )
                 .unwrap();

@@ -1,6 +1,5 @@
 //! A run's toolbox that adds the tools of servers to those of modules.
 
-use crate::offer::OfferedTool;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -39,13 +38,9 @@ impl<T> McpToolbox<T> {
         }
     }
 
-    /// Offers a tool of `server`.
-    ///
-    /// # Errors
-    /// Why it can be no tool of the run.
-    pub(super) fn offer(&mut self, server: &str, tool: &OfferedTool) -> Result<(), String> {
-        self.offered.push(Arc::new(tool.tool(server)?));
-        Ok(())
+    /// Offers a tool of a server.
+    pub(super) fn offer(&mut self, tool: Arc<Tool>) {
+        self.offered.push(tool);
     }
 }
 

@@ -414,7 +414,8 @@ impl Machine {
         let own = self.step.calls.get(index).ok_or_else(gone)?;
         let call = &own.call;
         let arguments = arguments.unwrap_or(&own.arguments);
-        let bound = self.tools.find(&call.tool).ok_or_else(gone)?;
+        let tool = self.tools.callable(&call.tool).ok_or_else(gone)?;
+        let bound = &tool.bound;
         let instance = call.instance.as_deref();
         let mut context = scoped(&self.context, &own.wiring.scopes, instance)?;
         let runner = match &bound.runner {
@@ -438,12 +439,12 @@ impl Machine {
         Ok(Work {
             step: self.steps,
             masked: self.privacy.masked(bound, given),
-            check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
+            check: tool.check.clone(),
             call: ToolCall {
                 instance: call.instance.clone(),
                 context,
                 reserved,
-                schema: Some(self.tools.schema(&call.tool)),
+                schema: Some(tool.schema().clone()),
                 timeout: settings.call_timeout,
                 ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },

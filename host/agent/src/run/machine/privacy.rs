@@ -203,6 +203,9 @@ impl RunPrivacy {
 
     /// Warnings of names that the model is shown as functions although they hold what it must not see.
     pub fn warnings_of_names(&mut self, tools: &[Arc<Tool>]) -> Vec<String> {
+        if self.is_off() {
+            return Vec::new();
+        }
         let names = tools.iter().map(|tool| tool.name.as_str());
         names
             .filter_map(|name| {

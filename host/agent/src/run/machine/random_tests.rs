@@ -132,7 +132,13 @@ fn machine(parallel: usize) -> Machine {
         let tool = tool.into();
         Bound { tool, runner }
     });
-    Machine::new(request, "model".into(), tools, Vec::new()).unwrap()
+    Machine::new(
+        request,
+        "model".into(),
+        ToolCatalogue::new(tools).unwrap(),
+        Vec::new(),
+    )
+    .unwrap()
 }
 
 /// What the driver does, under a script of random numbers.

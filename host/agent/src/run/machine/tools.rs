@@ -5,22 +5,18 @@
 //! loop's own: the machine answers them, unless the run has tools of these names.
 
 use crate::calls::CallChecks;
+use crate::catalogue::{CallableTool, ToolCatalogue};
 use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use toolhold_protocol::bound::Bound;
-use toolhold_protocol::error::RunError;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 /// The tools of one run.
 #[derive(Debug)]
 pub(super) struct ToolTable {
-    bound: Arc<[Bound]>,
-    /// The same, as the model is shown them.
-    offered: Vec<Arc<Tool>>,
-    /// The same, as calls carry them.
-    schemas: Vec<Arc<Value>>,
+    catalogue: Arc<ToolCatalogue>,
     pub(super) checks: CallChecks,
     /// Absent once the choice is made, or where all tools are shown.
     limits: Option<ShowingLimits>,
@@ -54,46 +50,45 @@ impl ShowingLimits {
 struct ShownTools {
     /// In the order in which they came to be shown; all tools of the run if absent.
     some: Option<Vec<Arc<Tool>>>,
-    book: Toolbook,
+    /// Absent where all tools are shown.
+    book: Option<Arc<Toolbook>>,
 }
 
 impl ShownTools {
     /// Chooses all tools if the limits allow it. Otherwise first those that the task speaks of, as many as the limits
     /// allow, and the tool that finds the others.
-    fn choose(offered: &[Arc<Tool>], limits: &ShowingLimits) -> Self {
-        let sizes: Vec<usize> = offered.iter().map(|tool| size(tool)).collect();
-        let has_own_finder = offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS);
-        if has_own_finder || limits.allow(offered.len(), sizes.iter().sum()) {
+    fn choose(catalogue: &ToolCatalogue, limits: &ShowingLimits) -> Self {
+        let tools = catalogue.tools();
+        let all = tools.iter().map(|tool| tool.bytes()).sum();
+        let has_own_finder = catalogue.find(toolbook::FIND_TOOLS).is_some();
+        if has_own_finder || limits.allow(tools.len(), all) {
             return Self::default();
         }
-        let book = Toolbook::new(offered);
-        let at: HashMap<&str, usize> = (0..)
-            .zip(offered)
-            .map(|(at, tool)| (tool.name.as_str(), at))
-            .collect();
+        let book = catalogue.book();
         let found: Vec<usize> = book
             .find(&limits.task)
             .into_iter()
-            .filter_map(|name| at.get(name).copied())
+            .filter_map(|name| catalogue.place(name))
             .collect();
         let spoken_of: HashSet<usize> = found.iter().copied().collect();
-        let others = (0..offered.len()).filter(|at| !spoken_of.contains(at));
+        let others = (0..tools.len()).filter(|at| !spoken_of.contains(at));
         let mut some = Vec::new();
         let mut bytes = 0_usize;
-        for at in found.into_iter().chain(others) {
-            let (Some(tool), Some(size)) = (offered.get(at), sizes.get(at)) else {
-                break;
-            };
-            bytes += size;
+        for tool in found
+            .into_iter()
+            .chain(others)
+            .filter_map(|at| tools.get(at))
+        {
+            bytes += tool.bytes();
             if !limits.allow(some.len() + 1, bytes) {
                 break;
             }
-            some.push(tool.clone());
+            some.push(tool.bound.tool.clone());
         }
-        some.push(Arc::new(find_tools(offered.len())));
+        some.push(Arc::new(find_tools(tools.len())));
         Self {
             some: Some(some),
-            book,
+            book: Some(book.clone()),
         }
     }
 
@@ -106,20 +101,14 @@ impl ShownTools {
 
 impl ToolTable {
     /// All tools are shown.
-    ///
-    /// # Errors
-    /// A schema that is none, or two tools of one name.
-    pub(super) fn new(bound: Arc<[Bound]>) -> Result<Self, RunError> {
-        let offered: Vec<Arc<Tool>> = bound.iter().map(|bound| bound.tool.clone()).collect();
-        Ok(Self {
-            checks: CallChecks::new(&offered)?,
-            schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
-            bound,
-            offered,
+    pub(super) fn new(catalogue: Arc<ToolCatalogue>) -> Self {
+        Self {
+            checks: CallChecks::new(catalogue.clone()),
+            catalogue,
             limits: None,
             chosen: OnceLock::new(),
             offers_reading: false,
-        })
+        }
     }
 
     /// From now on no more tools are shown than the limits allow. To be called before a model is asked.
@@ -137,44 +126,46 @@ impl ToolTable {
         self.chosen.get_or_init(|| {
             let limits = self.limits.as_ref();
             let mut chosen = limits.map_or_else(ShownTools::default, |limits| {
-                ShownTools::choose(&self.offered, limits)
+                ShownTools::choose(&self.catalogue, limits)
             });
             if self.offers_reading {
-                chosen.offer_reading(&self.offered);
+                chosen.offer_reading(self.catalogue.offered());
             }
             chosen
         })
     }
 
+    /// Every tool of the run with what is derived from it.
+    pub(super) fn catalogue(&self) -> &Arc<ToolCatalogue> {
+        &self.catalogue
+    }
+
     pub(super) fn bound(&self) -> &Arc<[Bound]> {
-        &self.bound
+        self.catalogue.bound()
     }
 
     /// Every tool of the run, whether it is shown or not.
     pub(super) fn offered(&self) -> &[Arc<Tool>] {
-        &self.offered
+        self.catalogue.offered()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Bound> {
-        self.bound.iter().find(|bound| bound.tool.name == name)
+        self.callable(name).map(|tool| &tool.bound)
     }
 
-    /// A tool of the run as its calls are told of it.
-    pub(super) fn schema(&self, name: &str) -> Arc<Value> {
-        let mut schemas = self.offered.iter().zip(&self.schemas);
-        let own = schemas.find(|(tool, _)| tool.name == name);
-        own.map(|(_, schema)| schema.clone()).unwrap_or_default()
+    pub(super) fn callable(&self, name: &str) -> Option<&CallableTool> {
+        self.catalogue.find(name).map(AsRef::as_ref)
     }
 
     /// The tools that a reply may call, as they are shown.
     pub(super) fn shown(&self) -> &[Arc<Tool>] {
-        self.chosen().some.as_deref().unwrap_or(&self.offered)
+        self.chosen().some.as_deref().unwrap_or(self.offered())
     }
 
     /// The one tool that a candidate of the fallback is asked to call; nothing if there is no such tool.
     pub(super) fn only(&self, name: &str) -> Option<&[Arc<Tool>]> {
-        let at = self.offered.iter().position(|tool| tool.name == name)?;
-        self.offered.get(at..=at)
+        let at = self.catalogue.place(name)?;
+        self.offered().get(at..=at)
     }
 
     /// Whether a tool is one of the loop's own, and is shown.
@@ -197,15 +188,16 @@ impl ToolTable {
     /// Answers a call of `find_tools`. What it finds is shown from now on.
     pub(super) fn answer_find(&mut self, arguments: &Value) -> Value {
         self.choose();
-        let Some(ShownTools { some, book }) = self.chosen.get_mut() else {
+        let Some(ShownTools {
+            some,
+            book: Some(book),
+        }) = self.chosen.get_mut()
+        else {
             return Value::Null;
         };
-        let (answer, found) = book.answer(arguments, &self.offered);
-        let found = found
-            .iter()
-            .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
-        for tool in found {
-            show(some.as_mut(), tool);
+        let (answer, found) = book.answer(arguments, self.catalogue.offered());
+        for tool in found.iter().filter_map(|name| self.catalogue.find(name)) {
+            show(some.as_mut(), &tool.bound.tool);
         }
         answer
     }
@@ -214,7 +206,7 @@ impl ToolTable {
     pub(super) fn offer_reading(&mut self) {
         self.offers_reading = true;
         if let Some(chosen) = self.chosen.get_mut() {
-            chosen.offer_reading(&self.offered);
+            chosen.offer_reading(self.catalogue.offered());
         }
     }
 }
@@ -226,10 +218,6 @@ fn show(shown: Option<&mut Vec<Arc<Tool>>>, tool: &Arc<Tool>) {
     {
         shown.push(tool.clone());
     }
-}
-
-fn size(tool: &Tool) -> usize {
-    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
 fn read_result() -> Tool {
@@ -280,7 +268,7 @@ mod tests {
             }),
             runner: Runner::Activity((*name).into()),
         });
-        ToolTable::new(bound.collect()).unwrap()
+        ToolTable::new(ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap())
     }
 
     fn limits(task: &str, max: usize, max_tokens: Option<u64>) -> ShowingLimits {
@@ -349,7 +337,7 @@ mod tests {
         assert_eq!(only[0].name, "mail.send");
         assert!(tools.only("none").is_none());
         assert_eq!(tools.find("mail.send").unwrap().called(), "mail.send");
-        assert_eq!(tools.schema("none").as_ref(), &Value::Null);
+        assert!(tools.callable("none").is_none());
     }
 
     #[test]
@@ -368,6 +356,9 @@ mod tests {
 
     /// The choice by its definition, which weighs all that would be shown for each tool anew.
     fn by_definition(offered: &[Arc<Tool>], limits: &ShowingLimits) -> Option<Vec<String>> {
+        let size = |tool: &Tool| {
+            tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+        };
         let fits =
             |tools: &[&Tool]| limits.allow(tools.len(), tools.iter().map(|tool| size(tool)).sum());
         let all: Vec<&Tool> = offered.iter().map(Arc::as_ref).collect();
@@ -416,7 +407,12 @@ mod tests {
                 offered.push(Arc::new(Tool::new(toolbook::FIND_TOOLS)));
             }
             let limits = limits(&task, max, max_tokens);
-            let chosen = ShownTools::choose(&offered, &limits).some.map(|some| {
+            let bound = offered.iter().map(|tool| Bound {
+                tool: tool.clone(),
+                runner: Runner::Module(tool.name.clone()),
+            });
+            let catalogue = ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap();
+            let chosen = ShownTools::choose(&catalogue, &limits).some.map(|some| {
                 some.iter().map(|tool| tool.name.clone()).collect::<Vec<String>>()
             });
             prop_assert_eq!(chosen, by_definition(&offered, &limits));
