@@ -19,11 +19,11 @@ use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 pub trait ToolSource: Send + Sync + Debug {
     /// Returns the tools that can be called without a tool message. Asked once, when a run starts: a run sees one set of
     /// tools.
-    fn tools(&self) -> Vec<Tool>;
+    fn tools(&self) -> Vec<Arc<Tool>>;
 
     /// Returns the tool of this name, if it may be called; the name may say of which version of a module. By default one
     /// of [`Self::tools`].
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         self.tools().into_iter().find(|tool| tool.name == name)
     }
 
@@ -109,7 +109,7 @@ pub fn module_tool(spec: &ToolSpec) -> Tool {
 pub struct NoModules;
 
 impl ToolSource for NoModules {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

@@ -1,6 +1,7 @@
 //! The bridge: implements the loop's [`ToolSource`] and [`ToolRunner`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
+use crate::described_tools::described;
 use crate::narrowing::{LiveBounds, Narrowing};
 use crate::remote_requests::{FetchedRequests, RemoteRequests, UntoldFetches};
 use crate::requests::Requests;
@@ -319,19 +320,25 @@ impl SandboxTools {
 }
 
 impl ToolSource for SandboxTools {
-    fn tools(&self) -> Vec<Tool> {
-        self.components
-            .registry()
-            .tools()
-            .iter()
-            .filter(|spec| self.is_allowed(&spec.name))
-            .map(|spec| self.described(spec))
-            .collect()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        let mut tools = Vec::new();
+        for module in self.components.registry().offering() {
+            let own = described(&module);
+            let own = own.iter().filter(|tool| self.is_allowed(&tool.name));
+            tools.extend(own.cloned());
+        }
+        tools
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
-        let spec = self.components.registry().tool(name)?;
-        self.is_allowed(&spec.name).then(|| self.described(&spec))
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
+        let (_, own) = name.rsplit_once('.')?;
+        let module = self.components.registry().module_of(name)?;
+        let full = format!("{}.{own}", module.name);
+        if !self.is_allowed(&full) {
+            return None;
+        }
+        let tools = described(&module);
+        tools.iter().find(|tool| tool.name == full).cloned()
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

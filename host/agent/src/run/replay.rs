@@ -1,6 +1,7 @@
 //! Replays a run's record (docs/protocol.md, 11): the events hold every input of the run, and the machine
 //! is deterministic, so the same inputs give the same run.
 
+use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
 use crate::run::sub_agent::SubAgentEnd;
@@ -255,7 +256,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     let mut machine = Machine::new(
         request.as_ref().clone(),
         model.clone(),
-        tools.clone(),
+        ToolCatalogue::new(tools.clone())?,
         warnings.collect(),
     )?;
     if has_other_prompts {

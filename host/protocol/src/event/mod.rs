@@ -8,7 +8,7 @@ pub use bodies::{Bodies, BodyError, SharedWithPrevious};
 pub use removed::{MAX_NAMED, RemovedSource, RemovedTexts};
 
 use crate::advisor::{Council, Dissent, Tally};
-use crate::bound::Bound;
+use crate::bound::{Bound, own_list, shared_list};
 use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
@@ -35,6 +35,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
+use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
 use toolhold_json::hex::hex;
@@ -132,7 +133,9 @@ pub enum EventKind {
         task: String,
         model: String,
         request: Box<RunRequest>,
-        tools: Vec<Bound>,
+        /// Shared by all that hold the event: of some hundred tools each clone would cost milliseconds.
+        #[serde(serialize_with = "shared_list", deserialize_with = "own_list")]
+        tools: Arc<[Bound]>,
         host: String,
     },
     /// The verdict of one shield. It does not change the run by itself.

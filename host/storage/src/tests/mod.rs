@@ -25,6 +25,7 @@ use crate::*;
 use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
+use std::sync::Arc;
 use std::time::Duration;
 use toolhold_needs::{Need, leave_out};
 use toolhold_protocol::context::Message;
@@ -116,7 +117,7 @@ impl EventScript {
             task: task.into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), task)),
-            tools: Vec::new(),
+            tools: Arc::default(),
             host: String::new(),
         })
     }
@@ -205,7 +206,7 @@ async fn images_are_kept_beside_the_events() {
             task: "what is it?".into(),
             model: "m".into(),
             request: Box::new(request),
-            tools: Vec::new(),
+            tools: Arc::default(),
             host: String::new(),
         }
     };

@@ -5,6 +5,7 @@ use crate::contract::harmony::{self, Header, HeaderMatch};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_json::strict;
@@ -21,7 +22,7 @@ const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 pub(in crate::contract) struct CallableNames(BTreeSet<String>);
 
 impl CallableNames {
-    pub(in crate::contract) fn of(tools: &[Tool]) -> Self {
+    pub(in crate::contract) fn of(tools: &[Arc<Tool>]) -> Self {
         Self(tools.iter().map(|tool| tool.name.clone()).collect())
     }
 

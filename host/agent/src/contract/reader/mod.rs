@@ -18,6 +18,7 @@ use crate::contract::simple;
 use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::tool::Tool;
@@ -72,7 +73,7 @@ impl FormatReader {
 }
 
 impl ReplyReader {
-    pub fn new(contract: Contract, tools: &[Tool]) -> Self {
+    pub fn new(contract: Contract, tools: &[Arc<Tool>]) -> Self {
         Self {
             contract,
             thoughts: Filter::default(),

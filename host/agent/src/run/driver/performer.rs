@@ -50,7 +50,8 @@ use toolhold_protocol::window::Counted;
 const EVENT_BATCH: usize = 64;
 
 pub(super) struct Performer {
-    pub(super) driver: Driver,
+    /// Shared with its calls.
+    pub(super) driver: Arc<Driver>,
     /// Asked by the calls of the run before they begin.
     pub(super) end: Arc<RunEnd>,
     /// What answers this run, once it has asked.

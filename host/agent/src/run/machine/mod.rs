@@ -67,6 +67,7 @@ mod wiring;
 pub use io::{Action, Effects, Input, Work};
 
 use crate::calls::validator;
+use crate::catalogue::ToolCatalogue;
 use crate::contract::ReplyReader;
 use crate::language::told_instructions;
 use crate::run::budget_tracker::RunUsage;
@@ -197,15 +198,15 @@ impl Machine {
     /// `tools` as [`crate::run::bind`] found them.
     ///
     /// # Errors
-    /// A context that cannot be used, schemas that are none.
+    /// A context that cannot be used, an output schema that is none.
     pub fn new(
         request: RunRequest,
         model: String,
-        tools: Vec<Bound>,
+        tools: Arc<ToolCatalogue>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
-        let tools = ToolTable::new(tools)?;
+        let tools = ToolTable::new(tools);
         let output = request
             .output_schema
             .as_ref()
@@ -249,7 +250,7 @@ impl Machine {
         };
         machine.fence = machine.derive("knowledge", 0);
         machine.opening = machine.opening_turns();
-        machine.choose_tools();
+        machine.limit_tools();
         machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)
@@ -279,14 +280,19 @@ impl Machine {
     }
 
     /// Every tool of the run, with what runs it.
-    pub fn tools(&self) -> &[Bound] {
+    pub fn tools(&self) -> &Arc<[Bound]> {
         self.tools.bound()
+    }
+
+    /// Catalogue of the run's tools, for the calls that modules make.
+    pub(in crate::run) fn catalogue(&self) -> &Arc<ToolCatalogue> {
+        self.tools.catalogue()
     }
 
     /// The [price](Validator::price) of the dearest schema of its tools and its output.
     pub(in crate::run) fn schema_price(&self) -> u64 {
         let output = self.output.as_ref().map_or(0, |schema| schema.price());
-        self.tools.checks.price().max(output)
+        self.tools.catalogue().price().max(output)
     }
 
     /// Usage of the run so far, ended sub-agents included.
@@ -362,7 +368,7 @@ impl Machine {
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
-            tools: self.tools.bound().to_vec(),
+            tools: self.tools.bound().clone(),
             host: env!("CARGO_PKG_VERSION").into(),
         });
         for message in std::mem::take(&mut self.warnings) {

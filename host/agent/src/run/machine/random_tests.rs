@@ -129,9 +129,16 @@ fn machine(parallel: usize) -> Machine {
             "client" => Runner::Client,
             name => Runner::Activity(name.into()),
         };
+        let tool = tool.into();
         Bound { tool, runner }
     });
-    Machine::new(request, "model".into(), tools.into(), Vec::new()).unwrap()
+    Machine::new(
+        request,
+        "model".into(),
+        ToolCatalogue::new(tools).unwrap(),
+        Vec::new(),
+    )
+    .unwrap()
 }
 
 /// What the driver does, under a script of random numbers.

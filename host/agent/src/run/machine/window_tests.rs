@@ -19,7 +19,7 @@ impl Play {
     fn begin(change: impl FnOnce(&mut Settings)) -> Self {
         let mut request = RunRequest::new(uuid::Uuid::now_v7(), "task");
         change(&mut request.settings);
-        let machine = Machine::new(request, "model".into(), Vec::new(), Vec::new());
+        let machine = Machine::new(request, "model".into(), Arc::default(), Vec::new());
         let mut play = Self {
             machine: machine.unwrap(),
             events: Vec::new(),
