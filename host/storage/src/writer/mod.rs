@@ -1,14 +1,21 @@
 //! The one task of a process that writes to the database. It commits events of many runs that arrive at the same
-//! time in one transaction, which costs one wait for the disk.
+//! time in one transaction, which costs one wait for the disk. For a SQLite file it has a thread of its own, so that a
+//! write of many statements is handed over once.
 
 mod entry;
 mod tally;
 mod task;
+mod thread;
 mod transaction;
 mod transient;
 
+#[cfg(test)]
+mod tests;
+
 pub use entry::Attachment;
 pub use tally::AuditLosses;
+#[cfg(test)]
+pub use transient::is_transient;
 
 use crate::change::Change;
 use crate::database::Database;
@@ -19,35 +26,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tally::AuditTally;
 use task::BatchWriter;
+use thread::WriterThread;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Entries that wait to be written. When the queue is full, callers of [`Writer::write`] and [`Writer::queue`] wait,
 /// and [`Writer::note`] drops its entry.
 const QUEUE_CAPACITY: usize = 1_024;
 
-/// A handle of the task. Clones share the task, which ends when the last handle is dropped.
+/// A handle of the task. Clones share the task, which ends when the last handle is dropped and it has written what was
+/// queued.
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::Sender<WriteEntry>,
     /// Notified when a caller waits for a write, so that the task does not wait for more entries.
     urgent: Arc<Notify>,
     tally: AuditTally,
+    /// Absent for PostgreSQL. After `queue`, because the thread ends when all of these are dropped.
+    _thread: Option<Arc<WriterThread>>,
 }
 
 impl Writer {
     /// Starts the task. During an outage it retries a write for `outage_timeout`; then the write fails, which stops
     /// its run in a way that the run can be resumed.
-    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> Self {
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> io::Result<Self> {
+        let is_file = database.is_file();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let urgent = Arc::<Notify>::default();
         let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone());
         let tally = batches.tally.clone();
-        tokio::spawn(task::run(batches, entries));
-        Self {
+        let work = task::run(batches, entries);
+        let thread = if is_file {
+            Some(Arc::new(WriterThread::start(work)?))
+        } else {
+            tokio::spawn(work);
+            None
+        };
+        Ok(Self {
             queue,
             urgent,
             tally,
-        }
+            _thread: thread,
+        })
     }
 
     /// Audit rows of this process that could not be written so far.

@@ -2,7 +2,7 @@
 
 use super::entry::WriteEntry;
 use super::tally::AuditTally;
-use super::transaction::{WriterConnection, probe};
+use super::transaction::WriterConnection;
 use super::transient::{is_of_database, is_transient};
 use crate::change::Change;
 use crate::database::Database;
@@ -164,7 +164,9 @@ impl BatchWriter {
     /// Tries to write the backlog, or a probe without one, and notes the result.
     async fn probe(&mut self) {
         let probed = if self.backlog.is_empty() {
-            self.database.within(probe(&self.database)).await
+            let database = &self.database;
+            let probe = async { WriterConnection::open(database).await?.probe().await };
+            database.within(probe).await
         } else {
             let written = self.write_backlog().await;
             self.tally.waiting(self.backlog.len());
@@ -308,26 +310,26 @@ impl BatchWriter {
         let must_last = entries.iter().any(|entry| entry.durable)
             || self.unflushed.len() >= UNFLUSHED_EVENTS
             || is_again;
-        let is_file = self.database.is_file();
         let again = if is_again {
             self.unflushed.as_slice()
         } else {
             &[]
         };
-        let written = connection.commit(is_file, must_last, again, entries).await;
+        let written = connection.commit(must_last, again, entries).await;
         connection.has_committed |= written.is_ok();
         // SQLite ends a transaction by itself if something is wrong with the file.
         if !written.as_ref().is_err_and(is_of_database) {
             self.connection = Some(connection);
         }
         // SQLite's file survives a killed process at either level, so nothing has to be written again.
-        written.map(|()| is_file || must_last)
+        written.map(|()| self.database.is_file() || must_last)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tally::AuditLosses;
+    use super::super::transaction::DatabaseLink;
     use super::*;
     use crate::audit_rows::Draft;
     use crate::database::Location;
@@ -414,12 +416,12 @@ mod tests {
         let (store, mut batches) = batches(&location).await;
         let full = sqlx::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
         batches.refuse(&mut rows(0..600), full.into());
-        let mut connection = WriterConnection::open(&batches.database).await.unwrap();
+        let connection = WriterConnection::open(&batches.database).await.unwrap();
         // Fewer pages than the file has: it cannot grow.
-        sqlx::query("PRAGMA max_page_count = 1")
-            .execute(&mut connection.connection)
-            .await
-            .unwrap();
+        let DatabaseLink::File(file) = &connection.link else {
+            unreachable!("it is a file");
+        };
+        file.run("PRAGMA max_page_count = 1").unwrap();
         batches.connection = Some(connection);
         batches.probe().await;
         assert_eq!(batches.health.outage(), Some(Outage::ReadOnly));
