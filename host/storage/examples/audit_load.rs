@@ -75,7 +75,7 @@ async fn calls(store: &Store, caller: usize, count: usize) -> std::io::Result<()
     Ok(())
 }
 
-/// What the threads of this process have used so far.
+/// Processor time and context switches of all threads of this process so far.
 struct Spent {
     cpu_ns: u64,
     switches: u64,

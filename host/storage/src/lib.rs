@@ -65,6 +65,7 @@ mod space;
 mod statements;
 mod store;
 mod time;
+mod transact;
 mod writer;
 
 #[cfg(test)]

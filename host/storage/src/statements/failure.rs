@@ -4,6 +4,7 @@
 use sqlx::error::{DatabaseError, ErrorKind};
 use std::borrow::Cow;
 use std::error::Error as StdError;
+use std::io;
 use thiserror::Error;
 
 /// An error that SQLite returned.
@@ -13,6 +14,28 @@ struct SqliteFailure {
     /// The extended result code.
     code: i32,
     message: String,
+}
+
+/// SQLITE_IOERR.
+const IO_ERROR: i32 = 10;
+
+/// The error of a transaction that SQLite undid, because another caller's statement in it could not be written.
+pub fn undone() -> sqlx::Error {
+    let message = "the transaction was undone, because the file could not be written".to_owned();
+    let code = IO_ERROR;
+    sqlx::Error::Database(Box::new(SqliteFailure { code, message }))
+}
+
+/// A copy of an error, for each of several callers. Errors of SQLite keep their codes.
+pub fn copied(error: &sqlx::Error) -> sqlx::Error {
+    let known = error.as_database_error();
+    match known.and_then(|known| known.try_downcast_ref::<SqliteFailure>()) {
+        Some(SqliteFailure { code, message }) => {
+            let (code, message) = (*code, message.clone());
+            sqlx::Error::Database(Box::new(SqliteFailure { code, message }))
+        }
+        None => sqlx::Error::Io(io::Error::other(error.to_string())),
+    }
 }
 
 /// Converts an error of the library.

@@ -8,6 +8,7 @@ mod failure;
 mod native;
 mod value;
 
+pub use failure::{copied, undone};
 pub use native::NativeConnection;
 pub use value::{Columns, SqlValue};
 
@@ -18,7 +19,7 @@ use sqlx::{Any, AnyConnection, Arguments as _, Database as _, Sqlite, Transactio
 pub enum OpenTransaction<'c> {
     /// SQLite, in the thread of the writer.
     Native(&'c mut NativeConnection),
-    /// PostgreSQL, and SQLite for transactions of the pool.
+    /// A connection of sqlx: to PostgreSQL, and to SQLite for transactions of the pool.
     Driver(&'c mut AnyConnection),
 }
 

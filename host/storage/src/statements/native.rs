@@ -60,12 +60,17 @@ impl NativeConnection {
     /// Undoes the transaction, unless SQLite has ended it already because of an error.
     pub fn roll_back(&mut self) {
         self.last_head = None;
-        if self.connection.is_autocommit() {
+        if self.has_no_transaction() {
             return;
         }
         if let Err(error) = self.execute("ROLLBACK", &[]) {
             tracing::warn!(%error, "a transaction could not be undone");
         }
+    }
+
+    /// True if no transaction has begun, or SQLite has undone it because of an error.
+    pub fn has_no_transaction(&self) -> bool {
+        self.connection.is_autocommit()
     }
 
     /// Runs statements without values, whose rows are dropped.

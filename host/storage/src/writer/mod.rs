@@ -3,6 +3,7 @@
 //! write of many statements is handed over once.
 
 mod entry;
+mod job;
 mod tally;
 mod task;
 mod thread;
@@ -20,7 +21,10 @@ pub use transient::is_transient;
 use crate::change::Change;
 use crate::database::Database;
 use crate::health::Health;
+use crate::statements::OpenTransaction;
 use entry::WriteEntry;
+use futures_util::future::BoxFuture;
+use job::{CallerJob, Job};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +36,25 @@ use tokio::sync::{Notify, mpsc, oneshot};
 /// Entries that wait to be written. When the queue is full, callers of [`Writer::write`] and [`Writer::queue`] wait,
 /// and [`Writer::note`] drops its entry.
 const QUEUE_CAPACITY: usize = 1_024;
+/// Transactions of callers that wait for the thread of a SQLite file. More callers wait for a place.
+const JOB_CAPACITY: usize = 64;
+
+/// The queue of transactions of callers.
+#[derive(Clone)]
+struct JobSender(mpsc::Sender<Box<dyn Job>>);
+
+impl std::fmt::Debug for JobSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobSender").finish_non_exhaustive()
+    }
+}
 
 /// A handle of the task. Clones share the task, which ends when the last handle is dropped and it has written what was
 /// queued.
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::Sender<WriteEntry>,
+    jobs: JobSender,
     /// Notified when a caller waits for a write, so that the task does not wait for more entries.
     urgent: Arc<Notify>,
     tally: AuditTally,
@@ -55,7 +72,8 @@ impl Writer {
         let is_file = database.is_file();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let urgent = Arc::<Notify>::default();
-        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone());
+        let (send_job, jobs) = mpsc::channel(JOB_CAPACITY);
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone(), jobs);
         let tally = batches.tally.clone();
         let work = task::run(batches, entries);
         let thread = if is_file {
@@ -66,6 +84,7 @@ impl Writer {
         };
         Ok(Self {
             queue,
+            jobs: JobSender(send_job),
             urgent,
             tally,
             _thread: thread,
@@ -95,6 +114,26 @@ impl Writer {
             Ok(Err(error)) => Err(io::Error::other(error)),
             Err(_) => Err(gone()),
         }
+    }
+
+    /// Runs `work` in a transaction of a SQLite file, and commits it if it succeeds. It is not tried again. A caller that
+    /// leaves does not stop it.
+    pub async fn transact<T, E>(
+        &self,
+        work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<sqlx::Error> + Send + 'static,
+    {
+        let (done, is_done) = oneshot::channel();
+        let job = Box::new(CallerJob { work, done });
+        if self.jobs.0.send(job).await.is_err() {
+            return Err(sqlx::Error::WorkerCrashed.into());
+        }
+        self.urgent.notify_one();
+        let answer = is_done.await;
+        answer.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 
     /// Queues a change and returns before it is written. The writer keeps queued audit rows in memory through an

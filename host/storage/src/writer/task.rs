@@ -1,8 +1,9 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
+use super::job::{self, Job};
 use super::tally::AuditTally;
-use super::transaction::WriterConnection;
+use super::transaction::{DatabaseLink, WriterConnection};
 use super::transient::{is_of_database, is_transient};
 use crate::change::Change;
 use crate::database::Database;
@@ -47,7 +48,9 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
             }
             Err(error) => batches.refuse(&mut batch, error),
         }
+        batches.serve_waiting().await;
     }
+    batches.serve_waiting().await;
     for entry in std::mem::take(&mut batches.backlog) {
         batches.lose(&entry, &"the process ends");
     }
@@ -71,6 +74,8 @@ pub struct BatchWriter {
     backlog_batch: usize,
     /// Notified when a caller waits for a write.
     urgent: Arc<Notify>,
+    /// Transactions of callers: SQLite.
+    jobs: mpsc::Receiver<Box<dyn Job>>,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -82,6 +87,7 @@ impl BatchWriter {
         outage_timeout: Duration,
         health: Health,
         urgent: Arc<Notify>,
+        jobs: mpsc::Receiver<Box<dyn Job>>,
     ) -> Self {
         Self {
             database,
@@ -92,6 +98,7 @@ impl BatchWriter {
             backlog: VecDeque::new(),
             backlog_batch: BATCH_ENTRIES,
             urgent,
+            jobs,
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
         }
@@ -124,6 +131,7 @@ impl BatchWriter {
                     self.gather(entries, batch).await;
                     return ControlFlow::Continue(());
                 }
+                Some(job) = self.jobs.recv() => self.serve(job).await,
                 () = tokio::time::sleep_until(self.next_probe), if is_out => self.probe().await,
                 () = self.health.breaks(), if !is_out => {}
             }
@@ -268,7 +276,54 @@ impl BatchWriter {
                 return Err(error);
             }
             failures += 1;
-            tokio::time::sleep(RETRY.after(failures)).await;
+            self.pause(RETRY.after(failures)).await;
+        }
+    }
+
+    /// Waits, and serves callers meanwhile: they do not wait for the end of an outage.
+    async fn pause(&mut self, time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                Some(job) = self.jobs.recv() => self.serve(job).await,
+            }
+        }
+    }
+
+    /// Serves the callers that wait.
+    async fn serve_waiting(&mut self) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.serve(job).await;
+        }
+    }
+
+    /// Runs the transaction of a caller, and of those that wait, too.
+    async fn serve(&mut self, first: Box<dyn Job>) {
+        let mut jobs = VecDeque::from([first]);
+        while jobs.len() < BATCH_ENTRIES
+            && let Ok(job) = self.jobs.try_recv()
+        {
+            jobs.push_back(job);
+        }
+        let opened = match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => WriterConnection::open(&self.database).await,
+        };
+        let refused = match opened {
+            Ok(mut connection) => match &mut connection.link {
+                DatabaseLink::File(file) => {
+                    if job::serve(file, jobs).await.is_ok() {
+                        self.connection = Some(connection);
+                    }
+                    return;
+                }
+                DatabaseLink::Server(_) => sqlx::Error::WorkerCrashed,
+            },
+            Err(error) => error,
+        };
+        for job in jobs {
+            job.refuse(&refused);
         }
     }
 
@@ -329,7 +384,6 @@ impl BatchWriter {
 #[cfg(test)]
 mod tests {
     use super::super::tally::AuditLosses;
-    use super::super::transaction::DatabaseLink;
     use super::*;
     use crate::audit_rows::Draft;
     use crate::database::Location;
@@ -349,7 +403,9 @@ mod tests {
         let outage_timeout = Duration::from_millis(10);
         let store = Store::open(location, outage_timeout).await.unwrap();
         let database = Database::of(location).unwrap();
-        let batches = BatchWriter::new(database, outage_timeout, Health::default(), Arc::default());
+        let (_, jobs) = mpsc::channel(1);
+        let (health, urgent) = (Health::default(), Arc::default());
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent, jobs);
         (store, batches)
     }
 

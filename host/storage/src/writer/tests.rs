@@ -160,3 +160,56 @@ async fn rows_of_two_processes_are_one_chain() {
     }
     assert_eq!(verified(&other).await, 12);
 }
+
+/// A transaction that adds a row, and ends with `answer`.
+async fn transacted(
+    store: &Store,
+    number: u32,
+    answer: Result<u32, sqlx::Error>,
+) -> io::Result<u32> {
+    let draft = Draft::module_approved("ann", "m", &number.to_string());
+    let work = store.transact(move |transaction| {
+        Box::pin(async move {
+            crate::audit_rows::append(transaction, &[&draft]).await?;
+            answer
+        })
+    });
+    work.await.map_err(io::Error::other)
+}
+
+#[tokio::test]
+async fn transactions_of_callers_are_committed_together_and_undone_alone() {
+    let (_folder, path, store) = open().await;
+    store.writer.write(vec![row(0)], true).await.unwrap();
+    let mut other = locked(&path);
+    let answer = |number: u32| match number % 3 {
+        2 => Err(sqlx::Error::RowNotFound),
+        _ => Ok(number),
+    };
+    let mut callers = JoinSet::new();
+    let first = store.clone();
+    let mut first = Box::pin(async move { (0, transacted(&first, 0, Ok(0)).await) });
+    assert!(
+        timeout(Duration::ZERO, &mut first).await.is_err(),
+        "it waits"
+    );
+    until(async || (store.writer.jobs.0.capacity() == JOB_CAPACITY).then_some(())).await;
+    callers.spawn(first);
+    for number in 1..9 {
+        let store = store.clone();
+        callers.spawn(async move {
+            let answered = transacted(&store, number, answer(number)).await;
+            (number, answered)
+        });
+    }
+    until(async || (store.writer.jobs.0.capacity() + 8 == JOB_CAPACITY).then_some(())).await;
+    let before = commits(&path);
+    other.roll_back();
+    while let Some(done) = callers.join_next().await {
+        let (number, answer) = done.unwrap();
+        assert_eq!(answer.ok(), (number % 3 != 2).then_some(number));
+    }
+    let commits = commits(&path) - before;
+    assert_eq!(commits, 2, "the first, and all that waited");
+    assert_eq!(verified(&store).await, 7);
+}
