@@ -1,10 +1,12 @@
 //! The location of the database, and connections to it.
 
+use crate::statements::NativeConnection;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions as _, Connection as _};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::log::LevelFilter;
 use url::Url;
@@ -40,7 +42,8 @@ pub enum Location {
 #[derive(Clone)]
 pub struct Database {
     options: AnyConnectOptions,
-    is_file: bool,
+    /// The path of a SQLite file; absent for PostgreSQL.
+    file: Option<Arc<Path>>,
 }
 
 impl Database {
@@ -49,13 +52,23 @@ impl Database {
         sqlx::any::install_default_drivers();
         Ok(Self {
             options: location.options()?,
-            is_file: matches!(location, Location::File(_)),
+            file: match location {
+                Location::File(path) => Some(path.as_path().into()),
+                Location::Postgres(_) => None,
+            },
         })
     }
 
     /// Whether it is SQLite.
     pub fn is_file(&self) -> bool {
-        self.is_file
+        self.file.is_some()
+    }
+
+    /// Opens a connection to a SQLite file through SQLite's own library; absent for PostgreSQL. Blocks, and so do the
+    /// methods of the connection.
+    pub fn native(&self) -> Option<Result<NativeConnection, sqlx::Error>> {
+        let file = self.file.as_ref()?;
+        Some(NativeConnection::open(file, PRAGMAS))
     }
 
     /// A pool of at most `most` connections, opened when they are needed.
@@ -106,7 +119,7 @@ impl Database {
         time: Duration,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        if self.is_file {
+        if self.is_file() {
             return work.await;
         }
         let done = tokio::time::timeout(time, work).await;
@@ -117,7 +130,7 @@ impl Database {
     }
 
     fn settings(&self) -> &'static str {
-        if self.is_file { PRAGMAS } else { SESSION }
+        if self.is_file() { PRAGMAS } else { SESSION }
     }
 }
 
@@ -135,7 +148,7 @@ impl std::fmt::Debug for Database {
     /// Without the options, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("is_file", &self.is_file)
+            .field("file", &self.file)
             .finish_non_exhaustive()
     }
 }

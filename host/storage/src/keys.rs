@@ -5,6 +5,7 @@ use crate::audit_rows::{self, Draft};
 use crate::column::{signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,10 @@ pub enum RotationAnswer {
 const KEYS: &str = "SELECT name, hash, permits, grants, created_ms, expires_ms, revoked_ms, \
      former_hash, former_ends_ms, rotated_ms FROM keys LEFT JOIN key_rotations ON key_rotations.key = keys.name";
 
+const ADD_KEY: &str = "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING";
+const REVOKE_KEY: &str = "UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL";
+
 /// The condition on names in a JSON array, on PostgreSQL and on SQLite.
 const AMONG_NAMES: [&str; 2] = [
     " WHERE name IN (SELECT json_array_elements_text($1::json))",
@@ -179,29 +184,25 @@ impl Store {
             ..permits.clone()
         };
         let permits = serde_json::to_string(&rest).map_err(encoded)?;
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let added = sqlx::query(
-                "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) \
-                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
-            )
-            .bind(name)
-            .bind(hash)
-            .bind(permits)
-            .bind(signed(now_ms()))
-            .bind(expires_ms.map(signed))
-            .bind(grants)
-            .execute(&mut *transaction)
-            .await?;
-            let is_added = added.rows_affected() > 0;
-            if is_added {
-                let draft = Draft::key_created(name, told);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_added)
-        };
-        self.database.within(work).await
+        let draft = Draft::key_created(name, told);
+        let values = [
+            SqlValue::from(name.to_owned()),
+            hash.to_owned().into(),
+            permits.into(),
+            signed(now_ms()).into(),
+            expires_ms.map(signed).into(),
+            grants.into(),
+        ];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let is_added = transaction.execute(ADD_KEY, &values).await? > 0;
+                if is_added {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(is_added)
+            })
+        });
+        work.await
     }
 
     /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
@@ -380,23 +381,18 @@ impl Store {
 
     /// Revokes a key. Returns whether there was a key of this name that was not revoked.
     pub async fn revoke_key(&self, name: &str) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let revoked = sqlx::query(
-                "UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL",
-            )
-            .bind(name)
-            .bind(signed(now_ms()))
-            .execute(&mut *transaction)
-            .await?;
-            let is_revoked = revoked.rows_affected() > 0;
-            if is_revoked {
-                audit_rows::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_revoked)
-        };
-        self.database.within(work).await
+        let draft = Draft::key_revoked(name);
+        let values = [SqlValue::from(name.to_owned()), signed(now_ms()).into()];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let is_revoked = transaction.execute(REVOKE_KEY, &values).await? > 0;
+                if is_revoked {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(is_revoked)
+            })
+        });
+        work.await
     }
 }
 

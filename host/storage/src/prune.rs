@@ -6,6 +6,7 @@ use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::knowledge::delete_facts_of_session;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
 use sqlx::AnyConnection;
 use std::time::Duration;
@@ -130,24 +131,22 @@ impl Store {
     /// Deletes the record of a run that has ended and is no turn of a session, on behalf of `owner`. Returns whether
     /// there was one.
     pub async fn delete_run(&self, owner: &str, run: Uuid) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let gone = sqlx::query(
-                "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
-            )
-            .bind(run.to_string())
-            .execute(&mut *transaction)
-            .await?;
-            let is_gone = gone.rows_affected() > 0;
-            if is_gone {
-                audit_rows::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_gone)
-        };
-        self.database.within_minutes(work).await
+        let draft = Draft::run_deleted(owner, run);
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
+                if gone > 0 {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(gone > 0)
+            })
+        });
+        work.await
     }
 }
+
+const DELETE_ENDED: &str =
+    "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL";
 
 /// Deletes a session if it still matches [`SESSIONS`]. Returns whether it did.
 async fn delete_idle(
@@ -166,16 +165,22 @@ async fn delete_idle(
 }
 
 /// Deletes the runs of a session and the facts that were kept for it, and returns the runs' ids.
-pub(crate) async fn delete_turns(
-    connection: &mut AnyConnection,
+pub(crate) async fn delete_turns<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
     session: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    delete_facts_of_session(connection, session).await?;
-    let rows = sqlx::query("DELETE FROM runs WHERE session = $1 RETURNING id")
-        .bind(session.to_string())
-        .fetch_all(connection)
+    let mut transaction = transaction.into();
+    delete_facts_of_session(&mut transaction, session).await?;
+    let rows: Vec<(String,)> = transaction
+        .rows(
+            "DELETE FROM runs WHERE session = $1 RETURNING id",
+            &[session.into()],
+        )
         .await?;
-    rows.iter().map(|row| id(row, "id")).collect()
+    let read = |(text,): &(String,)| {
+        Uuid::parse_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Runs a statement for one batch, and returns the ids of its rows.

@@ -73,9 +73,10 @@ impl Store {
                 Process::of_server(&database, health.clone()).await?
             }
         };
+        let writer = Writer::start(database.clone(), outage_timeout, health.clone());
         let store = Self {
             pool: readers,
-            writer: Writer::start(database.clone(), outage_timeout, health.clone()),
+            writer: writer.map_err(|error| failed(error.into()))?,
             database,
             process: Arc::new(process),
             health,

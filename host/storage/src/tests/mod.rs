@@ -279,7 +279,7 @@ async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
     }
 }
 
-async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
+pub async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     // Far longer than anything takes on a busy machine.
     for _ in 0..6_000 {
         if let Some(found) = look().await {

@@ -1,8 +1,9 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
+use super::job::{self, Job};
 use super::tally::AuditTally;
-use super::transaction::{WriterConnection, probe};
+use super::transaction::{DatabaseLink, WriterConnection};
 use super::transient::{is_of_database, is_transient};
 use crate::change::Change;
 use crate::database::Database;
@@ -47,7 +48,9 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
             }
             Err(error) => batches.refuse(&mut batch, error),
         }
+        batches.serve_waiting().await;
     }
+    batches.serve_waiting().await;
     for entry in std::mem::take(&mut batches.backlog) {
         batches.lose(&entry, &"the process ends");
     }
@@ -71,6 +74,8 @@ pub struct BatchWriter {
     backlog_batch: usize,
     /// Notified when a caller waits for a write.
     urgent: Arc<Notify>,
+    /// Transactions of callers: SQLite.
+    jobs: mpsc::Receiver<Box<dyn Job>>,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -82,6 +87,7 @@ impl BatchWriter {
         outage_timeout: Duration,
         health: Health,
         urgent: Arc<Notify>,
+        jobs: mpsc::Receiver<Box<dyn Job>>,
     ) -> Self {
         Self {
             database,
@@ -92,6 +98,7 @@ impl BatchWriter {
             backlog: VecDeque::new(),
             backlog_batch: BATCH_ENTRIES,
             urgent,
+            jobs,
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
         }
@@ -124,6 +131,7 @@ impl BatchWriter {
                     self.gather(entries, batch).await;
                     return ControlFlow::Continue(());
                 }
+                Some(job) = self.jobs.recv() => self.serve(job).await,
                 () = tokio::time::sleep_until(self.next_probe), if is_out => self.probe().await,
                 () = self.health.breaks(), if !is_out => {}
             }
@@ -164,7 +172,9 @@ impl BatchWriter {
     /// Tries to write the backlog, or a probe without one, and notes the result.
     async fn probe(&mut self) {
         let probed = if self.backlog.is_empty() {
-            self.database.within(probe(&self.database)).await
+            let database = &self.database;
+            let probe = async { WriterConnection::open(database).await?.probe().await };
+            database.within(probe).await
         } else {
             let written = self.write_backlog().await;
             self.tally.waiting(self.backlog.len());
@@ -266,7 +276,54 @@ impl BatchWriter {
                 return Err(error);
             }
             failures += 1;
-            tokio::time::sleep(RETRY.after(failures)).await;
+            self.pause(RETRY.after(failures)).await;
+        }
+    }
+
+    /// Waits, and serves callers meanwhile: they do not wait for the end of an outage.
+    async fn pause(&mut self, time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                Some(job) = self.jobs.recv() => self.serve(job).await,
+            }
+        }
+    }
+
+    /// Serves the callers that wait.
+    async fn serve_waiting(&mut self) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.serve(job).await;
+        }
+    }
+
+    /// Runs the transaction of a caller, and of those that wait, too.
+    async fn serve(&mut self, first: Box<dyn Job>) {
+        let mut jobs = VecDeque::from([first]);
+        while jobs.len() < BATCH_ENTRIES
+            && let Ok(job) = self.jobs.try_recv()
+        {
+            jobs.push_back(job);
+        }
+        let opened = match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => WriterConnection::open(&self.database).await,
+        };
+        let refused = match opened {
+            Ok(mut connection) => match &mut connection.link {
+                DatabaseLink::File(file) => {
+                    if job::serve(file, jobs).await.is_ok() {
+                        self.connection = Some(connection);
+                    }
+                    return;
+                }
+                DatabaseLink::Server(_) => sqlx::Error::WorkerCrashed,
+            },
+            Err(error) => error,
+        };
+        for job in jobs {
+            job.refuse(&refused);
         }
     }
 
@@ -308,20 +365,19 @@ impl BatchWriter {
         let must_last = entries.iter().any(|entry| entry.durable)
             || self.unflushed.len() >= UNFLUSHED_EVENTS
             || is_again;
-        let is_file = self.database.is_file();
         let again = if is_again {
             self.unflushed.as_slice()
         } else {
             &[]
         };
-        let written = connection.commit(is_file, must_last, again, entries).await;
+        let written = connection.commit(must_last, again, entries).await;
         connection.has_committed |= written.is_ok();
         // SQLite ends a transaction by itself if something is wrong with the file.
         if !written.as_ref().is_err_and(is_of_database) {
             self.connection = Some(connection);
         }
         // SQLite's file survives a killed process at either level, so nothing has to be written again.
-        written.map(|()| is_file || must_last)
+        written.map(|()| self.database.is_file() || must_last)
     }
 }
 
@@ -347,7 +403,9 @@ mod tests {
         let outage_timeout = Duration::from_millis(10);
         let store = Store::open(location, outage_timeout).await.unwrap();
         let database = Database::of(location).unwrap();
-        let batches = BatchWriter::new(database, outage_timeout, Health::default(), Arc::default());
+        let (_, jobs) = mpsc::channel(1);
+        let (health, urgent) = (Health::default(), Arc::default());
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent, jobs);
         (store, batches)
     }
 
@@ -414,12 +472,12 @@ mod tests {
         let (store, mut batches) = batches(&location).await;
         let full = sqlx::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
         batches.refuse(&mut rows(0..600), full.into());
-        let mut connection = WriterConnection::open(&batches.database).await.unwrap();
+        let connection = WriterConnection::open(&batches.database).await.unwrap();
         // Fewer pages than the file has: it cannot grow.
-        sqlx::query("PRAGMA max_page_count = 1")
-            .execute(&mut connection.connection)
-            .await
-            .unwrap();
+        let DatabaseLink::File(file) = &connection.link else {
+            unreachable!("it is a file");
+        };
+        file.run("PRAGMA max_page_count = 1").unwrap();
         batches.connection = Some(connection);
         batches.probe().await;
         assert_eq!(batches.health.outage(), Some(Outage::ReadOnly));
