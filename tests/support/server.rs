@@ -166,6 +166,11 @@ impl Server {
         }
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `http://HOST:PORT`
     pub fn address(&self) -> &str {
         &self.address
