@@ -54,6 +54,7 @@ mod prune;
 mod record;
 mod redacted_lines;
 mod redaction;
+mod reply_parts;
 mod responses;
 mod run_lease;
 mod runs;

@@ -132,7 +132,7 @@ fn without_denials(kind: &mut EventKind) {
 fn is_piece(kind: &EventKind) -> bool {
     match kind {
         EventKind::Sub { what, .. } => is_piece(what),
-        kind => matches!(kind, EventKind::Delta { .. }),
+        kind => matches!(kind, EventKind::Delta { .. } | EventKind::Written { .. }),
     }
 }
 

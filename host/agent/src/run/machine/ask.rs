@@ -69,7 +69,8 @@ impl Machine {
                 && self.own_steps() < self.request.settings.max_steps,
             ..StepState::default()
         };
-        self.step.reader = Some(ReplyReader::new(self.contract(), self.offered()));
+        let reader = ReplyReader::new(self.contract(), self.offered());
+        self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
 
