@@ -147,8 +147,8 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
     assert_eq!(numbers, (0..recorded.len() as u64).collect::<Vec<_>>());
     let run = events[0]["run"].as_str().unwrap();
     let record = Records::of(&host).lines(run);
-    let shown: Vec<_> = done.stdout.lines().zip(&events).collect();
-    let shown = shown.into_iter().filter(|(_, event)| is_recorded(event));
+    let shown = done.stdout.lines().zip(&events);
+    let shown = shown.filter(|(_, event)| is_recorded(event));
     assert!(shown.map(|(line, _)| line).eq(&record));
 }
 

@@ -8,7 +8,7 @@ use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
-use crate::reply_parts::ReplyPartWriter;
+use crate::reply_so_far::ReplyPartWriter;
 use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
