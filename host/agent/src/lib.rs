@@ -3,8 +3,8 @@
 //!
 //! What this crate promises: the loop itself ([`run::Machine`]) is a state machine without I/O, so
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
-//! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
-//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
+//! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it (pieces of replies are shown and not
+//! journalled); a tool's fault is a message to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
 //! passes the stages of [`calls`]; each stage is implemented once.
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of

@@ -5,6 +5,7 @@ use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
+use crate::reply_parts;
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
 use std::collections::BTreeMap;
@@ -72,6 +73,14 @@ pub enum Change {
         calls: i64,
         tokens: i64,
     },
+    /// The reply that the run's model is writing, as JSON. It is not written if the run has another lease.
+    ReplyPart {
+        run: Uuid,
+        part: String,
+        lease: RunLease,
+    },
+    /// The reply that was being written is recorded, or there is none any more.
+    ReplyOver { run: Uuid },
     /// A row for the audit log.
     Audit(Box<Draft>),
     /// A call of no run is about to be made.
@@ -194,6 +203,10 @@ impl Change {
                     .execute("DELETE FROM approvals WHERE run = $1", &[(*run).into()])
                     .await?;
             }
+            Self::ReplyPart { run, part, lease } => {
+                reply_parts::write(connection, *run, part, lease).await?;
+            }
+            Self::ReplyOver { run } => reply_parts::remove(connection, *run).await?,
             // The writer adds audit rows after all other changes of its batch, and the calls of a batch together.
             Self::Audit(_) | Self::CallBegan(_) | Self::CallEnded { .. } => {}
             Self::Released { run, holder } => {

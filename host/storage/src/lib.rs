@@ -55,6 +55,8 @@ mod prune;
 mod record;
 mod redacted_lines;
 mod redaction;
+mod reply_parts;
+mod reply_so_far;
 mod responses;
 mod run_lease;
 mod runs;

@@ -13,13 +13,18 @@ use std::time::Duration;
 use toolhold_connections::Connection;
 use toolhold_connections::websocket::{self, CloseCode, SocketItem, WebSocketUpgrade};
 use toolhold_protocol::event::Event;
+use toolhold_protocol::reply_offset::StreamPosition;
 
 /// Interval of comments in a silent stream, so that proxies leave it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A part of a run's stream for a client.
 enum StreamItem {
-    Event(Arc<Event>),
+    Event {
+        event: Arc<Event>,
+        /// The place behind it, where a client can go on.
+        id: Option<StreamPosition>,
+    },
     /// The last item.
     End(StreamEnd),
 }
@@ -35,10 +40,11 @@ enum StreamEnd {
     Failed(WatchError),
 }
 
-/// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
+/// `event:` is the event's kind, `id:` its number and, in the middle of a reply, how much of it was sent
+/// ([`StreamPosition`]), `data:` the event as it is recorded.
 pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
     let items = items(watcher, redactor).filter_map(async |item| match item {
-        StreamItem::Event(event) => Some(sse_event(&event)),
+        StreamItem::Event { event, id } => Some(sse_event(&event, id.as_ref())),
         StreamItem::End(StreamEnd::Failed(error)) => Some(failed(&error.into())),
         StreamItem::End(_) => None,
     });
@@ -55,8 +61,9 @@ fn items(
         let end = loop {
             match watcher.next().await {
                 Ok(Some(event)) => {
+                    let id = watcher.behind(&event);
                     if let Some(event) = redactor.over(event) {
-                        return Some((StreamItem::Event(event), Some((watcher, redactor))));
+                        return Some((StreamItem::Event { event, id }, Some((watcher, redactor))));
                     }
                 }
                 Ok(None) if watcher.is_over() => break StreamEnd::RunOver,
@@ -81,11 +88,14 @@ pub fn respond(events: impl Stream<Item = sse::Event> + Send + 'static) -> Respo
     response
 }
 
-fn sse_event(event: &Event) -> sse::Event {
-    sse::Event::default()
+fn sse_event(event: &Event, id: Option<&StreamPosition>) -> sse::Event {
+    let sent = sse::Event::default()
         .event(event.kind.name())
-        .id(event.seq.to_string())
-        .data(text(event))
+        .data(text(event));
+    match id {
+        Some(id) => sent.id(id.to_string()),
+        None => sent,
+    }
 }
 
 /// The last event of a stream that breaks off.
@@ -104,7 +114,7 @@ pub fn socket(
     redactor: EventRedactor,
 ) -> Response {
     let messages = items(watcher, redactor).map(|item| match item {
-        StreamItem::Event(event) => SocketItem::Text(text(event.as_ref())),
+        StreamItem::Event { event, .. } => SocketItem::Text(text(event.as_ref())),
         StreamItem::End(StreamEnd::RunOver) => SocketItem::Close {
             code: CloseCode::Normal,
             reason: "the run is over".into(),

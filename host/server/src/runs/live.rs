@@ -1,17 +1,34 @@
 //! Events of a run as its watchers in this process hear of them.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_json::bounded;
-use toolhold_protocol::event::Event;
+use toolhold_protocol::event::{Event, ReplySoFar};
 
-/// An event that has just been recorded. A channel keeps some of them for watchers that are behind, so larger ones are
+/// An event that has just been shown. A channel keeps some of them for watchers that are behind, so larger ones are
 /// left in the database, from which each watcher reads them when its client has room.
 #[derive(Debug, Clone)]
 pub enum LiveEvent {
     Small(Arc<Event>),
     /// The event of this number.
     Recorded(u64),
+    /// A piece of a reply, which is in no database. A watcher that misses it finds the text in [`SharedReply`].
+    Piece(Arc<Event>),
+}
+
+/// The reply that the model of a run is writing, for watchers that come in the middle of it or are behind.
+#[derive(Debug, Clone, Default)]
+pub struct SharedReply(Arc<Mutex<ReplySoFar>>);
+
+impl SharedReply {
+    /// Takes the next event of the run, before watchers hear of it.
+    pub fn take(&self, event: &Event) {
+        self.lock().take(event);
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, ReplySoFar> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Most bytes of an event that is kept for watchers, as text and as a value. What the first event of a run has of images
@@ -20,6 +37,9 @@ const SMALL_BYTES: u64 = 16 << 10;
 
 impl LiveEvent {
     pub fn of(event: Event) -> Self {
+        if event.kind.is_shown_only() {
+            return Self::Piece(Arc::new(event));
+        }
         let mut text = SmallText(Vec::new());
         let is_small = serde_json::to_writer(&mut text, &event).is_ok()
             && bounded::weigh(&text.0).is_ok_and(|weight| weight <= SMALL_BYTES);
@@ -30,10 +50,10 @@ impl LiveEvent {
         }
     }
 
-    /// The number of the event.
+    /// The number of the event, or of the one before a piece.
     pub fn seq(&self) -> u64 {
         match self {
-            Self::Small(event) => event.seq,
+            Self::Small(event) | Self::Piece(event) => event.seq,
             Self::Recorded(seq) => *seq,
         }
     }

@@ -18,6 +18,7 @@ mod prune;
 mod queries;
 mod redaction;
 mod redaction_composed;
+mod reply_parts;
 mod shares;
 mod space;
 

@@ -39,7 +39,7 @@ pub enum ReplyPart {
 /// wherever it finds a solution, its calls are those that were given out here, or begin with them where
 /// something had to be put right. It keeps the text of values that are not complete and the names of members,
 /// and no thoughts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReplyReader {
     contract: Contract,
     thoughts: Filter,
@@ -53,7 +53,7 @@ pub struct ReplyReader {
     is_prose: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum FormatReader {
     Schema(SolutionReader),
     Tools(FunctionReader),
@@ -240,6 +240,14 @@ fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<ReplyPart>) -> R
 }
 
 impl ReplyPart {
+    /// True if a run acts on it before the reply is complete.
+    pub fn is_acted_on(&self) -> bool {
+        match self {
+            Self::Call { .. } => true,
+            Self::Field { name, .. } => name == "meta" || name == "advisors",
+        }
+    }
+
     fn field(name: &str, value: Value) -> Self {
         Self::Field {
             name: name.to_owned(),

@@ -71,7 +71,8 @@ impl Machine {
             ..StepState::default()
         };
         self.tools.choose();
-        self.step.reader = Some(ReplyReader::new(self.contract(), self.offered()));
+        let reader = ReplyReader::new(self.contract(), self.offered());
+        self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
 

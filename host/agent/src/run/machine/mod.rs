@@ -89,11 +89,13 @@ use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
+use toolhold_protocol::completion::Delta;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, FORMAT, PROMPTS, RunFailure, StopReason};
 use toolhold_protocol::plan::Mode;
+use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
@@ -155,7 +157,18 @@ pub struct Machine {
 /// One Request, its reply and the calls in it.
 #[derive(Debug, Default)]
 struct StepState {
-    reader: Option<ReplyReader>,
+    /// Reads the recorded text of the reply. Absent once something speaks against the reply.
+    reader: Option<Box<ReplyReader>>,
+    /// Has read what follows as well, and says when the run acts on it.
+    ahead: Option<Box<ReplyReader>>,
+    /// Pieces that were shown and are not recorded, since the recorded text.
+    unrecorded: Vec<Delta>,
+    /// How far the reply is shown.
+    shown: ReplyOffset,
+    /// How far it is recorded.
+    recorded: ReplyOffset,
+    /// The record has each piece, as older versions wrote it.
+    has_deltas: bool,
     calls: StepCalls,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
@@ -312,6 +325,8 @@ impl Machine {
             Input::Called { id, result } => self.called(&id, result, &mut effects),
             Input::Start => self.start(&mut effects),
             Input::Wrote(delta) => self.wrote(delta, &mut effects),
+            Input::Written(pieces) => self.written(pieces, &mut effects),
+            Input::Recorded(delta) => self.recorded(delta, &mut effects),
             Input::Replied(completion) => self.replied(completion, &mut effects),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects),
@@ -328,10 +343,12 @@ impl Machine {
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),
             Input::Cancelled { reason } => {
+                self.keep_written(&mut effects);
                 let failure = reason.map(|reason| RunFailure::new(ErrorClass::Fatal, reason));
                 self.finish(StopReason::Cancelled, Value::Null, failure, &mut effects);
             }
             Input::OutOf(budget) => {
+                self.keep_written(&mut effects);
                 self.fail(
                     budget.reason(),
                     ErrorClass::Fatal,
@@ -340,6 +357,7 @@ impl Machine {
                 );
             }
             Input::TimedOut => {
+                self.keep_written(&mut effects);
                 let message = format!(
                     "the run did not finish within {} s",
                     self.request.settings.timeout.as_secs_f32()

@@ -32,6 +32,9 @@ impl Play {
     fn tell(&mut self, input: Input) {
         let effects = self.machine.handle(input, Duration::ZERO);
         for kind in effects.events {
+            if kind.is_shown_only() {
+                continue;
+            }
             self.events.push(Event {
                 run: self.machine.request().id,
                 seq: self.events.len() as u64,

@@ -1,0 +1,345 @@
+//! Replies that are being written, for readers that come while a model writes, or after it.
+
+use super::{Event, EventKind, Seal};
+use crate::completion::{Completion, Delta};
+use crate::reply_offset::ReplyOffset;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The reply that a run's model is writing, as far as it was shown. It is kept until the reply is recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplySoFar {
+    /// Number of the Request's event.
+    pub request: u64,
+    pub step: u32,
+    /// When the last piece was shown, in milliseconds since 1970 (UTC).
+    pub at_ms: u64,
+    pub text: Completion,
+}
+
+impl ReplySoFar {
+    /// Takes the next event that a run shows. Those of sub-agents change nothing.
+    pub fn take(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::Request { step, .. } => {
+                *self = Self {
+                    request: event.seq,
+                    step: *step,
+                    ..Self::default()
+                }
+            }
+            EventKind::Delta { delta, .. } => {
+                self.text.add(delta);
+                self.at_ms = event.at_ms;
+            }
+            EventKind::Reply { .. } | EventKind::ModelFailed { .. } | EventKind::Done { .. } => {
+                self.text = Completion::default();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How much of its replies a reader of a run's events was shown. It makes the pieces that the reader lacks out of recorded
+/// events and of replies that are being written: a reader gets each text of a reply once, and whole before its `reply`.
+#[derive(Debug, Clone, Default)]
+pub struct ShownText {
+    /// Number of the Request whose reply is read. 0 where the reader began in the middle of a reply.
+    request: u64,
+    offset: ReplyOffset,
+}
+
+impl ShownText {
+    /// Of a reader that goes on in a reply.
+    pub fn at(offset: ReplyOffset) -> Self {
+        Self { request: 0, offset }
+    }
+
+    /// How much of the reply was shown that is being written.
+    pub fn offset(&self) -> &ReplyOffset {
+        &self.offset
+    }
+
+    /// Takes the next recorded event. Returns the pieces to show before it.
+    pub fn before(&mut self, event: &Event) -> Vec<Event> {
+        match &event.kind {
+            EventKind::Request { .. } => {
+                *self = Self {
+                    request: event.seq,
+                    offset: ReplyOffset::default(),
+                };
+                Vec::new()
+            }
+            // Of a record of an older version, in which it is an event itself.
+            EventKind::Delta {
+                delta, from: None, ..
+            } => {
+                self.offset.pass(delta);
+                Vec::new()
+            }
+            EventKind::Written { step, from, pieces } => {
+                let (mut at, mut lacking) = (from.clone(), Vec::new());
+                for piece in pieces {
+                    if let Some(rest) = self.offset.rest_of(piece, &at) {
+                        lacking.push(self.show(event, *step, rest));
+                    }
+                    at.pass(piece);
+                }
+                lacking
+            }
+            EventKind::Reply { step, completion } => {
+                let rest = self.offset.rest(completion).into_iter();
+                let lacking = rest.map(|piece| self.show(event, *step, piece)).collect();
+                self.offset = ReplyOffset::default();
+                lacking
+            }
+            EventKind::ModelFailed { .. } => {
+                self.offset = ReplyOffset::default();
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The pieces that the reader lacks of a reply that is being written. None, if it was not shown the Request yet, or
+    /// a later one; `next` is the number of the next event.
+    pub fn lacking(&mut self, reply: &ReplySoFar, run: Uuid, next: u64) -> Vec<Event> {
+        if reply.request >= next || reply.request < self.request {
+            return Vec::new();
+        }
+        let before = Event {
+            run,
+            seq: next,
+            at_ms: reply.at_ms,
+            kind: EventKind::Notice {
+                step: reply.step,
+                message: String::new(),
+            },
+            removed: None,
+            seal: Seal::default(),
+        };
+        let rest = self.offset.rest(&reply.text).into_iter();
+        rest.map(|piece| self.show(&before, reply.step, piece))
+            .collect()
+    }
+
+    /// Takes a piece that is shown as it comes, and leaves of it what the reader lacks. `Err`: the reader lacks text
+    /// before it, which [`Self::lacking`] gives.
+    ///
+    /// # Errors
+    /// [`TextMissing`].
+    pub fn take_piece(&mut self, piece: &Event) -> Result<Option<Event>, TextMissing> {
+        let EventKind::Delta {
+            step,
+            delta,
+            from: Some(from),
+        } = &piece.kind
+        else {
+            // A sub-agent's.
+            return Ok(Some(piece.clone()));
+        };
+        // Of an earlier reply.
+        if piece.seq < self.request {
+            return Ok(None);
+        }
+        if self.offset.lacks_before(delta, from) {
+            return Err(TextMissing);
+        }
+        let Some(rest) = self.offset.rest_of(delta, from) else {
+            return Ok(None);
+        };
+        let begins = self.offset.clone();
+        self.offset.pass(&rest);
+        Ok(Some(Event {
+            kind: EventKind::Delta {
+                step: *step,
+                delta: rest,
+                from: Some(begins),
+            },
+            ..piece.clone()
+        }))
+    }
+
+    /// A piece that is shown before `event`.
+    fn show(&mut self, event: &Event, step: u32, delta: Delta) -> Event {
+        let from = self.offset.clone();
+        self.offset.pass(&delta);
+        Event {
+            run: event.run,
+            seq: event.seq.saturating_sub(1),
+            at_ms: event.at_ms,
+            kind: EventKind::Delta {
+                step,
+                delta,
+                from: Some(from),
+            },
+            removed: None,
+            seal: Seal::default(),
+        }
+    }
+}
+
+/// A piece of a reply came to a reader that lacks text before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextMissing;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::ChatToolCall;
+    use serde_json::json;
+
+    fn event(seq: u64, kind: EventKind) -> Event {
+        Event {
+            run: Uuid::nil(),
+            seq,
+            at_ms: 7,
+            kind,
+            removed: None,
+            seal: Seal::default(),
+        }
+    }
+
+    fn request(seq: u64) -> Event {
+        let kind = json!({"event": "request", "step": 1, "body": {}});
+        event(seq, serde_json::from_value(kind).unwrap())
+    }
+
+    fn reply(seq: u64) -> Event {
+        let kind = EventKind::Reply {
+            step: 1,
+            completion: whole(),
+        };
+        event(seq, kind)
+    }
+
+    fn whole() -> Completion {
+        Completion {
+            content: "aé🦀z".into(),
+            reasoning: "hm".into(),
+            tool_calls: vec![ChatToolCall {
+                id: "i".into(),
+                name: "f".into(),
+                arguments: "{}".into(),
+            }],
+            ..Completion::default()
+        }
+    }
+
+    /// The pieces of the whole reply, one character each, as they are shown behind the event `seq`.
+    fn pieces(seq: u64) -> Vec<Event> {
+        let begun = Delta::ToolCall {
+            index: 0,
+            id: Some("i".into()),
+            name: Some("f".into()),
+            arguments: String::new(),
+        };
+        let arguments = |text: &str| Delta::ToolCall {
+            index: 0,
+            id: None,
+            name: None,
+            arguments: text.into(),
+        };
+        let whole = whole();
+        let reasoning = whole.reasoning.chars().map(|c| Delta::Reasoning(c.into()));
+        let content = whole.content.chars().map(|c| Delta::Content(c.into()));
+        let calls = [begun, arguments("{"), arguments("}")];
+        let mut from = ReplyOffset::default();
+        let shown = reasoning.chain(content).chain(calls).map(|delta| {
+            let begins = from.clone();
+            from.pass(&delta);
+            let kind = EventKind::Delta {
+                step: 1,
+                delta,
+                from: Some(begins),
+            };
+            event(seq, kind)
+        });
+        shown.collect()
+    }
+
+    fn read(read: &mut Completion, pieces: &[Event]) {
+        for piece in pieces {
+            let EventKind::Delta { delta, .. } = &piece.kind else {
+                panic!("{piece:?}");
+            };
+            read.add(delta);
+        }
+    }
+
+    #[test]
+    fn a_reader_gets_each_text_once_wherever_it_comes_and_goes_on() {
+        let all = pieces(3);
+        for seen in 0..=all.len() {
+            // Pieces while they come, up to `seen`; then it is gone, and its id says where.
+            let mut shown = ShownText::default();
+            assert!(shown.before(&request(3)).is_empty());
+            let mut text = Completion::default();
+            for piece in &all[..seen] {
+                let piece = shown.take_piece(piece).unwrap().unwrap();
+                read(&mut text, &[piece]);
+            }
+            for way in ["pieces", "so far", "reply", "written"] {
+                let (mut text, mut shown) = (text.clone(), ShownText::at(shown.offset().clone()));
+                match way {
+                    "pieces" => {
+                        for piece in &all {
+                            let rest = shown.take_piece(piece).unwrap();
+                            read(&mut text, rest.as_slice());
+                        }
+                    }
+                    "so far" => {
+                        let mut so_far = ReplySoFar::default();
+                        so_far.take(&request(3));
+                        all.iter().for_each(|piece| so_far.take(piece));
+                        let early = shown.lacking(&so_far, Uuid::nil(), 3);
+                        assert!(early.is_empty(), "the Request was not shown yet");
+                        read(&mut text, &shown.lacking(&so_far, Uuid::nil(), 4));
+                    }
+                    "written" => {
+                        let deltas = all.iter().map(|piece| match &piece.kind {
+                            EventKind::Delta { delta, .. } => delta.clone(),
+                            other => panic!("{other:?}"),
+                        });
+                        let kind = EventKind::Written {
+                            step: 1,
+                            from: ReplyOffset::default(),
+                            pieces: deltas.collect(),
+                        };
+                        read(&mut text, &shown.before(&event(4, kind)));
+                    }
+                    _ => {}
+                }
+                let rest = shown.before(&reply(5));
+                assert_eq!(rest.is_empty(), way != "reply" || seen == all.len());
+                read(&mut text, &rest);
+                assert_eq!(text, whole(), "{way} after {seen}");
+                assert!(shown.offset().is_beginning());
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_behind_a_gap_or_of_an_earlier_reply_is_not_shown() {
+        let mut shown = ShownText::default();
+        let all = pieces(3);
+        shown.before(&request(3));
+        assert_eq!(shown.take_piece(&all[1]).unwrap_err(), TextMissing);
+        shown.before(&request(6));
+        assert!(shown.take_piece(&all[0]).unwrap().is_none());
+    }
+
+    #[test]
+    fn pieces_have_no_seal_and_others_need_one() {
+        let piece = serde_json::to_value(&pieces(3)[0]).unwrap();
+        assert_eq!(
+            piece,
+            json!({"run": Uuid::nil(), "seq": 3, "at_ms": 7, "event": "delta", "step": 1, "reasoning": "h", "from": {}})
+        );
+        let read: Event = serde_json::from_value(piece).unwrap();
+        assert!(read.kind.is_shown_only());
+        let old = json!({"run": Uuid::nil(), "seq": 3, "at_ms": 7, "event": "delta", "step": 1, "content": "h", "seal": "x"});
+        let read: Event = serde_json::from_value(old).unwrap();
+        assert!(!read.kind.is_shown_only());
+    }
+}
