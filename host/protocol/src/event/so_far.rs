@@ -50,7 +50,7 @@ pub struct ShownText {
 }
 
 impl ShownText {
-    /// Of a reader that goes on in a reply.
+    /// State of a reader that continues in the middle of a reply.
     pub fn at(offset: ReplyOffset) -> Self {
         Self { request: 0, offset }
     }
