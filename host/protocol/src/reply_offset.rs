@@ -1,4 +1,4 @@
-//! Places in a reply that is being written: how much of each of its texts somebody has.
+//! Places in a reply, and in the stream of a run's events: how much of each text of the reply a reader has.
 
 use crate::completion::{ChatToolCall, Completion, Delta};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use crate::reply_offset::ReplyOffset;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The reply that a run's model is writing, as far as it was shown. It is kept until the reply is recorded.
+/// Text shown so far of a reply that is not complete. It is kept until the reply is recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplySoFar {
     /// Number of the Request's event.
@@ -50,7 +50,7 @@ pub struct ShownText {
 }
 
 impl ShownText {
-    /// Of a reader that goes on in a reply.
+    /// State of a reader that continues in the middle of a reply.
     pub fn at(offset: ReplyOffset) -> Self {
         Self { request: 0, offset }
     }
