@@ -87,7 +87,7 @@ impl McpServer {
         }
     }
 
-    /// Returns the tool as runs share it: the one that was offered last, if it is the same. The operator names the
+    /// Returns the tool as runs share it: the one that was offered last, if it is equal. The operator names the
     /// tools of a server, so their number is bounded.
     pub(super) fn shared(&self, tool: Tool) -> Arc<Tool> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);

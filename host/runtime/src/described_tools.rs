@@ -36,7 +36,7 @@ struct DescribedTools(HashMap<u64, DescribedModule>);
 
 #[derive(Debug)]
 struct DescribedModule {
-    /// Its tools are kept for as long as it is.
+    /// When it is gone, its tools go with the next module that is described.
     module: Weak<Module>,
     takes_turns: bool,
     tools: Arc<[Arc<Tool>]>,

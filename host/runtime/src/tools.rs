@@ -209,9 +209,11 @@ impl SandboxTools {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.clone(), validator);
-        Ok(Some(Tool {
+        let described = described(&module);
+        let mut tools = described.iter().filter(|tool| tool.name == spec.name);
+        Ok(tools.next().map(|tool| Tool {
             name,
-            ..self.described(spec)
+            ..Tool::clone(tool)
         }))
     }
 
@@ -236,16 +238,6 @@ impl SandboxTools {
                 "there is no module {name:?}; there are {}",
                 known.join(", ")
             ),
-        }
-    }
-
-    /// A tool of a module, with the party that its calls take turns with.
-    fn described(&self, spec: &ToolSpec) -> Tool {
-        let module = self.components.registry().module_of(&spec.name);
-        let party = module.filter(|module| module.takes_turns());
-        Tool {
-            takes_turns: party.map(|module| module.name.clone()),
-            ..module_tool(spec)
         }
     }
 

@@ -204,9 +204,9 @@ impl Change {
                     .await?;
             }
             Self::ReplyPart { run, part, lease } => {
-                reply_parts::write(connection, *run, part, lease).await?;
+                reply_parts::write(transaction, *run, part, lease).await?;
             }
-            Self::ReplyOver { run } => reply_parts::remove(connection, *run).await?,
+            Self::ReplyOver { run } => reply_parts::remove(transaction, *run).await?,
             // The writer adds audit rows after all other changes of its batch, and the calls of a batch together.
             Self::Audit(_) | Self::CallBegan(_) | Self::CallEnded { .. } => {}
             Self::Released { run, holder } => {

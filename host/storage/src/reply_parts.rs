@@ -2,7 +2,7 @@
 
 use crate::claims::RunLease;
 use crate::error::WriteError;
-use sqlx::AnyConnection;
+use crate::statements::{OpenTransaction, SqlValue};
 use uuid::Uuid;
 
 /// Sets the part $2 of the run $1, if the run has this lease and has not ended.
@@ -12,26 +12,25 @@ const SET: &str = "INSERT INTO reply_parts (run, part) SELECT id, $2 FROM runs \
 
 /// Writes a part, for the process that has the lease.
 pub async fn write(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     part: &str,
     lease: &RunLease,
 ) -> Result<(), WriteError> {
-    sqlx::query(SET)
-        .bind(run.to_string())
-        .bind(part)
-        .bind(&lease.holder)
-        .bind(lease.fence)
-        .execute(connection)
-        .await?;
+    let values = [
+        SqlValue::from(run),
+        part.into(),
+        (&lease.holder).into(),
+        lease.fence.into(),
+    ];
+    transaction.execute(SET, &values).await?;
     Ok(())
 }
 
 /// Takes the part of a run away.
-pub async fn remove(connection: &mut AnyConnection, run: Uuid) -> Result<(), WriteError> {
-    sqlx::query("DELETE FROM reply_parts WHERE run = $1")
-        .bind(run.to_string())
-        .execute(connection)
+pub async fn remove(transaction: &mut OpenTransaction<'_>, run: Uuid) -> Result<(), WriteError> {
+    transaction
+        .execute("DELETE FROM reply_parts WHERE run = $1", &[run.into()])
         .await?;
     Ok(())
 }

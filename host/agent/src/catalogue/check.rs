@@ -13,6 +13,9 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Annotations, Tool};
 use toolhold_schema::{CheckError, SchemaFault, Validator, Violation};
 
+/// Bytes of a compiled schema for each byte of its text, patterns apart.
+const COMPILED_BYTES_A_BYTE: u64 = 100;
+
 /// Checks of the arguments and results of one tool. Compiled once, used for every call.
 #[derive(Debug)]
 pub struct ToolCheck {
@@ -106,6 +109,17 @@ impl ToolCheck {
     pub fn price(&self) -> u64 {
         let output = self.output.as_ref().map_or(0, |schema| schema.price());
         self.arguments.price().max(output)
+    }
+
+    /// An estimate of the bytes that the compiled schemas of the tool take.
+    pub(super) fn compiled_bytes(&self, tool: &Tool) -> u64 {
+        let bytes = |validator: &Validator, schema: &Value| {
+            let text = u64::try_from(schema.to_string().len()).unwrap_or(u64::MAX);
+            text.saturating_mul(COMPILED_BYTES_A_BYTE) + validator.pattern_bytes()
+        };
+        let output = self.output.as_deref().zip(tool.output.as_ref());
+        let output = output.map_or(0, |(validator, schema)| bytes(validator, schema));
+        bytes(&self.arguments, &tool.parameters) + output
     }
 
     /// # Errors

@@ -14,7 +14,7 @@ pub use compiled::validator;
 pub use tool::CallableTool;
 
 use crate::context::Toolbook;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use toolhold_policy::text;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -24,6 +24,10 @@ use toolhold_protocol::tool::Tool;
 /// Lists that the process keeps for later runs. Agents and keys that may call different tools have a list each; the
 /// lists share the tools that they have in common.
 const MAX_CATALOGUES: usize = 16;
+/// Most bytes that the tools of all these lists take, by an estimate.
+const MAX_KEPT_BYTES: u64 = 64 << 20;
+/// Bytes of definitions whose schemas are compiled within about 10 ms.
+const BRIEF_BYTES: usize = 64 << 10;
 
 /// The tools of a run, by name and in the order in which they are offered. Their names are unique.
 #[derive(Debug, Default)]
@@ -76,8 +80,26 @@ impl ToolCatalogue {
         // Without the lock: schemas are compiled.
         let others: Vec<Arc<Self>> = kept().lists.iter().cloned().collect();
         let made = Self::with_parts_of(&others, of_toolbox(tools))?;
-        kept().keep(made.clone());
-        Ok(made)
+        let Keeping { list, evicted } = kept().keep(made);
+        // Without the lock, too: compiled schemas are freed.
+        drop(evicted);
+        Ok(list)
+    }
+
+    /// True if [`Self::shared`] would be brief: it has the list of these tools, or they are few.
+    pub fn is_brief(tools: &[Arc<Tool>]) -> bool {
+        let mut bytes = tools.iter().map(|tool| tool::definition_bytes(tool));
+        kept().find(tools).is_some()
+            || bytes
+                .try_fold(0_usize, |all, own| {
+                    (all + own <= BRIEF_BYTES).then_some(all + own)
+                })
+                .is_some()
+    }
+
+    /// Returns an estimate of the bytes that its tools take in memory.
+    fn kept_bytes(&self) -> u64 {
+        self.tools.iter().map(|tool| tool.kept_bytes()).sum()
     }
 
     /// The catalogue of these tools, some of which are those of this one.
@@ -92,9 +114,15 @@ impl ToolCatalogue {
     }
 
     fn with_parts_of(others: &[Arc<Self>], bound: Arc<[Bound]>) -> Result<Arc<Self>, RunError> {
-        let mut tools = Vec::with_capacity(bound.len());
         let mut by_name = HashMap::with_capacity(bound.len());
         for (at, own) in bound.iter().enumerate() {
+            let name = &own.tool.name;
+            if by_name.insert(name.clone(), at).is_some() {
+                return Err(RunError::DuplicateTool { name: name.clone() });
+            }
+        }
+        let mut tools = Vec::with_capacity(bound.len());
+        for own in bound.iter() {
             let name = &own.tool.name;
             let known = others.iter().rev().find_map(|other| other.same(own));
             let tool = match known {
@@ -106,9 +134,6 @@ impl ToolCatalogue {
                     }
                 })?),
             };
-            if by_name.insert(name.clone(), at).is_some() {
-                return Err(RunError::DuplicateTool { name: name.clone() });
-            }
             tools.push(tool);
         }
         let prices = tools.iter().map(|tool| tool.check.price());
@@ -224,18 +249,45 @@ impl KeptCatalogues {
         Some(list)
     }
 
-    fn keep(&mut self, list: Arc<ToolCatalogue>) {
-        while self.lists.len() >= MAX_CATALOGUES {
-            self.lists.pop_front();
+    /// Keeps the list, unless it is too large or another caller has kept it meanwhile.
+    fn keep(&mut self, list: Arc<ToolCatalogue>) -> Keeping {
+        let mut evicted = Vec::new();
+        if let Some(known) = self.find(&list.offered) {
+            evicted.push(list);
+            return Keeping {
+                list: known,
+                evicted,
+            };
         }
-        self.lists.push_back(list);
+        if list.kept_bytes() <= MAX_KEPT_BYTES {
+            self.lists.push_back(list.clone());
+            while self.lists.len() > MAX_CATALOGUES || self.bytes() > MAX_KEPT_BYTES {
+                evicted.extend(self.lists.pop_front());
+            }
+        }
+        Keeping { list, evicted }
     }
+
+    /// The bytes of all tools, each counted once.
+    fn bytes(&self) -> u64 {
+        let mut seen = HashSet::new();
+        let tools = self.lists.iter().flat_map(|list| &list.tools);
+        let distinct = tools.filter(|tool| seen.insert(Arc::as_ptr(tool)));
+        distinct.map(|tool| tool.kept_bytes()).sum()
+    }
+}
+
+/// A list that was to be kept, and the lists that go, to be dropped without the lock.
+#[derive(Debug)]
+struct Keeping {
+    list: Arc<ToolCatalogue>,
+    evicted: Vec<Arc<ToolCatalogue>>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn tool(name: &str) -> Arc<Tool> {
         Arc::new(Tool {
@@ -306,6 +358,42 @@ mod tests {
         assert_eq!(kept.lists.len(), MAX_CATALOGUES);
         assert!(kept.find(&lists[1]).is_none());
         assert!(kept.find(&lists[2 * MAX_CATALOGUES - 1]).is_some());
+    }
+
+    #[test]
+    fn kept_catalogues_are_bounded_by_what_their_schemas_take() {
+        let mut kept = KeptCatalogues::default();
+        let dear = |number: usize| {
+            let parameters = json!({"type": "object", "properties": {"a": {"pattern": format!("^[a-z]{{{number},2000}}$")}}});
+            let tool = Arc::new(Tool {
+                parameters,
+                ..Tool::new(format!("dear{number}.t"))
+            });
+            ToolCatalogue::new(of_toolbox(vec![tool])).unwrap()
+        };
+        let one = dear(1).kept_bytes();
+        assert!(one > MAX_KEPT_BYTES >> 12, "{one}");
+        let many: Vec<Arc<Tool>> = (0..200)
+            .map(|number| {
+                let properties: serde_json::Map<String, Value> = (0..10)
+                    .map(|own| (format!("p{own}"), json!({"description": "x".repeat(500)})))
+                    .collect();
+                Arc::new(Tool {
+                    parameters: json!({"type": "object", "properties": properties}),
+                    ..Tool::new(format!("large.t{number}"))
+                })
+            })
+            .collect();
+        let large = ToolCatalogue::new(of_toolbox(many)).unwrap();
+        assert!(large.kept_bytes() > MAX_KEPT_BYTES);
+        let small = kept.keep(dear(2)).list;
+        // One that is too large is not kept, and makes nobody go.
+        assert!(kept.keep(large).evicted.is_empty());
+        assert!(kept.find(&small.offered).is_some() && kept.lists.len() == 1);
+        // The list of another caller takes the place of an equal one.
+        let again = ToolCatalogue::new(small.bound().clone()).unwrap();
+        assert!(Arc::ptr_eq(&kept.keep(again).list, &small));
+        assert_eq!(kept.bytes(), small.kept_bytes());
     }
 
     #[test]

@@ -58,9 +58,18 @@ impl CallableTool {
 
     /// Returns the bytes of its definition, by which it is estimated what it takes of a model's window.
     pub fn bytes(&self) -> usize {
-        *self.bytes.get_or_init(|| {
-            let tool = &self.bound.tool;
-            tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
-        })
+        *self
+            .bytes
+            .get_or_init(|| definition_bytes(&self.bound.tool))
     }
+
+    /// Returns an estimate of the bytes that it takes in memory.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.check.compiled_bytes(&self.bound.tool)
+    }
+}
+
+/// Returns the bytes of the definition of a tool.
+pub(super) fn definition_bytes(tool: &Tool) -> usize {
+    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }

@@ -274,7 +274,12 @@ impl Driver {
         let offered = if request.own_tools_only {
             Arc::default()
         } else {
-            ToolCatalogue::shared(self.toolbox.source.tools())?
+            let tools = self.toolbox.source.tools();
+            if ToolCatalogue::is_brief(&tools) {
+                ToolCatalogue::shared(tools)?
+            } else {
+                apart(&lane, move || ToolCatalogue::shared(tools)).await?
+            }
         };
         let activities = match request.depth {
             0 => self.activities.clone(),

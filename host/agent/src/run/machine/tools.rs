@@ -39,6 +39,13 @@ pub(super) struct ShowingLimits {
 }
 
 impl ShowingLimits {
+    /// True if all tools are shown: the limits allow it, or one of them has the name of the tool that finds the others.
+    fn allow_all(&self, catalogue: &ToolCatalogue) -> bool {
+        let tools = catalogue.tools();
+        let bytes = || tools.iter().map(|tool| tool.bytes()).sum();
+        catalogue.find(toolbook::FIND_TOOLS).is_some() || self.allow(tools.len(), bytes())
+    }
+
     fn allow(&self, tools: usize, bytes: usize) -> bool {
         let fits = |most: u64| TokenMeter::default().tokens(bytes) <= most;
         tools <= self.max.max(1) && self.max_tokens.is_none_or(fits)
@@ -59,9 +66,7 @@ impl ShownTools {
     /// allow, and the tool that finds the others.
     fn choose(catalogue: &ToolCatalogue, limits: &ShowingLimits) -> Self {
         let tools = catalogue.tools();
-        let all = tools.iter().map(|tool| tool.bytes()).sum();
-        let has_own_finder = catalogue.find(toolbook::FIND_TOOLS).is_some();
-        if has_own_finder || limits.allow(tools.len(), all) {
+        if limits.allow_all(catalogue) {
             return Self::default();
         }
         let book = catalogue.book();
@@ -113,7 +118,12 @@ impl ToolTable {
 
     /// From now on no more tools are shown than the limits allow. To be called before a model is asked.
     pub(super) fn limit(&mut self, limits: ShowingLimits) {
-        self.limits = Some(limits);
+        debug_assert!(
+            self.chosen.get().is_none(),
+            "the choice was made without limits"
+        );
+        // A run that shows all tools does not keep the texts of its task for the choice.
+        self.limits = (!limits.allow_all(&self.catalogue)).then_some(limits);
     }
 
     /// Makes the choice, which keeps its limits no longer than until then.
