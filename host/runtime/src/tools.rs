@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use toolhold_agent::calls::{checked, validator};
-use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool};
+use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
