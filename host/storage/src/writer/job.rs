@@ -11,10 +11,7 @@ use tokio::sync::oneshot;
 pub trait Job: Send {
     /// Runs the statements. Returns what answers the caller after the commit, or `None` if the transaction is to be
     /// undone; then the caller has its answer.
-    fn run<'t>(
-        self: Box<Self>,
-        transaction: OpenTransaction<'t>,
-    ) -> BoxFuture<'t, Option<JobAnswer>>;
+    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, Option<JobAnswer>>;
 
     /// Answers the caller without having run.
     fn refuse(self: Box<Self>, error: &sqlx::Error);
@@ -35,10 +32,7 @@ where
     T: Send + 'static,
     E: From<sqlx::Error> + Send + 'static,
 {
-    fn run<'t>(
-        self: Box<Self>,
-        transaction: OpenTransaction<'t>,
-    ) -> BoxFuture<'t, Option<JobAnswer>> {
+    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, Option<JobAnswer>> {
         let Self { work, done } = *self;
         Box::pin(async move {
             match work(transaction).await {
@@ -86,7 +80,7 @@ pub async fn serve(
             commit(connection)
         };
         for answer in answers {
-            answer(committed.as_ref().map(|()| ()));
+            answer(committed.as_ref().copied());
         }
         if committed.is_err() {
             served = committed;
