@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use crate::health::Outage;
     use crate::writer::is_transient;
+    use sqlx::error::DatabaseError;
 
     fn file() -> (tempfile::TempDir, NativeConnection) {
         let folder = tempfile::tempdir().unwrap();
@@ -168,11 +169,13 @@ mod tests {
         let insert = "INSERT INTO kept (number, text) VALUES (1, $1)";
         connection.execute(insert, &["a".into()]).unwrap();
         let again = connection.execute(insert, &["a".into()]).unwrap_err();
-        let unique = again.as_database_error().map(|it| it.is_unique_violation());
+        let unique = again
+            .as_database_error()
+            .map(DatabaseError::is_unique_violation);
         assert_eq!(unique, Some(true), "{again}");
         assert_eq!((Outage::of(&again), is_transient(&again)), (None, false));
         let wrong = connection.run("SELECT nothing FROM nowhere").unwrap_err();
-        let code = wrong.as_database_error().and_then(|it| it.code());
+        let code = wrong.as_database_error().and_then(DatabaseError::code);
         assert_eq!(code.as_deref(), Some("1"), "{wrong}");
 
         let path = folder.path().join("a.db");
