@@ -27,7 +27,8 @@ const RUNS: f64 = 20.0;
 fn cost(id: u32, of: impl FnOnce()) -> Duration {
     let before = processor_time_of(id).expect("it runs");
     of();
-    processor_time_of(id).expect("it runs") - before
+    let after = processor_time_of(id).expect("it runs");
+    after.saturating_sub(before)
 }
 
 /// Fails where the cost of one thing is more than `most` times that of the other.
