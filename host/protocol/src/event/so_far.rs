@@ -291,7 +291,9 @@ mod tests {
                     "so far" => {
                         let mut so_far = ReplySoFar::default();
                         so_far.take(&request(3));
-                        all.iter().for_each(|piece| so_far.take(piece));
+                        for piece in &all {
+                            so_far.take(piece);
+                        }
                         let early = shown.lacking(&so_far, Uuid::nil(), 3);
                         assert!(early.is_empty(), "the Request was not shown yet");
                         read(&mut text, &shown.lacking(&so_far, Uuid::nil(), 4));
