@@ -70,7 +70,7 @@ impl Store {
         let Some(claim) = self.claimed.claim(run) else {
             return Err(RecordError::Held);
         };
-        // Events of the run that this process wrote and the database lost in a crash.
+        // Writes of the run whose caller left may still wait in this process' queue.
         self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
         let before = self.holder(run).await?;
         if self.lives_elsewhere(before.as_deref()).await? {

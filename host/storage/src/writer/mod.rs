@@ -153,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Returns when everything that was queued before is committed, and is durable.
+    /// Returns when everything that was queued before is committed.
     pub async fn catch_up(&self) -> io::Result<()> {
         self.write(Vec::new(), true).await
     }
