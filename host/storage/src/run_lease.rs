@@ -129,10 +129,7 @@ impl Store {
         ];
         values.extend(renews.map(|name| SqlValue::from(key(name))));
         let statement = renews.map_or(TAKE, |_| TAKE_FROM_RENEWING);
-        let work = self.transact(move |mut transaction| {
-            Box::pin(async move { Ok(transaction.row(statement, &values).await?) })
-        });
-        work.await
+        self.row(statement, values).await
     }
 
     /// The state of a run's lease.

@@ -14,6 +14,7 @@ mod transient;
 mod tests;
 
 pub use entry::Attachment;
+pub use job::JobSize;
 pub use tally::AuditLosses;
 #[cfg(test)]
 pub use transient::is_transient;
@@ -120,6 +121,7 @@ impl Writer {
     /// leaves does not stop it.
     pub async fn transact<T, E>(
         &self,
+        size: JobSize,
         work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -127,7 +129,7 @@ impl Writer {
         E: From<sqlx::Error> + Send + 'static,
     {
         let (done, is_done) = oneshot::channel();
-        let job = Box::new(CallerJob { work, done });
+        let job = Box::new(CallerJob { work, size, done });
         if self.jobs.0.send(job).await.is_err() {
             return Err(sqlx::Error::WorkerCrashed.into());
         }

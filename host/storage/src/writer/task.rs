@@ -1,7 +1,7 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
-use super::job::{self, Job};
+use super::job::{self, Job, JobQueue};
 use super::tally::AuditTally;
 use super::transaction::WriterConnection;
 use super::transient::{is_of_database, is_transient};
@@ -45,9 +45,14 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
             }
             Err(error) => batches.refuse(&mut batch, error),
         }
-        batches.serve_waiting().await;
+        // One transaction: callers who come as fast as they are served must not hold up the journals of runs.
+        if let Some(job) = batches.jobs.try_recv() {
+            batches.serve(job).await;
+        }
     }
-    batches.serve_waiting().await;
+    while let Some(job) = batches.jobs.try_recv() {
+        batches.serve(job).await;
+    }
     for entry in std::mem::take(&mut batches.backlog) {
         batches.lose(&entry, &"the process ends");
     }
@@ -78,7 +83,7 @@ pub struct BatchWriter {
     /// Notified when a caller waits for a write.
     urgent: Arc<Notify>,
     /// Transactions of callers: SQLite.
-    jobs: mpsc::Receiver<Box<dyn Job>>,
+    jobs: JobQueue,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -100,7 +105,7 @@ impl BatchWriter {
             backlog: VecDeque::new(),
             backlog_batch: BATCH_ENTRIES,
             urgent,
-            jobs,
+            jobs: JobQueue::new(jobs),
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
         }
@@ -133,8 +138,8 @@ impl BatchWriter {
                     self.gather(entries, batch).await;
                     return ControlFlow::Continue(());
                 }
-                Some(job) = self.jobs.recv() => self.serve(job).await,
                 () = tokio::time::sleep_until(self.next_probe), if is_out => self.probe().await,
+                Some(job) = self.jobs.recv() => self.serve(job).await,
                 () = self.health.breaks(), if !is_out => {}
             }
         }
@@ -276,28 +281,15 @@ impl BatchWriter {
         }
     }
 
-    /// Serves the callers that wait.
-    async fn serve_waiting(&mut self) {
-        while let Ok(job) = self.jobs.try_recv() {
-            self.serve(job).await;
-        }
-    }
-
-    /// Runs the transaction of a caller, and of those that wait, too.
+    /// Runs the transaction of a caller, and short ones of others that wait.
     async fn serve(&mut self, first: Box<dyn Job>) {
-        let mut jobs = VecDeque::from([first]);
-        while jobs.len() < BATCH_ENTRIES
-            && let Ok(job) = self.jobs.try_recv()
-        {
-            jobs.push_back(job);
-        }
         let opened = match self.connection.take() {
             Some(connection) => Ok(connection),
             None => WriterConnection::open(&self.database).await,
         };
         let refused = match opened {
             Ok(WriterConnection::File(mut file)) => {
-                let served = job::serve(&mut file, jobs).await;
+                let served = job::serve(&mut file, first, &mut self.jobs).await;
                 if served.is_ok() && file.has_no_transaction() {
                     self.connection = Some(WriterConnection::File(file));
                 }
@@ -307,9 +299,8 @@ impl BatchWriter {
             Ok(WriterConnection::Server(_)) => sqlx::Error::WorkerCrashed,
             Err(error) => error,
         };
-        for job in jobs {
-            job.refuse(&refused);
-        }
+        first.refuse(&refused);
+        self.jobs.refuse_waiting(&refused);
     }
 
     /// Whether a batch that failed is given up.
