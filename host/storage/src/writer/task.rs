@@ -29,6 +29,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs until the last handle is dropped.
 pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntry>) {
+    let _watch = PanicWatch(batches.health.clone());
     let mut batch = Vec::with_capacity(BATCH_ENTRIES);
     while batches.next(&mut entries, &mut batch).await.is_continue() {
         match batches.commit(&mut batch).await {
@@ -55,6 +56,18 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
     }
     for entry in std::mem::take(&mut batches.backlog) {
         batches.lose(&entry, &"the process ends");
+    }
+}
+
+/// Notes an outage when it is dropped by a panic: nothing is written any more until the process is started again.
+struct PanicWatch(Health);
+
+impl Drop for PanicWatch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the task that writes to the database has failed: restart this process";
+            self.0.failed(Outage::ReadOnly, &reason);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::audit_rows::Draft;
 use crate::database::Location;
+use crate::health::Outage;
 use crate::statements::NativeConnection;
 use crate::store::Store;
 use crate::tests::{OUTAGE_TIMEOUT, until};
@@ -139,6 +140,8 @@ async fn writes_fail_after_the_thread_is_gone() {
         assert!(failed.is_err());
     }
     assert!(store.writer.queue(row(2), Box::new(())).await.is_err());
+    assert_eq!(store.health.outage(), Some(Outage::ReadOnly));
+    assert!(store.writable().is_err());
     drop(store);
     let store = Store::open(&Location::File(path), OUTAGE_TIMEOUT).await;
     verified(&store.unwrap()).await;
