@@ -3,6 +3,7 @@
 //! write of many statements is handed over once.
 
 mod entry;
+mod gaps;
 mod job;
 mod tally;
 mod task;

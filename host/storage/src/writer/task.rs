@@ -1,6 +1,7 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
+use super::gaps::WriteGaps;
 use super::job::{self, Job, JobQueue};
 use super::tally::AuditTally;
 use super::transaction::WriterConnection;
@@ -97,6 +98,7 @@ pub struct BatchWriter {
     urgent: Arc<Notify>,
     /// Transactions of callers: SQLite.
     jobs: JobQueue,
+    gaps: WriteGaps,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -119,6 +121,7 @@ impl BatchWriter {
             backlog_batch: BATCH_ENTRIES,
             urgent,
             jobs: JobQueue::new(jobs),
+            gaps: WriteGaps::new(),
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
         }
@@ -302,7 +305,9 @@ impl BatchWriter {
         };
         let refused = match opened {
             Ok(WriterConnection::File(mut file)) => {
+                self.gaps.before_begin().await;
                 let served = job::serve(&mut file, first, &mut self.jobs).await;
+                self.gaps.after_end();
                 if served.is_ok() && file.has_no_transaction() {
                     self.connection = Some(WriterConnection::File(file));
                 }
@@ -349,7 +354,11 @@ impl BatchWriter {
             None => WriterConnection::open(&self.database).await?,
         };
         let durable = entries.iter().any(|entry| entry.durable);
+        if self.database.is_file() {
+            self.gaps.before_begin().await;
+        }
         let written = connection.commit(durable, entries).await;
+        self.gaps.after_end();
         // SQLite ends a transaction by itself if something is wrong with the file. On a connection whose transaction
         // could not be undone, none begins any more.
         if !written.as_ref().is_err_and(is_of_database) && connection.has_no_transaction() {
