@@ -26,7 +26,7 @@ use toolhold_policy::redaction::Redaction;
 pub struct Store {
     pub(crate) database: Database,
     /// Connections for queries; on PostgreSQL for short transactions, too. On SQLite the writer runs these, but for those of
-    /// knowledge and of redaction.
+    /// knowledge, of redaction and of the expiry of audit rows.
     pub(crate) pool: AnyPool,
     pub(crate) writer: Writer,
     pub(crate) process: Arc<Process>,
