@@ -162,7 +162,8 @@ pub async fn serve(
         && !connection.has_no_transaction()
         && let Some(job) = jobs.try_recv_short()
     {
-        answers.extend(run_with_others(connection, job).await);
+        let answer = run_with_others(connection, job).await;
+        answers.extend(answer);
     }
     let committed = commit(connection);
     for answer in answers {
@@ -221,6 +222,8 @@ mod tests {
     use crate::health::Outage;
 
     type Answer = oneshot::Receiver<Result<u64, sqlx::Error>>;
+    /// An answer, with the outage that its error shows.
+    type ShownAnswer = Result<u64, Option<Outage>>;
 
     fn job(
         size: JobSize,
@@ -272,11 +275,11 @@ mod tests {
         "x".repeat(1 << 20)
     }
 
-    /// Serves all jobs. Returns the answers, the outages that the errors among them show, and the texts that are kept.
+    /// Serves all jobs. Returns the answers, and the texts that are kept.
     async fn served(
         connection: &mut NativeConnection,
         jobs: Vec<(Box<dyn Job>, Answer)>,
-    ) -> (Vec<Result<u64, Option<Outage>>>, Vec<String>) {
+    ) -> (Vec<ShownAnswer>, Vec<String>) {
         let (send, received) = mpsc::channel(jobs.len());
         let mut queue = JobQueue::new(received);
         let mut answers = Vec::new();
@@ -297,8 +300,8 @@ mod tests {
         (outages, kept)
     }
 
-    const FULL: Result<u64, Option<Outage>> = Err(Some(Outage::ReadOnly));
-    const FAILED: Result<u64, Option<Outage>> = Err(None);
+    const FULL: ShownAnswer = Err(Some(Outage::ReadOnly));
+    const FAILED: ShownAnswer = Err(None);
 
     #[tokio::test]
     async fn what_a_full_disk_undoes_is_an_error_of_all_callers() {
