@@ -19,9 +19,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const LONG_REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// SQLite: write-ahead logging lets other connections and processes read during a write. What is deleted is
-/// overwritten, also what moves to another page: a page that is merely free keeps its bytes.
+/// overwritten, also what moves to another page: a page that is merely free keeps its bytes. Journals of statements and
+/// of savepoints, which hold old contents of pages, stay in memory: a file of them would keep deleted texts.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-     PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;";
+     PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;";
 
 /// Settings of a connection to PostgreSQL. A process that is frozen in the middle of a transaction, or whose machine
 /// vanished, loses its row locks after 5 s, which is before its lease ends (see `process_lease`): others wait for these
@@ -42,7 +43,7 @@ pub enum Location {
 #[derive(Clone)]
 pub struct Database {
     options: AnyConnectOptions,
-    /// The path of a SQLite file; absent for PostgreSQL.
+    /// The absolute path of a SQLite file; absent for PostgreSQL.
     file: Option<Arc<Path>>,
 }
 
@@ -53,7 +54,7 @@ impl Database {
         Ok(Self {
             options: location.options()?,
             file: match location {
-                Location::File(path) => Some(path.as_path().into()),
+                Location::File(path) => Some(std::path::absolute(path)?.into()),
                 Location::Postgres(_) => None,
             },
         })
@@ -287,6 +288,25 @@ mod tests {
             assert_eq!(drop_unknown_parameters(&mut url), unknown, "{query}");
             assert_eq!(url.as_str(), format!("postgres://h/d{kept}"), "{query}");
         }
+    }
+
+    #[test]
+    fn a_file_is_the_same_one_after_a_change_of_the_working_directory() {
+        let relative = Database::of(&Location::File("toolhold.db".into())).unwrap();
+        let path = relative.file.unwrap();
+        assert!(path.is_absolute(), "{}", path.display());
+    }
+
+    #[test]
+    fn journals_of_statements_stay_in_memory() {
+        const MEMORY: i64 = 2;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("toolhold.db");
+        std::fs::write(&path, "").unwrap();
+        let database = Database::of(&Location::File(path)).unwrap();
+        let connection = database.native().unwrap().unwrap();
+        let kind = connection.rows::<(i64,)>("PRAGMA temp_store", &[]);
+        assert_eq!(kind.unwrap(), [(MEMORY,)]);
     }
 
     #[tokio::test(start_paused = true)]

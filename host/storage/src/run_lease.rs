@@ -70,7 +70,7 @@ impl Store {
         let Some(claim) = self.claimed.claim(run) else {
             return Err(RecordError::Held);
         };
-        // Events of the run that this process wrote and the database lost in a crash.
+        // Writes of the run whose caller left may still wait in this process' queue.
         self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
         let before = self.holder(run).await?;
         if self.lives_elsewhere(before.as_deref()).await? {
@@ -129,10 +129,7 @@ impl Store {
         ];
         values.extend(renews.map(|name| SqlValue::from(key(name))));
         let statement = renews.map_or(TAKE, |_| TAKE_FROM_RENEWING);
-        let work = self.transact(move |mut transaction| {
-            Box::pin(async move { Ok(transaction.row(statement, &values).await?) })
-        });
-        work.await
+        self.row(statement, values).await
     }
 
     /// The state of a run's lease.

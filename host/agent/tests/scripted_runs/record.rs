@@ -610,10 +610,8 @@ async fn pieces_of_a_reply_are_shown_and_not_recorded() {
     let (reply, shown) = (reply.unwrap(), content(shown.iter()));
     assert_eq!(shown, reply);
     assert!(reply.starts_with(&written) && written.len() < reply.len());
-    assert!(
-        written.ends_with('}') && written.contains("é🦀"),
-        "{written}"
-    );
+    // The piece that completes the call may hold what follows it.
+    assert!(written.contains("é🦀\"}"), "{written}");
     let (at_result, no_reply) = at_result.unwrap();
     assert_eq!((at_result, no_reply), (written, None));
     holds(&record);

@@ -19,10 +19,9 @@ pub struct NativeConnection {
 }
 
 impl NativeConnection {
-    /// Opens an existing file, and runs the statements `settings`.
+    /// Opens the existing file at an absolute path, and runs the statements `settings`.
     pub fn open(path: &Path, settings: &str) -> Result<Self, sqlx::Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let path = std::path::absolute(path)?;
         let connection = Connection::open_with_flags(path, flags).map_err(converted)?;
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         connection.execute_batch(settings).map_err(converted)?;

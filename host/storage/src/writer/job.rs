@@ -1,28 +1,53 @@
 //! Transactions of callers that are no part of a run's journal, such as those of keys and sessions.
 //!
-//! They are committed together, too, but not tried again after an error: a person or a client waits for the answer.
+//! Short ones are committed together, too, but not tried again after an error: a person or a client waits for the answer.
 
 use crate::statements::{NativeConnection, OpenTransaction, copied, undone};
 use futures_util::future::BoxFuture;
-use std::collections::VecDeque;
-use tokio::sync::oneshot;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Jobs of one transaction at most.
+const GROUP_JOBS: usize = 64;
+/// Time after which a transaction takes no further job: journals of runs wait for its end.
+const GROUP_TIME: Duration = Duration::from_millis(50);
 
 /// The transaction of a caller.
 pub trait Job: Send {
-    /// Runs the statements. Returns what answers the caller after the commit, or `None` if the transaction is to be
-    /// undone; then the caller has its answer.
-    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, Option<JobAnswer>>;
+    /// Runs the statements.
+    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, JobOutcome>;
+
+    fn size(&self) -> JobSize;
 
     /// Answers the caller without having run.
     fn refuse(self: Box<Self>, error: &sqlx::Error);
 }
 
-/// Answers a caller after the commit, which may have failed.
-pub type JobAnswer = Box<dyn FnOnce(Result<(), &sqlx::Error>) + Send>;
+/// How long the statements of a job take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobSize {
+    /// Milliseconds: such jobs are committed together.
+    Short,
+    /// A time that depends on the number of rows. Such a job has a transaction of its own, so that no other caller waits
+    /// for it or loses its work with it.
+    Long,
+}
+
+/// The end of a job's statements, before the commit.
+pub struct JobOutcome {
+    /// False if the statements failed, and are to be undone.
+    is_kept: bool,
+    answer: JobAnswer,
+}
+
+/// Answers a caller: as the job ended, or with the error of the commit. A job that failed may have read what the others
+/// of its transaction wrote, so its caller has no answer before the commit either.
+type JobAnswer = Box<dyn FnOnce(Result<(), &sqlx::Error>) + Send>;
 
 /// A job of a caller that waits for `done`.
 pub struct CallerJob<W, T, E> {
     pub work: W,
+    pub size: JobSize,
     pub done: oneshot::Sender<Result<T, E>>,
 }
 
@@ -32,23 +57,22 @@ where
     T: Send + 'static,
     E: From<sqlx::Error> + Send + 'static,
 {
-    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, Option<JobAnswer>> {
-        let Self { work, done } = *self;
+    fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, JobOutcome> {
+        let Self { work, done, .. } = *self;
         Box::pin(async move {
-            match work(transaction).await {
-                Ok(value) => {
-                    let answer = move |committed: Result<(), &sqlx::Error>| {
-                        let committed = committed.map_err(|error| E::from(copied(error)));
-                        drop(done.send(committed.map(|()| value)));
-                    };
-                    Some(Box::new(answer) as JobAnswer)
-                }
-                Err(error) => {
-                    drop(done.send(Err(error)));
-                    None
-                }
-            }
+            let result = work(transaction).await;
+            let is_kept = result.is_ok();
+            let answer = move |committed: Result<(), &sqlx::Error>| {
+                let committed = committed.map_err(|error| E::from(copied(error)));
+                drop(done.send(committed.and(result)));
+            };
+            let answer: JobAnswer = Box::new(answer);
+            JobOutcome { is_kept, answer }
         })
+    }
+
+    fn size(&self) -> JobSize {
+        self.size
     }
 
     fn refuse(self: Box<Self>, error: &sqlx::Error) {
@@ -56,64 +80,128 @@ where
     }
 }
 
-/// Runs jobs and commits them together. One that fails is undone alone.
-///
-/// # Errors
-/// A commit failed. All callers have been answered.
-pub async fn serve(
-    connection: &mut NativeConnection,
-    mut jobs: VecDeque<Box<dyn Job>>,
-) -> Result<(), sqlx::Error> {
-    let mut served = Ok(());
-    while !jobs.is_empty() {
-        if let Err(error) = connection.begin(true) {
-            for job in jobs {
-                job.refuse(&error);
-            }
-            return Err(error);
-        }
-        let answers = run_some(connection, &mut jobs).await;
-        let committed = if answers.is_empty() {
-            connection.roll_back();
-            Ok(())
-        } else {
-            commit(connection)
-        };
-        for answer in answers {
-            answer(committed.as_ref().copied());
-        }
-        if committed.is_err() {
-            served = committed;
-        }
-    }
-    served
+/// Jobs that wait, in the order in which they came.
+pub struct JobQueue {
+    received: mpsc::Receiver<Box<dyn Job>>,
+    /// The first one, if it was taken from the channel before its turn.
+    first: Option<Box<dyn Job>>,
 }
 
-/// Runs jobs until all are run, or SQLite undoes the transaction. Returns the answers of those that are to be committed.
-async fn run_some(
-    connection: &mut NativeConnection,
-    jobs: &mut VecDeque<Box<dyn Job>>,
-) -> Vec<JobAnswer> {
-    let mut answers = Vec::new();
-    while !connection.has_no_transaction()
-        && let Some(job) = jobs.pop_front()
-    {
-        if let Err(error) = connection.execute("SAVEPOINT job", &[]) {
-            job.refuse(&error);
-            continue;
+impl JobQueue {
+    pub fn new(received: mpsc::Receiver<Box<dyn Job>>) -> Self {
+        Self {
+            received,
+            first: None,
         }
-        let answer = job.run(OpenTransaction::Native(connection)).await;
-        let is_undone = answer.is_none();
-        answers.extend(answer);
-        if is_undone && !connection.has_no_transaction() {
-            connection.last_head = None;
-            if let Err(error) = connection.run("ROLLBACK TO job") {
-                tracing::warn!(%error, "a transaction could not be undone alone, and is undone with others");
-                connection.roll_back();
+    }
+
+    /// Waits for the next job. Returns `None` when the last handle is dropped. Loses no job if it is cancelled.
+    pub async fn recv(&mut self) -> Option<Box<dyn Job>> {
+        match self.first.take() {
+            Some(job) => Some(job),
+            None => self.received.recv().await,
+        }
+    }
+
+    /// Returns the next job if one waits.
+    pub fn try_recv(&mut self) -> Option<Box<dyn Job>> {
+        self.first.take().or_else(|| self.received.try_recv().ok())
+    }
+
+    /// Returns the next job if one waits and is short.
+    fn try_recv_short(&mut self) -> Option<Box<dyn Job>> {
+        let job = self.try_recv()?;
+        match job.size() {
+            JobSize::Short => Some(job),
+            JobSize::Long => {
+                self.first = Some(job);
+                None
             }
         }
     }
-    answers
+
+    /// Answers the callers that wait now with an error.
+    pub fn refuse_waiting(&mut self, error: &sqlx::Error) {
+        let waiting = self.received.len() + usize::from(self.first.is_some());
+        for _ in 0..waiting {
+            if let Some(job) = self.try_recv() {
+                job.refuse(error);
+            }
+        }
+    }
+}
+
+/// Runs `first` in a transaction; after a short one, short ones that wait, too. A job that fails is undone alone.
+///
+/// # Errors
+/// The transaction could not begin, and all that waited were refused, or it could not be committed. The callers have
+/// been answered.
+pub async fn serve(
+    connection: &mut NativeConnection,
+    first: Box<dyn Job>,
+    jobs: &mut JobQueue,
+) -> Result<(), sqlx::Error> {
+    if let Err(error) = connection.begin(true) {
+        first.refuse(&error);
+        jobs.refuse_waiting(&error);
+        return Err(error);
+    }
+    let began = Instant::now();
+    let size = first.size();
+    // Without a savepoint: nothing else is in the transaction yet.
+    let outcome = first.run(OpenTransaction::Native(connection)).await;
+    if !outcome.is_kept {
+        connection.roll_back();
+        (outcome.answer)(Ok(()));
+        return Ok(());
+    }
+    let mut answers = vec![outcome.answer];
+    while size == JobSize::Short
+        && answers.len() < GROUP_JOBS
+        && began.elapsed() < GROUP_TIME
+        && !connection.has_no_transaction()
+        && let Some(job) = jobs.try_recv_short()
+    {
+        let answer = run_with_others(connection, job).await;
+        answers.extend(answer);
+    }
+    let committed = commit(connection);
+    for answer in answers {
+        answer(committed.as_ref().copied());
+    }
+    committed
+}
+
+/// Runs a job in a transaction with the work of others. Returns what answers its caller after the commit, or `None` if
+/// the caller has its answer.
+async fn run_with_others(
+    connection: &mut NativeConnection,
+    job: Box<dyn Job>,
+) -> Option<JobAnswer> {
+    if let Err(error) = connection.execute("SAVEPOINT job", &[]) {
+        job.refuse(&error);
+        return None;
+    }
+    let outcome = job.run(OpenTransaction::Native(connection)).await;
+    if connection.has_no_transaction() {
+        if outcome.is_kept {
+            return Some(outcome.answer);
+        }
+        // The error for which SQLite undid the transaction says more than the one of the commit.
+        (outcome.answer)(Ok(()));
+        return None;
+    }
+    let ended = if outcome.is_kept {
+        connection.execute("RELEASE job", &[]).map(drop)
+    } else {
+        connection.last_head = None;
+        connection.run("ROLLBACK TO job; RELEASE job")
+    };
+    if let Err(error) = ended {
+        tracing::warn!(%error, "a transaction could not be undone alone, and is undone with others");
+        connection.roll_back();
+    }
+    Some(outcome.answer)
 }
 
 fn commit(connection: &mut NativeConnection) -> Result<(), sqlx::Error> {
@@ -134,53 +222,129 @@ mod tests {
     use crate::health::Outage;
 
     type Answer = oneshot::Receiver<Result<u64, sqlx::Error>>;
+    /// An answer, with the outage that its error shows.
+    type ShownAnswer = Result<u64, Option<Outage>>;
 
-    fn adding(
-        text: String,
-    ) -> impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<u64, sqlx::Error>> + Send
-    {
-        move |mut transaction| {
+    fn job(
+        size: JobSize,
+        work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<u64, sqlx::Error>>
+        + Send
+        + 'static,
+    ) -> (Box<dyn Job>, Answer) {
+        let (done, answer) = oneshot::channel();
+        (Box::new(CallerJob { work, size, done }), answer)
+    }
+
+    /// A job that adds a row.
+    fn insert(size: JobSize, text: String) -> (Box<dyn Job>, Answer) {
+        job(size, move |mut transaction| {
             Box::pin(async move {
                 let values = [text.into()];
                 transaction
                     .execute("INSERT INTO kept (text) VALUES ($1)", &values)
                     .await
             })
-        }
+        })
     }
 
-    fn insert(text: String) -> (Box<dyn Job>, Answer) {
-        let (done, answer) = oneshot::channel();
-        (
-            Box::new(CallerJob {
-                work: adding(text),
-                done,
-            }),
-            answer,
-        )
+    /// A job that adds a row and then fails.
+    fn failing() -> (Box<dyn Job>, Answer) {
+        job(JobSize::Short, |mut transaction| {
+            Box::pin(async move {
+                transaction
+                    .execute("INSERT INTO kept (text) VALUES ('failed')", &[])
+                    .await?;
+                Err(sqlx::Error::RowNotFound)
+            })
+        })
     }
 
-    #[tokio::test]
-    async fn what_a_full_disk_undoes_is_an_error_of_all_callers() {
+    /// A file that has room for a few short texts.
+    fn small_file() -> (tempfile::TempDir, NativeConnection) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         std::fs::write(&path, "").unwrap();
-        let mut connection = NativeConnection::open(&path, "PRAGMA journal_mode = WAL").unwrap();
+        let connection = NativeConnection::open(&path, "PRAGMA journal_mode = WAL").unwrap();
         connection.run("CREATE TABLE kept (text TEXT)").unwrap();
         connection.run("PRAGMA max_page_count = 8").unwrap();
-        let large = "x".repeat(1 << 20);
-        let (jobs, answers): (VecDeque<_>, Vec<_>) = ["a".to_owned(), large, "b".to_owned()]
-            .into_iter()
-            .map(insert)
-            .unzip();
-        serve(&mut connection, jobs).await.unwrap_err();
+        (folder, connection)
+    }
+
+    /// A text that has no room in the file.
+    fn large() -> String {
+        "x".repeat(1 << 20)
+    }
+
+    /// Serves all jobs. Returns the answers, and the texts that are kept.
+    async fn served(
+        connection: &mut NativeConnection,
+        jobs: Vec<(Box<dyn Job>, Answer)>,
+    ) -> (Vec<ShownAnswer>, Vec<String>) {
+        let (send, received) = mpsc::channel(jobs.len());
+        let mut queue = JobQueue::new(received);
+        let mut answers = Vec::new();
+        for (job, answer) in jobs {
+            assert!(send.try_send(job).is_ok());
+            answers.push(answer);
+        }
+        while let Some(first) = queue.try_recv() {
+            // The callers have its error.
+            drop(serve(connection, first, &mut queue).await);
+        }
         let mut outages = Vec::new();
         for answer in answers {
             outages.push(answer.await.unwrap().map_err(|error| Outage::of(&error)));
         }
-        let full = Err(Some(Outage::ReadOnly));
-        assert_eq!(outages, [full, full, Ok(1)]);
-        let kept = connection.rows::<(String,)>("SELECT text FROM kept", &[]);
-        assert_eq!(kept.unwrap(), [("b".to_owned(),)]);
+        let kept = connection.rows::<(String,)>("SELECT text FROM kept ORDER BY text", &[]);
+        let kept = kept.unwrap().into_iter().map(|(text,)| text).collect();
+        (outages, kept)
+    }
+
+    const FULL: ShownAnswer = Err(Some(Outage::ReadOnly));
+    const FAILED: ShownAnswer = Err(None);
+
+    #[tokio::test]
+    async fn what_a_full_disk_undoes_is_an_error_of_all_callers() {
+        let (_folder, mut connection) = small_file();
+        let jobs = vec![
+            insert(JobSize::Short, "a".to_owned()),
+            // It may have failed because of what it read of the first.
+            failing(),
+            insert(JobSize::Short, large()),
+            insert(JobSize::Short, "b".to_owned()),
+        ];
+        let (answers, kept) = served(&mut connection, jobs).await;
+        assert_eq!(answers, [FULL, FULL, FULL, Ok(1)]);
+        assert_eq!(kept, ["b"]);
+    }
+
+    #[tokio::test]
+    async fn a_long_job_has_a_transaction_of_its_own() {
+        let (_folder, mut connection) = small_file();
+        let jobs = vec![
+            insert(JobSize::Short, "a".to_owned()),
+            insert(JobSize::Long, large()),
+            insert(JobSize::Long, "b".to_owned()),
+            insert(JobSize::Short, "c".to_owned()),
+            insert(JobSize::Short, large()),
+        ];
+        let (answers, kept) = served(&mut connection, jobs).await;
+        assert_eq!(answers, [Ok(1), FULL, Ok(1), FULL, FULL]);
+        assert_eq!(kept, ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_fails_is_undone_alone() {
+        let (_folder, mut connection) = small_file();
+        let jobs = vec![
+            failing(),
+            insert(JobSize::Short, "a".to_owned()),
+            failing(),
+            insert(JobSize::Short, "b".to_owned()),
+        ];
+        let (answers, kept) = served(&mut connection, jobs).await;
+        assert_eq!(answers, [FAILED, Ok(1), FAILED, Ok(1)]);
+        assert_eq!(kept, ["a", "b"]);
+        assert!(connection.has_no_transaction());
     }
 }

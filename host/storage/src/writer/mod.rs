@@ -3,6 +3,7 @@
 //! write of many statements is handed over once.
 
 mod entry;
+mod gaps;
 mod job;
 mod tally;
 mod task;
@@ -14,6 +15,7 @@ mod transient;
 mod tests;
 
 pub use entry::Attachment;
+pub use job::JobSize;
 pub use tally::AuditLosses;
 #[cfg(test)]
 pub use transient::is_transient;
@@ -120,6 +122,7 @@ impl Writer {
     /// leaves does not stop it.
     pub async fn transact<T, E>(
         &self,
+        size: JobSize,
         work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     ) -> Result<T, E>
     where
@@ -127,7 +130,7 @@ impl Writer {
         E: From<sqlx::Error> + Send + 'static,
     {
         let (done, is_done) = oneshot::channel();
-        let job = Box::new(CallerJob { work, done });
+        let job = Box::new(CallerJob { work, size, done });
         if self.jobs.0.send(job).await.is_err() {
             return Err(sqlx::Error::WorkerCrashed.into());
         }
@@ -153,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Returns when everything that was queued before is committed, and is durable.
+    /// Returns when everything that was queued before is committed.
     pub async fn catch_up(&self) -> io::Result<()> {
         self.write(Vec::new(), true).await
     }

@@ -20,17 +20,29 @@ pub struct WriterThread {
 
 impl WriterThread {
     /// Starts a thread that runs `work` to its end.
+    ///
+    /// # Errors
+    /// The system has no thread or no file descriptor left.
     pub fn start(work: impl Future<Output = ()> + Send + 'static) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()?;
         let (end, ended) = channel();
+        let (begin, begun) = channel();
         let run = move || {
             // Dropped last, also by a panic.
             let _end: Sender<()> = end;
-            runtime.block_on(work);
+            // Made here, because a runtime must not be dropped where the caller may be: in another runtime.
+            let made = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build();
+            match made {
+                Ok(runtime) => {
+                    drop(begin.send(Ok(())));
+                    runtime.block_on(work);
+                }
+                Err(error) => drop(begin.send(Err(error))),
+            }
         };
         let handle = Builder::new().name("toolhold-writer".into()).spawn(run)?;
+        begun.recv().map_err(io::Error::other)??;
         let ended = ended.into();
         Ok(Self { handle, ended })
     }

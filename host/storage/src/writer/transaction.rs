@@ -2,21 +2,14 @@
 
 use super::entry::WriteEntry;
 use crate::audit_rows::{self, Draft};
-use crate::change::{Change, write_calls};
+use crate::change::write_calls;
 use crate::database::Database;
 use crate::error::WriteError;
 use crate::statements::{NativeConnection, OpenTransaction};
 use sqlx::{AnyConnection, Connection as _};
 
 /// The writer's connection.
-pub struct WriterConnection {
-    pub link: DatabaseLink,
-    /// True if a transaction was committed on it.
-    pub has_committed: bool,
-}
-
-/// How the writer reaches the database.
-pub enum DatabaseLink {
+pub enum WriterConnection {
     /// A SQLite file: statements run in the thread of the writer.
     File(NativeConnection),
     /// A PostgreSQL server.
@@ -25,33 +18,36 @@ pub enum DatabaseLink {
 
 impl WriterConnection {
     pub async fn open(database: &Database) -> Result<Self, sqlx::Error> {
-        let link = match database.native() {
-            Some(opened) => DatabaseLink::File(opened?),
-            None => DatabaseLink::Server(database.connect().await?),
-        };
-        Ok(Self {
-            link,
-            has_committed: false,
+        Ok(match database.native() {
+            Some(opened) => Self::File(opened?),
+            None => Self::Server(database.connect().await?),
         })
     }
 
-    /// Commits `changes` and then `entries`, all or nothing; if the reply to the commit is lost, it is unknown which.
-    /// `again`: changes of an earlier commit that the database may have lost.
+    /// True if no transaction is open. sqlx undoes one that was dropped before the next statement.
+    pub fn has_no_transaction(&self) -> bool {
+        match self {
+            Self::File(connection) => connection.has_no_transaction(),
+            Self::Server(_) => true,
+        }
+    }
+
+    /// Commits `entries`, all or nothing; if the reply to the commit is lost, it is unknown which. `durable`: the commit
+    /// survives a crash of the machine.
     pub async fn commit(
         &mut self,
         durable: bool,
-        again: &[Change],
         entries: &mut [WriteEntry],
     ) -> Result<(), WriteError> {
-        match &mut self.link {
-            DatabaseLink::File(connection) => {
+        match self {
+            Self::File(connection) => {
                 // A file that cannot be written has no lock for writes.
-                if again.is_empty() && entries.iter().all(|entry| entry.changes.is_empty()) {
+                if entries.iter().all(|entry| entry.changes.is_empty()) {
                     return Ok(());
                 }
                 connection.begin(durable)?;
                 let mut transaction = OpenTransaction::Native(connection);
-                let mut written = write(&mut transaction, again, entries).await;
+                let mut written = write(&mut transaction, entries).await;
                 if written.is_ok() {
                     written = connection.commit().map_err(WriteError::from);
                 }
@@ -60,14 +56,14 @@ impl WriterConnection {
                 }
                 written
             }
-            DatabaseLink::Server(connection) => {
+            Self::Server(connection) => {
                 let mut transaction = connection.begin().await?;
                 if !durable {
                     sqlx::query("SET LOCAL synchronous_commit = off")
                         .execute(&mut *transaction)
                         .await?;
                 }
-                write(&mut OpenTransaction::from(&mut transaction), again, entries).await?;
+                write(&mut OpenTransaction::from(&mut transaction), entries).await?;
                 Ok(transaction.commit().await?)
             }
         }
@@ -80,8 +76,8 @@ impl WriterConnection {
             "UPDATE audit_head SET number = number + 1",
             "UPDATE audit_head SET number = number - 1",
         ];
-        match &mut self.link {
-            DatabaseLink::File(connection) => {
+        match self {
+            Self::File(connection) => {
                 connection.begin(true)?;
                 let probed = statements
                     .into_iter()
@@ -92,7 +88,7 @@ impl WriterConnection {
                 }
                 probed
             }
-            DatabaseLink::Server(connection) => {
+            Self::Server(connection) => {
                 let mut transaction = connection.begin().await?;
                 for statement in statements {
                     sqlx::query(statement).execute(&mut *transaction).await?;
@@ -103,19 +99,12 @@ impl WriterConnection {
     }
 }
 
-/// Runs the statements of `again` and `entries`.
+/// Runs the statements of `entries`.
 async fn write(
     transaction: &mut OpenTransaction<'_>,
-    again: &[Change],
     entries: &mut [WriteEntry],
 ) -> Result<(), WriteError> {
     let changes = || entries.iter().flat_map(|entry| &entry.changes);
-    for change in again {
-        // Another error says that another process has taken the run over. It refuses our later events, too.
-        if let Err(WriteError::Database(error)) = change.write(transaction).await {
-            return Err(error.into());
-        }
-    }
     for change in changes() {
         change.write(transaction).await?;
     }
