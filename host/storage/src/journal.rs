@@ -238,8 +238,8 @@ fn is_cancellation(error: &io::Error) -> bool {
 }
 
 impl Drop for RunJournal {
-    /// Releases the lease, so that another process can resume the run while this one lives. A reply that broke off goes
-    /// before: nobody writes on.
+    /// Releases the lease, so that another process can resume the run while this one lives. The text of a
+    /// reply that broke off is removed before that.
     fn drop(&mut self) {
         if !self.has_ended && self.reply.has_part() {
             self.writer.note(Change::ReplyOver { run: self.run });
