@@ -173,7 +173,7 @@ fn long_events_come_whole_and_in_order_on_every_way() {
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
         .unwrap();
-    let read = |text: &String| serde_json::from_str(text).unwrap();
+    let read = |text: &String| -> Value { serde_json::from_str(text).unwrap() };
     let mut told: Vec<Value> = messages(&told[head + 4..]).iter().map(read).collect();
     assert!(told.iter().any(|message| message["after"].is_string()));
     told.retain(is_recorded);
