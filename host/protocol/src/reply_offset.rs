@@ -35,11 +35,11 @@ impl ReplyOffset {
         *self == Self::default()
     }
 
-    /// Moves the place behind the next piece of the reply.
+    /// Moves the place behind the next piece of the reply. A place that a client sent may be anywhere.
     pub fn pass(&mut self, piece: &Delta) {
         match piece {
-            Delta::Content(text) => self.content += text.len(),
-            Delta::Reasoning(text) => self.reasoning += text.len(),
+            Delta::Content(text) => self.content = self.content.saturating_add(text.len()),
+            Delta::Reasoning(text) => self.reasoning = self.reasoning.saturating_add(text.len()),
             Delta::ToolCall {
                 index, arguments, ..
             } => {
@@ -50,7 +50,7 @@ impl ReplyOffset {
                     self.calls.resize(*index + 1, 0);
                 }
                 if let Some(length) = self.calls.get_mut(*index) {
-                    *length += arguments.len();
+                    *length = length.saturating_add(arguments.len());
                 }
             }
         }
@@ -102,7 +102,10 @@ impl ReplyOffset {
                 behind(text, known).map(Delta::Reasoning)
             }
             Delta::ToolCall {
-                index, arguments, ..
+                index,
+                id,
+                name,
+                arguments,
             } => {
                 let begun = from.calls.get(*index).copied();
                 let Some(length) = self.calls.get(*index) else {
@@ -110,6 +113,10 @@ impl ReplyOffset {
                     return begun.is_none().then(|| piece.clone());
                 };
                 let known = length.checked_sub(begun.unwrap_or_default())?;
+                // An endpoint may name a call after it has begun.
+                if known == 0 && begun.is_some() && (id.is_some() || name.is_some()) {
+                    return Some(piece.clone());
+                }
                 let arguments = behind(arguments, known)?;
                 Some(Delta::ToolCall {
                     index: *index,
@@ -324,6 +331,43 @@ mod tests {
                 "{content}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_that_comes_late_is_shown() {
+        for late in ["", "{"] {
+            let pieces = [
+                call(0, None, ""),
+                call(0, Some("f"), late),
+                call(0, None, "}"),
+            ];
+            let (mut read, mut whole) = <(Completion, Completion)>::default();
+            let mut place = ReplyOffset::default();
+            for piece in &pieces {
+                whole.add(piece);
+                let rest = place.rest_of(piece, &place).unwrap();
+                read.add(&rest);
+                place.pass(&rest);
+            }
+            assert_eq!(read, whole);
+            assert_eq!(read.tool_calls[0].name, "f");
+        }
+    }
+
+    #[test]
+    fn a_place_that_no_reply_has_goes_no_further() {
+        let largest = usize::MAX;
+        let id = format!("0.{largest}.{largest}.{largest}");
+        let mut place = id.parse::<StreamPosition>().unwrap().offset;
+        let before = place.clone();
+        for piece in [
+            Delta::Content("a".into()),
+            Delta::Reasoning("a".into()),
+            call(0, None, "a"),
+        ] {
+            place.pass(&piece);
+        }
+        assert_eq!(place, before);
     }
 
     #[test]

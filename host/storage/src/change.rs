@@ -5,7 +5,7 @@ use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
-use crate::reply_parts;
+use crate::reply_parts::{self, ReplyPart};
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
 use std::collections::BTreeMap;
@@ -73,10 +73,10 @@ pub enum Change {
         calls: i64,
         tokens: i64,
     },
-    /// The reply that the run's model is writing, as JSON. It is not written if the run has another lease.
+    /// The reply that the run's model is writing. It is not written if the run has another lease.
     ReplyPart {
         run: Uuid,
-        part: String,
+        part: ReplyPart,
         lease: RunLease,
     },
     /// The reply that was being written is recorded, or there is none any more.
@@ -202,6 +202,7 @@ impl Change {
                 transaction
                     .execute("DELETE FROM approvals WHERE run = $1", &[(*run).into()])
                     .await?;
+                reply_parts::remove(transaction, *run).await?;
             }
             Self::ReplyPart { run, part, lease } => {
                 reply_parts::write(transaction, *run, part, lease).await?;

@@ -202,12 +202,15 @@ impl Journal for RunJournal {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             // Events that are refused come again, with the end of the run.
-            let before = begin_calls(events).then(|| self.known.clone());
+            let before = begin_calls(events).then(|| (self.known.clone(), self.reply.has_part()));
             let changes = self.changes(events)?;
             let written = self.writer.write(changes, true).await;
             match (written, before) {
-                (Err(error), Some(before)) if is_cancellation(&error) => {
-                    self.known = before;
+                (Err(error), Some((known, has_part))) if is_cancellation(&error) => {
+                    self.known = known;
+                    if has_part {
+                        self.reply.keep_part();
+                    }
                     Err(io::Error::other(CancelRequested))
                 }
                 (written, _) => written,
@@ -235,8 +238,12 @@ fn is_cancellation(error: &io::Error) -> bool {
 }
 
 impl Drop for RunJournal {
-    /// Releases the lease, so that another process can resume the run while this one lives.
+    /// Releases the lease, so that another process can resume the run while this one lives. The text of a
+    /// reply that broke off is removed before that.
     fn drop(&mut self) {
+        if !self.has_ended && self.reply.has_part() {
+            self.writer.note(Change::ReplyOver { run: self.run });
+        }
         if !self.has_ended
             && self.label.is_none()
             && let Some(run) = self.claim.take()

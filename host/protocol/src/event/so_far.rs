@@ -44,15 +44,29 @@ impl ReplySoFar {
 /// events and of replies that are being written: a reader gets each text of a reply once, and whole before its `reply`.
 #[derive(Debug, Clone, Default)]
 pub struct ShownText {
-    /// Number of the Request whose reply is read. 0 where the reader began in the middle of a reply.
-    request: u64,
+    /// Number of the event behind which the reply begins that is read: its Request, or the end of the reply before. 0 where
+    /// the reader began in the middle of a reply.
+    begins: u64,
     offset: ReplyOffset,
+    /// True if the record has the pieces of this reply as events: they show all of it.
+    has_recorded: bool,
 }
 
 impl ShownText {
     /// State of a reader that continues in the middle of a reply.
     pub fn at(offset: ReplyOffset) -> Self {
-        Self { request: 0, offset }
+        Self {
+            offset,
+            ..Self::default()
+        }
+    }
+
+    /// State of a reader of the reply that begins behind `event`.
+    fn behind(event: &Event) -> Self {
+        Self {
+            begins: event.seq,
+            ..Self::default()
+        }
     }
 
     /// How much of the reply was shown that is being written.
@@ -63,11 +77,8 @@ impl ShownText {
     /// Takes the next recorded event. Returns the pieces to show before it.
     pub fn before(&mut self, event: &Event) -> Vec<Event> {
         match &event.kind {
-            EventKind::Request { .. } => {
-                *self = Self {
-                    request: event.seq,
-                    offset: ReplyOffset::default(),
-                };
+            EventKind::Request { .. } | EventKind::ModelFailed { .. } => {
+                *self = Self::behind(event);
                 Vec::new()
             }
             // Of a record of an older version, in which it is an event itself.
@@ -75,6 +86,7 @@ impl ShownText {
                 delta, from: None, ..
             } => {
                 self.offset.pass(delta);
+                self.has_recorded = true;
                 Vec::new()
             }
             EventKind::Written { step, from, pieces } => {
@@ -88,14 +100,16 @@ impl ShownText {
                 lacking
             }
             EventKind::Reply { step, completion } => {
-                let rest = self.offset.rest(completion).into_iter();
+                let rest = if self.has_recorded {
+                    Vec::new()
+                } else {
+                    self.offset.rest(completion)
+                };
+                let rest = rest.into_iter();
                 let lacking = rest.map(|piece| self.show(event, *step, piece)).collect();
-                self.offset = ReplyOffset::default();
+                // Pieces of this reply that come now were shown.
+                *self = Self::behind(event);
                 lacking
-            }
-            EventKind::ModelFailed { .. } => {
-                self.offset = ReplyOffset::default();
-                Vec::new()
             }
             _ => Vec::new(),
         }
@@ -104,7 +118,7 @@ impl ShownText {
     /// The pieces that the reader lacks of a reply that is being written. None, if it was not shown the Request yet, or
     /// a later one; `next` is the number of the next event.
     pub fn lacking(&mut self, reply: &ReplySoFar, run: Uuid, next: u64) -> Vec<Event> {
-        if reply.request >= next || reply.request < self.request {
+        if reply.request >= next || reply.request < self.begins {
             return Vec::new();
         }
         let before = Event {
@@ -139,7 +153,7 @@ impl ShownText {
             return Ok(Some(piece.clone()));
         };
         // Of an earlier reply.
-        if piece.seq < self.request {
+        if piece.seq < self.begins {
             return Ok(None);
         }
         if self.offset.lacks_before(delta, from) {
@@ -329,6 +343,46 @@ mod tests {
         assert_eq!(shown.take_piece(&all[1]).unwrap_err(), TextMissing);
         shown.before(&request(6));
         assert!(shown.take_piece(&all[0]).unwrap().is_none());
+    }
+
+    /// Pieces wait in a channel while the reader reads the whole reply from the record.
+    #[test]
+    fn pieces_of_a_reply_that_was_shown_are_not_shown_again() {
+        let all = pieces(3);
+        let mut so_far = ReplySoFar::default();
+        so_far.take(&request(3));
+        all.iter().for_each(|piece| so_far.take(piece));
+        let failure = json!({"class": "retryable", "message": "m"});
+        let failed = json!({"event": "model_failed", "step": 1, "failure": failure});
+        let failed = event(5, serde_json::from_value(failed).unwrap());
+        for (end, lacking) in [(reply(5), 3), (failed, 0)] {
+            let mut shown = ShownText::default();
+            shown.before(&request(3));
+            assert_eq!(shown.before(&end).len(), lacking);
+            for piece in &all {
+                assert!(shown.take_piece(piece).unwrap().is_none());
+            }
+            assert!(shown.lacking(&so_far, Uuid::nil(), 6).is_empty());
+            // The next reply.
+            shown.before(&request(6));
+            let first = pieces(6).swap_remove(0);
+            assert!(shown.take_piece(&first).unwrap().is_some());
+        }
+    }
+
+    /// A reader that begins between the pieces of an older record does not know how much was before them.
+    #[test]
+    fn recorded_pieces_show_their_reply() {
+        let recorded = EventKind::Delta {
+            step: 1,
+            delta: Delta::Content("z".into()),
+            from: None,
+        };
+        let mut shown = ShownText::default();
+        assert!(shown.before(&event(4, recorded)).is_empty());
+        assert!(shown.before(&reply(5)).is_empty());
+        shown.before(&request(6));
+        assert_eq!(shown.before(&reply(7)).len(), 3);
     }
 
     #[test]

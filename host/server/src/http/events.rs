@@ -105,6 +105,18 @@ fn failed(error: &ApiError) -> sse::Event {
         .data(text(&error.body()))
 }
 
+/// An event as a message. In the middle of a reply it has the place behind it (`after`), where a client can go on; elsewhere
+/// that is the event's number.
+fn message(event: &Event, id: Option<&StreamPosition>) -> String {
+    let text = text(event);
+    if let Some(id) = id.filter(|id| !id.offset.is_beginning())
+        && let Some(begin) = text.strip_suffix('}')
+    {
+        return format!(r#"{begin},"after":"{id}"}}"#);
+    }
+    text
+}
+
 /// Sends one event a message until the run is over, the client's right has ended or the client is gone. A failure is a
 /// last message; the close code tells why the socket ends.
 pub fn socket(
@@ -114,7 +126,7 @@ pub fn socket(
     redactor: EventRedactor,
 ) -> Response {
     let messages = items(watcher, redactor).map(|item| match item {
-        StreamItem::Event { event, .. } => SocketItem::Text(text(event.as_ref())),
+        StreamItem::Event { event, id } => SocketItem::Text(message(&event, id.as_ref())),
         StreamItem::End(StreamEnd::RunOver) => SocketItem::Close {
             code: CloseCode::Normal,
             reason: "the run is over".into(),
@@ -148,4 +160,26 @@ pub fn socket(
 
 fn text(said: &impl Serialize) -> String {
     serde_json::to_string(said).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn messages_say_where_a_client_can_go_on_in_a_reply() {
+        let piece = json!({"run": "019aa000-0000-7000-8000-000000000000", "seq": 7, "at_ms": 1, "event": "delta", "step": 1,
+            "content": "é", "from": {"content": 3}});
+        let event: Event = serde_json::from_value(piece.clone()).unwrap();
+        let sent = |id: Option<&str>| -> Value {
+            let id = id.map(|id| id.parse::<StreamPosition>().unwrap());
+            serde_json::from_str(&message(&event, id.as_ref())).unwrap()
+        };
+        assert_eq!(sent(None), piece);
+        assert_eq!(sent(Some("7")), piece);
+        let mut placed = piece;
+        placed["after"] = json!("7.5.0");
+        assert_eq!(sent(Some("7.5.0")), placed);
+    }
 }

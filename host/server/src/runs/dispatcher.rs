@@ -17,7 +17,6 @@ use tokio_util::task::TaskTracker;
 use toolhold_admission::{FairQueue, Lane, QueueRefusal, Seldom};
 use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
-use toolhold_protocol::event::ReplySoFar;
 use toolhold_protocol::reply_offset::StreamPosition;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
@@ -489,10 +488,8 @@ impl DispatcherInner {
     }
 
     /// The reply that the model of a run is writing, if the run works in this process.
-    pub(super) fn reply_so_far(&self, run: Uuid) -> Option<ReplySoFar> {
-        let reply = self.lock().get(&run)?.reply.clone();
-        let reply = reply.lock().clone();
-        Some(reply)
+    pub(super) fn shared_reply(&self, run: Uuid) -> Option<SharedReply> {
+        self.lock().get(&run).map(|it| it.reply.clone())
     }
 
     fn load(&self) -> RunLoad {

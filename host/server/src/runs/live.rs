@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_json::bounded;
-use toolhold_protocol::event::{Event, ReplySoFar};
+use toolhold_protocol::completion::Delta;
+use toolhold_protocol::event::{Event, EventKind, ReplySoFar};
 
 /// An event that has just been shown. A channel keeps some of them for watchers that are behind, so larger ones are
 /// left in the database, from which each watcher reads them when its client has room.
@@ -14,6 +15,8 @@ pub enum LiveEvent {
     Recorded(u64),
     /// A piece of a reply, which is in no database. A watcher that misses it finds the text in [`SharedReply`].
     Piece(Arc<Event>),
+    /// A piece of the run's own reply behind the event of this number. It is large, and [`SharedReply`] has its text.
+    LargePiece(u64),
 }
 
 /// The reply that the model of a run is writing, for watchers that come in the middle of it or are behind.
@@ -26,7 +29,20 @@ impl SharedReply {
         self.lock().take(event);
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, ReplySoFar> {
+    /// A copy of the reply, if its texts have no more than `room` bytes.
+    ///
+    /// # Errors
+    /// They have this number of bytes.
+    pub fn copy(&self, room: u64) -> Result<ReplySoFar, u64> {
+        let reply = self.lock();
+        let bytes = reply.text.text_bytes() as u64;
+        if bytes > room {
+            return Err(bytes);
+        }
+        Ok(reply.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReplySoFar> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -38,7 +54,12 @@ const SMALL_BYTES: u64 = 16 << 10;
 impl LiveEvent {
     pub fn of(event: Event) -> Self {
         if event.kind.is_shown_only() {
-            return Self::Piece(Arc::new(event));
+            return match &event.kind {
+                EventKind::Delta { delta, .. } if text_bytes(delta) > SMALL_BYTES => {
+                    Self::LargePiece(event.seq)
+                }
+                _ => Self::Piece(Arc::new(event)),
+            };
         }
         let mut text = SmallText(Vec::new());
         let is_small = serde_json::to_writer(&mut text, &event).is_ok()
@@ -54,9 +75,26 @@ impl LiveEvent {
     pub fn seq(&self) -> u64 {
         match self {
             Self::Small(event) | Self::Piece(event) => event.seq,
-            Self::Recorded(seq) => *seq,
+            Self::Recorded(seq) | Self::LargePiece(seq) => *seq,
         }
     }
+}
+
+/// Bytes of the texts of a piece.
+fn text_bytes(piece: &Delta) -> u64 {
+    let bytes = match piece {
+        Delta::Content(text) | Delta::Reasoning(text) => text.len(),
+        Delta::ToolCall {
+            id,
+            name,
+            arguments,
+            ..
+        } => {
+            let named = [id, name].into_iter().flatten();
+            named.map(String::len).sum::<usize>() + arguments.len()
+        }
+    };
+    bytes as u64
 }
 
 /// A text that takes no more than [`SMALL_BYTES`].
@@ -81,6 +119,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use toolhold_protocol::event::Seal;
+    use toolhold_protocol::reply_offset::ReplyOffset;
     use uuid::Uuid;
 
     fn is_small(output: Value) -> bool {
@@ -94,6 +133,39 @@ mod tests {
             seal: Seal::default(),
         };
         matches!(LiveEvent::of(event), LiveEvent::Small(_))
+    }
+
+    fn piece(delta: Delta) -> Event {
+        Event {
+            run: Uuid::nil(),
+            seq: 3,
+            at_ms: 0,
+            kind: EventKind::Delta {
+                step: 1,
+                delta,
+                from: Some(ReplyOffset::default()),
+            },
+            removed: None,
+            seal: Seal::default(),
+        }
+    }
+
+    #[test]
+    fn large_pieces_are_left_in_the_reply() {
+        let small = piece(Delta::Content("x".repeat(16 << 10)));
+        assert!(matches!(LiveEvent::of(small), LiveEvent::Piece(_)));
+        let large = piece(Delta::ToolCall {
+            index: 0,
+            id: Some("i".into()),
+            name: None,
+            arguments: "x".repeat(16 << 10),
+        });
+        let reply = SharedReply::default();
+        reply.take(&large);
+        assert!(matches!(LiveEvent::of(large), LiveEvent::LargePiece(3)));
+        assert_eq!(reply.copy(1_000).unwrap_err(), 16 << 10);
+        let copied = reply.copy(16 << 10).unwrap();
+        assert_eq!(copied.text.tool_calls[0].arguments.len(), 16 << 10);
     }
 
     #[test]

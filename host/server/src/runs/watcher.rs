@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 use toolhold_connections::{UnsentBytes, UnsentShare};
 use toolhold_json::bounded;
-use toolhold_protocol::event::{Event, EventKind, ShownText, TextMissing};
+use toolhold_protocol::event::{Event, EventKind, ReplySoFar, ShownText, TextMissing};
 use toolhold_protocol::reply_offset::StreamPosition;
 use toolhold_storage::{LeaseState, PageBounds, RecordError, RecordLine, RecordPage};
 use uuid::Uuid;
@@ -135,7 +135,7 @@ impl Watcher {
                 self.read.push(first);
                 true
             }
-            Ok(LiveEvent::Recorded(_) | LiveEvent::Piece(_))
+            Ok(LiveEvent::Recorded(_) | LiveEvent::Piece(_) | LiveEvent::LargePiece(_))
             | Err(broadcast::error::RecvError::Lagged(_)) => true,
             Err(broadcast::error::RecvError::Closed) => false,
         }
@@ -186,7 +186,7 @@ impl Watcher {
             }
             if self.lacks_text {
                 self.lacks_text = false;
-                self.read = self.text_so_far().await?;
+                self.read = self.text_so_far().await;
                 continue;
             }
             match &mut self.follow {
@@ -204,6 +204,7 @@ impl Watcher {
                             Err(TextMissing) => self.lacks_text = true,
                         }
                     }
+                    Ok(LiveEvent::LargePiece(seq)) if seq < self.next => self.lacks_text = true,
                     Ok(event) if event.seq() < self.next => {}
                     Ok(LiveEvent::Small(event)) if event.seq == self.next => self.read.push(event),
                     // It is a large one or a piece behind one, or the channel dropped events while the database was read.
@@ -246,29 +247,64 @@ impl Watcher {
     }
 
     /// Pieces that were not shown of the reply that is being written, last first.
-    async fn text_so_far(&mut self) -> Result<Vec<Arc<Event>>, RecordError> {
+    async fn text_so_far(&mut self) -> Vec<Arc<Event>> {
         let reply = match &self.follow {
             LaterEvents::No => None,
-            LaterEvents::Live(_) => self.inner.reply_so_far(self.run),
-            LaterEvents::Others(_) => match self.inner.store.reply_so_far(self.run).await {
-                Ok(reply) => reply,
-                // The recorded reply has the text.
-                Err(error) if error.outage().is_some() => None,
-                Err(error) => return Err(error.into()),
-            },
+            LaterEvents::Live(_) => self.reply_here().await,
+            LaterEvents::Others(_) => self.reply_elsewhere().await.map(|reply| (reply, None)),
         };
-        let Some(reply) = reply else {
-            return Ok(Vec::new());
+        let Some((reply, counted)) = reply else {
+            return Vec::new();
         };
         let pieces = self.shown.lacking(&reply, self.run, self.next);
-        let bytes = TEXTS * reply.text.text_bytes() as u64;
-        if bytes > SMALL_TEXT && !pieces.is_empty() {
-            self.unsent = tokio::select! {
-                unsent = self.viewer.share.wait(bytes) => Some(unsent),
-                () = self.inner.closing.cancelled() => None,
-            };
+        if pieces.is_empty() {
+            return Vec::new();
         }
-        Ok(pieces.into_iter().rev().map(Arc::new).collect())
+        self.unsent = counted;
+        if self.unsent.is_none() {
+            self.unsent = self.room_for(reply.text.text_bytes() as u64).await;
+        }
+        pieces.into_iter().rev().map(Arc::new).collect()
+    }
+
+    /// The reply that is being written in this process, as soon as there is memory for a copy. A small one is not counted.
+    async fn reply_here(&self) -> Option<(ReplySoFar, Option<UnsentBytes>)> {
+        let reply = self.inner.shared_reply(self.run)?;
+        let (mut room, mut counted) = (SMALL_TEXT / TEXTS, None);
+        loop {
+            let bytes = match reply.copy(room) {
+                Ok(copy) => return Some((copy, counted)),
+                Err(bytes) => bytes,
+            };
+            // Who waits for more keeps nothing meanwhile.
+            drop(counted.take());
+            // The text grows during the wait.
+            room = bytes.saturating_add(bytes / 4);
+            counted = Some(self.room_for(room).await?);
+        }
+    }
+
+    /// The reply that is being written in another process. The database has only short ones.
+    async fn reply_elsewhere(&self) -> Option<ReplySoFar> {
+        match self.inner.store.reply_so_far(self.run).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::debug!(run = %self.run, %error, "the text comes when the reply is recorded");
+                None
+            }
+        }
+    }
+
+    /// Waits for memory for the texts of a reply and for their pieces. `None` if they are small, or the server stops.
+    async fn room_for(&self, bytes: u64) -> Option<UnsentBytes> {
+        let bytes = bytes.saturating_mul(TEXTS);
+        if bytes <= SMALL_TEXT {
+            return None;
+        }
+        tokio::select! {
+            unsent = self.viewer.share.wait(bytes) => Some(unsent),
+            () = self.inner.closing.cancelled() => None,
+        }
     }
 
     /// The place behind `event`, which was returned last. `None` for a piece of a sub-agent's reply: its text alone does

@@ -1,5 +1,6 @@
 //! Replies that are being written, for readers in other processes.
 
+use super::audit::started;
 use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
 use crate::*;
 use serde_json::json;
@@ -70,10 +71,27 @@ async fn a_reply_is_written_under_the_lease_of_the_run() {
         let request = script.event(kind(json!({"event": "request", "step": 1, "body": {}})));
         journal.append(&[begun, request]).await.unwrap();
         journal.shown(&piece(&script, "left"));
-        until(async || store.reply_so_far(run).await.unwrap()).await;
+        let left = until(async || store.reply_so_far(run).await.unwrap()).await;
         drop(journal);
+        until(async || {
+            store
+                .reply_so_far(run)
+                .await
+                .unwrap()
+                .is_none()
+                .then_some(())
+        })
+        .await;
+        // As if the process had been killed.
+        sqlx::query("INSERT INTO reply_parts (run, part) VALUES ($1, $2)")
+            .bind(run.to_string())
+            .bind(serde_json::to_string(&left).unwrap())
+            .execute(&store.pool)
+            .await
+            .unwrap();
         let (mut again, _) = until(async || store.reopen(run).await.ok()).await;
         let resumed = kind(json!({"event": "resumed", "step": 1, "active_ms": 1}));
+        assert_eq!(store.reply_so_far(run).await.unwrap(), Some(left));
         again.append(&[script.event(resumed)]).await.unwrap();
         assert_eq!(store.reply_so_far(run).await.unwrap(), None);
         sqlx::query("UPDATE runs SET fence = fence + 1")
@@ -83,5 +101,49 @@ async fn a_reply_is_written_under_the_lease_of_the_run() {
         again.shown(&piece(&script, "late"));
         store.writer.catch_up().await.unwrap();
         assert_eq!(store.reply_so_far(run).await.unwrap(), None);
+    }
+}
+
+/// The events with which the reply ends may be refused.
+#[tokio::test]
+async fn no_text_stays_of_a_run_that_was_cancelled() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        for ends in [true, false] {
+            let mut script = EventScript::new();
+            let run = script.run;
+            let mut journal = store.journal(run, Label::default());
+            let begun = script.begin("t");
+            let request = script.event(kind(json!({"event": "request", "step": 1, "body": {}})));
+            journal.append(&[begun, request]).await.unwrap();
+            journal.shown(&piece(&script, "left"));
+            until(async || store.reply_so_far(run).await.unwrap()).await;
+            store.request_cancellation(run).await.unwrap();
+            let reply = json!({"event": "reply", "step": 1, "completion": {"content": "left"}});
+            let mut last = vec![
+                script.event(kind(reply)),
+                script.event(started("c", json!({}))),
+            ];
+            journal.append(&last).await.unwrap_err();
+            assert!(store.reply_so_far(run).await.unwrap().is_some());
+            if ends {
+                last.push(script.done());
+                journal.append(&last).await.unwrap();
+                assert_eq!(store.reply_so_far(run).await.unwrap(), None);
+            } else {
+                drop(journal);
+                until(async || {
+                    store
+                        .reply_so_far(run)
+                        .await
+                        .unwrap()
+                        .is_none()
+                        .then_some(())
+                })
+                .await;
+            }
+        }
     }
 }
