@@ -351,7 +351,9 @@ mod tests {
         let all = pieces(3);
         let mut so_far = ReplySoFar::default();
         so_far.take(&request(3));
-        all.iter().for_each(|piece| so_far.take(piece));
+        for piece in &all {
+            so_far.take(piece);
+        }
         let failure = json!({"class": "retryable", "message": "m"});
         let failed = json!({"event": "model_failed", "step": 1, "failure": failure});
         let failed = event(5, serde_json::from_value(failed).unwrap());
