@@ -1,4 +1,4 @@
-//! What the host costs, as ratios of processor time of one run. The bounds are wide, because the build is not optimised and
+//! Costs of the host, as ratios of processor time of one run. The bounds are wide, because the build is not optimised and
 //! other tests run beside: they find a cost of another kind, such as one that grows with the square. `cargo xtask bench` finds
 //! percent. A call beside bare wasmtime is compared in `host/sandbox/tests/costs.rs`.
 
@@ -150,7 +150,7 @@ waiting_runs = 4096
 key_requests_per_minute = 0
 ";
 
-/// The same request a hundred times at once.
+/// Requests that are sent a hundred at a time.
 async fn all_at_once(client: &Client, url: &str, body: &Value) {
     let one = async || {
         let request = client.post(url).header("content-type", "application/json");

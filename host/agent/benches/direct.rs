@@ -48,7 +48,7 @@ impl Model for Unasked {
     }
 }
 
-/// As many tools as it says, of about 300 bytes each.
+/// A toolbox of tools of about 300 bytes each.
 #[derive(Debug)]
 struct Shelf(Vec<Arc<Tool>>);
 

@@ -1,4 +1,4 @@
-//! What a call costs beside a bare wasmtime embedding that does the same, as `benches/calls.rs` measures it, with a bound
+//! Cost of a call beside a bare wasmtime embedding that does the same, as `benches/calls.rs` measures it, with a bound
 //! that also a build without optimisations keeps: it finds work of another kind, not some percent.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say so")]
 

@@ -32,7 +32,7 @@ const SILENT_A_STEP: u64 = 4;
 /// What checks a format, or content that is encoded, looks at each byte of a text.
 const TEXT_BY_BYTE: u64 = 32;
 
-/// What a schema costs.
+/// The cost of checks by a schema, and of keeping it.
 pub(crate) struct SchemaCost {
     pub weights: Weights,
     /// The most entries that apply to one value.

@@ -166,7 +166,7 @@ mod tests {
     /// A store, and a connection of another process to its file.
     async fn open(folder: &tempfile::TempDir) -> (Store, Database) {
         let location = Location::File(folder.path().join("toolhold.db"));
-        let store = Store::open(&location, Duration::from_secs(60)).await;
+        let store = Store::open(&location, Duration::from_mins(1)).await;
         (store.unwrap(), Database::of(&location).unwrap())
     }
 

@@ -243,7 +243,7 @@ mod tests {
     /// A reply, or a module that makes a call, may hold as many texts with two readings as it likes, under names of any
     /// length.
     #[test]
-    fn what_is_told_of_many_ambiguous_texts_is_bounded() {
+    fn an_error_about_many_ambiguous_texts_is_bounded() {
         let tool = Tool {
             parameters: json!({
                 "type": "object",

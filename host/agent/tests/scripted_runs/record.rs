@@ -617,7 +617,7 @@ async fn pieces_of_a_reply_are_shown_and_not_recorded() {
     holds(&record);
 }
 
-/// The process ends while the model writes, before and after a call: the record is one without a gap, and goes on.
+/// The process ends while the model writes, before and after a call: the record has no gap, and the run goes on from it.
 #[tokio::test]
 async fn a_run_that_is_killed_in_the_middle_of_a_reply_goes_on() {
     for has_call in [false, true] {
@@ -656,7 +656,7 @@ async fn a_run_that_is_killed_in_the_middle_of_a_reply_goes_on() {
     }
 }
 
-/// What was shown of a reply that broke off, or of a run that was cancelled, is recorded once.
+/// The text that was shown of a reply that broke off, or of a cancelled run, is recorded once.
 #[tokio::test]
 async fn the_text_of_a_reply_without_an_end_is_recorded() {
     for is_cancelled in [false, true] {

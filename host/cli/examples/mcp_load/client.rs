@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Until a server has compiled what it was given.
+/// Longest time in which a server compiles its components.
 const LOADING: Duration = Duration::from_mins(1);
 /// Not every server says that it has a new tool, so it is asked.
 const BETWEEN_LISTS: Duration = Duration::from_millis(50);

@@ -16,7 +16,7 @@ struct SqliteFailure {
     message: String,
 }
 
-/// SQLITE_IOERR.
+/// SQLite's code of an input or output error.
 const IO_ERROR: i32 = 10;
 
 /// The error of a transaction that SQLite undid, because another caller's statement in it could not be written.

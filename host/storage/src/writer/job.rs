@@ -13,7 +13,7 @@ const GROUP_JOBS: usize = 64;
 const GROUP_TIME: Duration = Duration::from_millis(50);
 
 /// The transaction of a caller.
-pub trait Job: Send {
+pub trait WriteJob: Send {
     /// Runs the statements.
     fn run(self: Box<Self>, transaction: OpenTransaction<'_>) -> BoxFuture<'_, JobOutcome>;
 
@@ -51,7 +51,7 @@ pub struct CallerJob<W, T, E> {
     pub done: oneshot::Sender<Result<T, E>>,
 }
 
-impl<W, T, E> Job for CallerJob<W, T, E>
+impl<W, T, E> WriteJob for CallerJob<W, T, E>
 where
     W: for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     T: Send + 'static,
@@ -82,13 +82,13 @@ where
 
 /// Jobs that wait, in the order in which they came.
 pub struct JobQueue {
-    received: mpsc::Receiver<Box<dyn Job>>,
+    received: mpsc::Receiver<Box<dyn WriteJob>>,
     /// The first one, if it was taken from the channel before its turn.
-    first: Option<Box<dyn Job>>,
+    first: Option<Box<dyn WriteJob>>,
 }
 
 impl JobQueue {
-    pub fn new(received: mpsc::Receiver<Box<dyn Job>>) -> Self {
+    pub fn new(received: mpsc::Receiver<Box<dyn WriteJob>>) -> Self {
         Self {
             received,
             first: None,
@@ -96,7 +96,7 @@ impl JobQueue {
     }
 
     /// Waits for the next job. Returns `None` when the last handle is dropped. Loses no job if it is cancelled.
-    pub async fn recv(&mut self) -> Option<Box<dyn Job>> {
+    pub async fn recv(&mut self) -> Option<Box<dyn WriteJob>> {
         match self.first.take() {
             Some(job) => Some(job),
             None => self.received.recv().await,
@@ -104,12 +104,12 @@ impl JobQueue {
     }
 
     /// Returns the next job if one waits.
-    pub fn try_recv(&mut self) -> Option<Box<dyn Job>> {
+    pub fn try_recv(&mut self) -> Option<Box<dyn WriteJob>> {
         self.first.take().or_else(|| self.received.try_recv().ok())
     }
 
     /// Returns the next job if one waits and is short.
-    fn try_recv_short(&mut self) -> Option<Box<dyn Job>> {
+    fn try_recv_short(&mut self) -> Option<Box<dyn WriteJob>> {
         let job = self.try_recv()?;
         match job.size() {
             JobSize::Short => Some(job),
@@ -138,7 +138,7 @@ impl JobQueue {
 /// been answered.
 pub async fn serve(
     connection: &mut NativeConnection,
-    first: Box<dyn Job>,
+    first: Box<dyn WriteJob>,
     jobs: &mut JobQueue,
 ) -> Result<(), sqlx::Error> {
     if let Err(error) = connection.begin(true) {
@@ -176,7 +176,7 @@ pub async fn serve(
 /// the caller has its answer.
 async fn run_with_others(
     connection: &mut NativeConnection,
-    job: Box<dyn Job>,
+    job: Box<dyn WriteJob>,
 ) -> Option<JobAnswer> {
     if let Err(error) = connection.execute("SAVEPOINT job", &[]) {
         job.refuse(&error);
@@ -230,13 +230,13 @@ mod tests {
         work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<u64, sqlx::Error>>
         + Send
         + 'static,
-    ) -> (Box<dyn Job>, Answer) {
+    ) -> (Box<dyn WriteJob>, Answer) {
         let (done, answer) = oneshot::channel();
         (Box::new(CallerJob { work, size, done }), answer)
     }
 
     /// A job that adds a row.
-    fn insert(size: JobSize, text: String) -> (Box<dyn Job>, Answer) {
+    fn insert(size: JobSize, text: String) -> (Box<dyn WriteJob>, Answer) {
         job(size, move |mut transaction| {
             Box::pin(async move {
                 let values = [text.into()];
@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// A job that adds a row and then fails.
-    fn failing() -> (Box<dyn Job>, Answer) {
+    fn failing() -> (Box<dyn WriteJob>, Answer) {
         job(JobSize::Short, |mut transaction| {
             Box::pin(async move {
                 transaction
@@ -278,7 +278,7 @@ mod tests {
     /// Serves all jobs. Returns the answers, and the texts that are kept.
     async fn served(
         connection: &mut NativeConnection,
-        jobs: Vec<(Box<dyn Job>, Answer)>,
+        jobs: Vec<(Box<dyn WriteJob>, Answer)>,
     ) -> (Vec<ShownAnswer>, Vec<String>) {
         let (send, received) = mpsc::channel(jobs.len());
         let mut queue = JobQueue::new(received);
@@ -304,7 +304,7 @@ mod tests {
     const FAILED: ShownAnswer = Err(None);
 
     #[tokio::test]
-    async fn what_a_full_disk_undoes_is_an_error_of_all_callers() {
+    async fn a_transaction_that_a_full_disk_undoes_is_an_error_of_all_its_callers() {
         let (_folder, mut connection) = small_file();
         let jobs = vec![
             insert(JobSize::Short, "a".to_owned()),

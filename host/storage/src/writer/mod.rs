@@ -26,7 +26,7 @@ use crate::health::Health;
 use crate::statements::OpenTransaction;
 use entry::WriteEntry;
 use futures_util::future::BoxFuture;
-use job::{CallerJob, Job};
+use job::{CallerJob, WriteJob};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ const JOB_CAPACITY: usize = 64;
 
 /// The queue of transactions of callers.
 #[derive(Clone)]
-struct JobSender(mpsc::Sender<Box<dyn Job>>);
+struct JobSender(mpsc::Sender<Box<dyn WriteJob>>);
 
 impl std::fmt::Debug for JobSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,7 +2,7 @@
 
 use super::entry::WriteEntry;
 use super::gaps::WriteGaps;
-use super::job::{self, Job, JobQueue};
+use super::job::{self, JobQueue, WriteJob};
 use super::tally::AuditTally;
 use super::transaction::WriterConnection;
 use super::transient::{is_of_database, is_transient};
@@ -110,7 +110,7 @@ impl BatchWriter {
         outage_timeout: Duration,
         health: Health,
         urgent: Arc<Notify>,
-        jobs: mpsc::Receiver<Box<dyn Job>>,
+        jobs: mpsc::Receiver<Box<dyn WriteJob>>,
     ) -> Self {
         Self {
             database,
@@ -298,7 +298,7 @@ impl BatchWriter {
     }
 
     /// Runs the transaction of a caller, and short ones of others that wait.
-    async fn serve(&mut self, first: Box<dyn Job>) {
+    async fn serve(&mut self, first: Box<dyn WriteJob>) {
         let opened = match self.connection.take() {
             Some(connection) => Ok(connection),
             None => WriterConnection::open(&self.database).await,

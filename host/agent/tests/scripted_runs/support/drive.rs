@@ -47,7 +47,7 @@ pub async fn watched(
     events
 }
 
-/// As [`watched`], with the pieces of replies, which are shown and not recorded.
+/// The events of [`watched`], and the pieces of replies, which are shown and not recorded.
 pub async fn shown(
     driver: &Driver,
     request: RunRequest,
