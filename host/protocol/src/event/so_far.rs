@@ -74,8 +74,11 @@ impl ShownText {
         &self.offset
     }
 
-    /// Takes the next recorded event. Returns the pieces to show before it.
+    /// Takes the next recorded event. Returns the pieces to show before it: none if it was taken already.
     pub fn before(&mut self, event: &Event) -> Vec<Event> {
+        if self.begins > 0 && event.seq <= self.begins {
+            return Vec::new();
+        }
         match &event.kind {
             EventKind::Request { .. } | EventKind::ModelFailed { .. } => {
                 *self = Self::behind(event);
@@ -343,6 +346,14 @@ mod tests {
         assert_eq!(shown.take_piece(&all[1]).unwrap_err(), TextMissing);
         shown.before(&request(6));
         assert!(shown.take_piece(&all[0]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_reply_that_is_taken_again_shows_nothing_again() {
+        let mut shown = ShownText::default();
+        assert!(shown.before(&request(3)).is_empty());
+        assert!(!shown.before(&reply(5)).is_empty());
+        assert!(shown.before(&reply(5)).is_empty());
     }
 
     /// Pieces wait in a channel while the reader reads the whole reply from the record.
