@@ -47,6 +47,8 @@ pub struct ShownText {
     /// Number of the event behind which the reply begins that is read: its Request, or the end of the reply before. 0 where
     /// the reader began in the middle of a reply.
     begins: u64,
+    /// Number of the recorded event that was taken last.
+    taken: u64,
     offset: ReplyOffset,
     /// True if the record has the pieces of this reply as events: they show all of it.
     has_recorded: bool,
@@ -65,6 +67,7 @@ impl ShownText {
     fn behind(event: &Event) -> Self {
         Self {
             begins: event.seq,
+            taken: event.seq,
             ..Self::default()
         }
     }
@@ -76,9 +79,10 @@ impl ShownText {
 
     /// Takes the next recorded event. Returns the pieces to show before it: none if it was taken already.
     pub fn before(&mut self, event: &Event) -> Vec<Event> {
-        if self.begins > 0 && event.seq <= self.begins {
+        if self.taken > 0 && event.seq <= self.taken {
             return Vec::new();
         }
+        self.taken = event.seq;
         match &event.kind {
             EventKind::Request { .. } | EventKind::ModelFailed { .. } => {
                 *self = Self::behind(event);
@@ -354,6 +358,27 @@ mod tests {
         assert!(shown.before(&request(3)).is_empty());
         assert!(!shown.before(&reply(5)).is_empty());
         assert!(shown.before(&reply(5)).is_empty());
+    }
+
+    /// Pieces of a call without arguments move no offset.
+    #[test]
+    fn a_written_text_that_is_taken_again_shows_nothing_again() {
+        let call = |id: Option<&str>, name: Option<&str>| Delta::ToolCall {
+            index: 0,
+            id: id.map(str::to_owned),
+            name: name.map(str::to_owned),
+            arguments: String::new(),
+        };
+        let written = EventKind::Written {
+            step: 1,
+            from: ReplyOffset::default(),
+            pieces: vec![call(None, Some("f")), call(Some("x"), None)],
+        };
+        let written = event(4, written);
+        let mut shown = ShownText::default();
+        shown.before(&request(3));
+        assert_eq!(shown.before(&written).len(), 2);
+        assert!(shown.before(&written).is_empty());
     }
 
     /// Pieces wait in a channel while the reader reads the whole reply from the record.
