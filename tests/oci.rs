@@ -634,10 +634,8 @@ fn a_source_comes_and_goes_while_a_server_runs() {
     assert!(calls("counter") && fails("counter"));
 }
 
-/// A server that starts without anything in its cache, as in a new container: a run of the one before it waits for the
-/// module that it was started with, and readiness does.
-#[test]
-fn a_run_that_goes_on_waits_for_its_modules() {
+/// A configuration with a module that is fetched from the registry.
+fn with_fetched_counter() -> (Host, OciRegistry) {
     let (host, registry) = (Host::new(), OciRegistry::start());
     registry.push("counter", "1", &counter("a"));
     let source = registry.reference("counter:1");
@@ -645,6 +643,14 @@ fn a_run_that_goes_on_waits_for_its_modules() {
         "toolhold.toml",
         format!("[module.counter]\nsource = \"{source}\"\n"),
     );
+    (host, registry)
+}
+
+/// A server that starts without anything in its cache, as in a new container: a run of the one before it waits for the
+/// module that it was started with, and readiness does.
+#[test]
+fn a_run_that_goes_on_waits_for_its_modules() {
+    let (host, registry) = with_fetched_counter();
     let endpoint = Endpoint::start(Scenario::new([
         Reply::endless(),
         calls([("counter.count", json!({}))]),
@@ -700,13 +706,7 @@ fn a_server_that_loads_its_modules_can_be_stopped() {
     let http = ["serve", "--listen", "127.0.0.1:0", "--model", "m"];
     let mcp = ["mcp", "--http", "127.0.0.1:0"];
     for arguments in [&http[..], &mcp[..]] {
-        let (host, registry) = (Host::new(), OciRegistry::start());
-        registry.push("counter", "1", &counter("a"));
-        let source = registry.reference("counter:1");
-        host.write(
-            "toolhold.toml",
-            format!("[module.counter]\nsource = \"{source}\"\n"),
-        );
+        let (host, registry) = with_fetched_counter();
         registry.set_fault(RegistryFault::Busy {
             times: 1,
             retry_after: "8".into(),
