@@ -11,6 +11,7 @@ mod capacity;
 mod chat;
 mod cli;
 mod cli_snapshots;
+mod costs;
 mod crashes;
 mod denials;
 mod dev_build;

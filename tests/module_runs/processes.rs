@@ -108,7 +108,7 @@ fn calls_run_while_the_endpoint_still_streams() {
         let first = events.iter().position(|e| e["event"] == "tool_result");
         let last = events
             .iter()
-            .rposition(|e| e["event"] == "delta" && e["step"] == 1);
+            .position(|e| e["event"] == "reply" && e["step"] == 1);
         assert!(
             first < last && first.is_some(),
             "{contract}: {first:?} {last:?}"
@@ -340,9 +340,9 @@ fn a_killed_sub_agent_goes_on_where_it_was() {
         } else {
             until("the stream", || {
                 let events = recorded(&host);
-                let last = events.last()?;
-                (last["what"]["what"]["event"] == "delta" && last["what"]["what"]["step"] == 2)
-                    .then_some(())
+                let last = &events.last()?["what"]["what"];
+                let is_asked = last["event"] == "request" && last["step"] == 2;
+                (is_asked && endpoint.open_streams() == 1).then_some(())
             });
         }
         child.kill().expect("SIGKILL");
@@ -412,7 +412,7 @@ fn a_run_has_one_process() {
         &["run", "t", "--base-url", &url, "--model", "m", "--json"],
     );
     until("the stream", || {
-        (count(&recorded(&host), "delta") > 3).then_some(())
+        (endpoint.open_streams() == 1 && count(&recorded(&host), "request") == 1).then_some(())
     });
     let resume = ["resume", "last", "--base-url", &url, "--model", "m"];
     let refused = host.run(&resume);

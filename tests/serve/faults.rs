@@ -218,7 +218,9 @@ fn a_socket_tells_what_happens_and_closes() {
     let text = String::from_utf8_lossy(&told);
     assert!(text.starts_with("HTTP/1.1 101"), "{text}");
     for line in Records::of(&host).lines(run) {
-        assert!(text.contains(&line), "{line}: {text}");
+        // In the middle of a reply, its place stands behind it.
+        let line = line.strip_suffix('}').unwrap();
+        assert!(text.contains(line), "{line}: {text}");
     }
     // A frame of 2 bytes for the code 1000, and of the reason.
     let close = told.iter().rposition(|byte| *byte == 0x88).unwrap();

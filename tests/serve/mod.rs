@@ -31,7 +31,7 @@ use std::time::Instant;
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 use support::records::Records;
-use support::server::{Server, ServerSentEvent};
+use support::server::{Server, ServerSentEvent, recorded_numbers};
 use support::transcript::{answers, calls};
 use support::until;
 
@@ -114,14 +114,15 @@ fn events_come_as_they_happen_and_a_lost_connection_loses_none() {
     let last = ("last-event-id", first[2].id.as_str());
     let rest = server.ask(Method::GET, &path, None, &[last]).events();
     let all: Vec<ServerSentEvent> = first.into_iter().chain(rest).collect();
-    let ids: Vec<usize> = all.iter().map(|sent| sent.id.parse().unwrap()).collect();
+    let numbers = recorded_numbers(&all);
     assert_eq!(
-        ids,
-        (0..all.len()).collect::<Vec<_>>(),
+        numbers,
+        (0..numbers.len() as u64).collect::<Vec<_>>(),
         "each once, in order"
     );
     let record = Records::of(&host).lines(&run);
-    assert!(all.iter().map(|sent| &sent.data).eq(&record));
+    let recorded = all.iter().filter(|sent| sent.is_recorded());
+    assert!(recorded.map(|sent| &sent.data).eq(&record));
     let kinds: Vec<&str> = all.iter().map(|sent| sent.event.as_str()).collect();
     for kind in [
         "run",
@@ -135,14 +136,67 @@ fn events_come_as_they_happen_and_a_lost_connection_loses_none() {
     }
     assert_eq!(kinds.last(), Some(&"done"));
     let again = server
-        .get(&format!("{path}?after={}", all.len() - 2))
+        .get(&format!("{path}?after={}", numbers.len() - 2))
         .events();
     assert_eq!(again, all[all.len() - 1..]);
     // After this status an EventSource does not reconnect.
     let started = Instant::now();
-    let nothing = server.get(&format!("{path}?after={}", all.len() - 1));
+    let nothing = server.get(&format!("{path}?after={}", numbers.len() - 1));
     assert_eq!((nothing.status, nothing.text.as_str()), (204, ""));
     assert!(started.elapsed() < Duration::from_secs(2), "at once");
+}
+
+/// The content of the pieces of the run's own replies.
+fn written(events: &[ServerSentEvent]) -> String {
+    let pieces = events.iter().filter(|sent| sent.event == "delta");
+    let texts = pieces.map(|sent| {
+        sent.json()["content"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    });
+    texts.collect()
+}
+
+/// A client that comes again in the middle of a reply goes on at the character where it was: while the model writes, and
+/// when the reply is recorded.
+#[test]
+fn a_client_goes_on_in_the_middle_of_a_reply() {
+    let text = "é🦀".repeat(40);
+    let host = host("");
+    let endpoint = scripted([answers(text.as_str()).delayed_ms(0, 40)]);
+    let server = serve(&host, &endpoint);
+    let mut task = ask("t");
+    task["stream"] = true.into();
+    let first = server.first_events(Method::POST, "/v1/agent", Some(&task), 12);
+    let run = first[0].json()["run"].as_str().unwrap().to_owned();
+    let path = format!("/v1/runs/{run}/events");
+    let last = first.last().unwrap();
+    assert!(!last.is_recorded(), "the reply has begun: {first:?}");
+    let (begin, id) = (written(&first), last.id.as_str());
+    let (seq, offset) = id.split_once('.').unwrap();
+    assert_eq!(offset, format!("{}.0", begin.len()));
+    let live = server.ask(Method::GET, &path, None, &[("last-event-id", id)]);
+    let later = server.get(&format!("{path}?after={id}"));
+    let reply = Records::of(&host).lines(&run);
+    let reply = reply
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .find(|event| event["event"] == "reply")
+        .unwrap();
+    let reply = reply["completion"]["content"].as_str().unwrap();
+    for rest in [live.events(), later.events()] {
+        assert_eq!(begin.clone() + &written(&rest), reply);
+        assert_eq!(rest.last().unwrap().json()["output"], text.as_str());
+    }
+    // A place inside of a character is the one behind it.
+    let at = reply.find('🦀').unwrap();
+    let inside = server.get(&format!("{path}?after={seq}.{}.0", at + 1));
+    assert_eq!(written(&inside.events()), reply[at + '🦀'.len_utf8()..]);
+    for wrong in ["x", "1.2", "1.2.x", "-1"] {
+        let refused = server.get(&format!("{path}?after={wrong}"));
+        assert_eq!(refused.status, 400, "{wrong}: {}", refused.text);
+    }
 }
 
 #[test]

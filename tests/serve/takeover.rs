@@ -1,6 +1,6 @@
 //! Runs of a server that is gone, where others that live share its database.
 
-use super::{ask, host, scripted, streamed, until};
+use super::{ask, host, scripted, streamed, until, written};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
-use support::server::{Server, ServerSentEvent};
+use support::server::{Server, ServerSentEvent, recorded_numbers};
 use support::transcript::{answers, calls};
 
 /// Servers that share a database: the state folder, or the cluster.
@@ -89,8 +89,8 @@ fn runs_of_a_killed_server_go_on_in_one_that_lives() {
             let events = others[0].get(&format!("/v1/runs/{run}/events")).events();
             let done = events.last().unwrap().json();
             assert_eq!(done["output"], "later", "{done} {}", others[0].said());
-            let ids: Vec<usize> = events.iter().map(|sent| sent.id.parse().unwrap()).collect();
-            assert_eq!(ids, (0..events.len()).collect::<Vec<_>>());
+            let numbers = recorded_numbers(&events);
+            assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
             assert_eq!(
                 (count(&events, "resumed"), count(&events, "done")),
                 (1, 1),
@@ -267,8 +267,8 @@ fn runs_of_a_frozen_server_are_taken_over_and_it_writes_no_more() {
         let resumed = Duration::from_millis(resumed.json()["at_ms"].as_u64().unwrap());
         let taken = resumed.saturating_sub(stopped);
         assert!(taken <= most, "{taken:?} of {most:?} {}", other.said());
-        let ids: Vec<usize> = events.iter().map(|sent| sent.id.parse().unwrap()).collect();
-        assert_eq!(ids, (0..events.len()).collect::<Vec<_>>());
+        let numbers = recorded_numbers(events);
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
     }
 
     frozen.signal("CONT");
@@ -368,6 +368,32 @@ fn a_run_that_was_taken_over_is_cancelled_through_the_server_that_wakes() {
         (shown["state"] == "done").then_some(shown)
     });
     assert_eq!(ended["reason"], "cancelled", "{ended} {}", other.said());
+}
+
+/// A client that watches a run of another server sees its reply while it is written, each character once.
+#[test]
+fn a_reply_is_shown_at_another_server_while_it_is_written() {
+    let text = "é🦀 and so on ".repeat(20);
+    for shared in databases("[serve]\nkey_requests_per_minute = 0\n") {
+        let endpoint = scripted([answers(text.as_str()).delayed_ms(0, 60)]);
+        let (first, other) = (shared.serve(&endpoint), shared.serve(&endpoint));
+        let run = streamed(&first, "t", 5);
+        let events = other.get(&format!("/v1/runs/{run}/events")).events();
+        let is_piece = |sent: &&ServerSentEvent| !sent.is_recorded();
+        assert!(
+            events.iter().filter(is_piece).count() > 1,
+            "it came in pieces: {events:?} {}",
+            other.said()
+        );
+        let reply = events.iter().find(|sent| sent.event == "reply").unwrap();
+        let reply = &reply.json()["completion"]["content"];
+        assert_eq!(written(&events), reply.as_str().unwrap());
+        assert_eq!(events.last().unwrap().json()["output"], text.as_str());
+        // Nothing of it is left, and what is recorded has it.
+        let again = other.get(&format!("/v1/runs/{run}/events")).events();
+        assert_eq!(written(&again), written(&events));
+        shared.replays(&run);
+    }
 }
 
 /// A server on SQLite that does nothing for a while is not gone: the system's lock shows that it lives. Nor are runs of

@@ -39,6 +39,25 @@ pub struct ServerSentEvent {
     pub data: String,
 }
 
+/// Whether an event is in the run's record: all but pieces of replies are.
+pub fn is_recorded(event: &Value) -> bool {
+    match event["event"].as_str() {
+        Some("sub") => is_recorded(&event["what"]),
+        Some("delta") => event["from"].is_null(),
+        _ => true,
+    }
+}
+
+/// The numbers of recorded events.
+///
+/// # Panics
+/// If an event has none.
+pub fn recorded_numbers(events: &[ServerSentEvent]) -> Vec<u64> {
+    let recorded = events.iter().filter(|sent| sent.is_recorded());
+    let numbers = recorded.map(|sent| sent.json()["seq"].as_u64().expect("a number"));
+    numbers.collect()
+}
+
 impl Answered {
     /// # Panics
     /// If it is no JSON.
@@ -63,6 +82,11 @@ impl Answered {
 }
 
 impl ServerSentEvent {
+    /// Whether it is in the run's record: all but pieces of replies are.
+    pub fn is_recorded(&self) -> bool {
+        is_recorded(&self.json())
+    }
+
     fn read(text: &str) -> Option<Self> {
         let mut sent = Self::default();
         for line in text.lines() {
@@ -164,6 +188,11 @@ impl Server {
             said,
             key: None,
         }
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// `http://HOST:PORT`

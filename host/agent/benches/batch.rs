@@ -70,12 +70,12 @@ impl Model for Planned {
 struct Upper;
 
 impl ToolSource for Upper {
-    fn tools(&self) -> Vec<Tool> {
-        vec![Tool {
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        vec![Arc::new(Tool {
             parameters: json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
             execution: Execution::Module("text.up".into()),
             ..Tool::new("text.up")
-        }]
+        })]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {

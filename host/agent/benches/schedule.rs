@@ -11,6 +11,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::time::Duration;
+use toolhold_agent::catalogue::ToolCatalogue;
 use toolhold_agent::run::{Action, Effects, Input, Machine};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Completion;
@@ -30,7 +31,7 @@ fn tool() -> Bound {
     };
     Bound {
         runner: Runner::Module(tool.name.clone()),
-        tool,
+        tool: tool.into(),
     }
 }
 
@@ -58,7 +59,13 @@ fn machine() -> Machine {
     request
         .context
         .extend(Message::parse_all(&json!([{"type": "state", "state": {"given": 1}}])).unwrap());
-    let mut machine = Machine::new(request, "m".into(), vec![tool()], Vec::new()).unwrap();
+    let mut machine = Machine::new(
+        request,
+        "m".into(),
+        ToolCatalogue::new([tool()]).unwrap(),
+        Vec::new(),
+    )
+    .unwrap();
     machine.handle(Input::Start, Duration::ZERO);
     machine
 }

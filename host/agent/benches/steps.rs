@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use toolhold_agent::catalogue::ToolCatalogue;
 use toolhold_agent::run::{Input, Machine};
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
@@ -88,8 +89,8 @@ fn completion(n: u32) -> Completion {
 struct Nothing;
 
 impl ToolSource for Nothing {
-    fn tools(&self) -> Vec<Tool> {
-        tools()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        tools().into_iter().map(Arc::new).collect()
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -110,7 +111,7 @@ impl ToolRunner for Nothing {
 fn bound() -> Vec<Bound> {
     let bound = |tool: Tool| Bound {
         runner: Runner::Module(tool.name.clone()),
-        tool,
+        tool: Arc::new(tool),
     };
     tools().into_iter().map(bound).collect()
 }
@@ -147,7 +148,7 @@ fn machine(c: &mut Criterion) {
                 let mut machine = Machine::new(
                     RunRequest::new(uuid::Uuid::now_v7(), "task"),
                     "m".into(),
-                    bound(),
+                    ToolCatalogue::new(bound()).unwrap(),
                     Vec::new(),
                 )
                 .unwrap();

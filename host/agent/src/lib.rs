@@ -3,12 +3,12 @@
 //!
 //! What this crate promises: the loop itself ([`run::Machine`]) is a state machine without I/O, so
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
-//! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
-//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
+//! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it (pieces of replies are shown and not
+//! journalled); a tool's fault is a message to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
 //! passes the stages of [`calls`]; each stage is implemented once.
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
-//! a call), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
+//! a call), [`catalogue`] (tools with what is derived from them), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
 //! window), [`guard`] (shields, and data that is hidden), [`router`] (which model answers a run), [`language`] (that of
 //! the task). The data are of [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
 //! tools are behind [`Toolbox`].
@@ -95,6 +95,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod catalogue;
 pub mod context;
 pub mod contract;
 pub mod guard;

@@ -264,7 +264,8 @@ impl Model for Router {
             let task = request.messages.iter().rev().find(user);
             let task = task.and_then(ChatMessage::text).unwrap_or_default();
             let class = self.classify(task, request, watch).await;
-            let request = unnamed(request);
+            // Each endpoint has its own name for what it serves.
+            let request = request.unnamed();
             self.classes[class].model.complete(&request, watch).await
         }
         .boxed()
@@ -324,7 +325,7 @@ impl Model for Routed {
                     self.model_of(class)
                 })
                 .await;
-            model.complete(&unnamed(request), watch).await
+            model.complete(&request.unnamed(), watch).await
         }
         .boxed()
     }
@@ -341,14 +342,6 @@ fn may_be_of_the_format(error: &ModelError) -> bool {
         ModelError::Status { .. } | ModelError::InStream { .. } | ModelError::GaveUp { .. }
     );
     is_refused && error.class() == ErrorClass::Correctable && error.context_overflow().is_none()
-}
-
-/// Each endpoint has its own name for what it serves.
-fn unnamed(request: &ChatRequest) -> ChatRequest {
-    ChatRequest {
-        model: String::new(),
-        ..request.clone()
-    }
 }
 
 /// The beginning and the end of the task.

@@ -18,12 +18,13 @@ use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 /// Lists the tools of modules, and finds what `_module` names.
 pub trait ToolSource: Send + Sync + Debug {
     /// Returns the tools that can be called without a tool message. Asked once, when a run starts: a run sees one set of
-    /// tools.
-    fn tools(&self) -> Vec<Tool>;
+    /// tools. A tool that has not changed should be the same [`Arc`] each time: lists of the same ones share their
+    /// compiled schemas ([`ToolCatalogue`](crate::catalogue::ToolCatalogue)).
+    fn tools(&self) -> Vec<Arc<Tool>>;
 
     /// Returns the tool of this name, if it may be called; the name may say of which version of a module. By default one
     /// of [`Self::tools`].
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         self.tools().into_iter().find(|tool| tool.name == name)
     }
 
@@ -109,7 +110,7 @@ pub fn module_tool(spec: &ToolSpec) -> Tool {
 pub struct NoModules;
 
 impl ToolSource for NoModules {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

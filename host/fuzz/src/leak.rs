@@ -3,6 +3,7 @@
 //! what the complete answer calls, in its order. What the model was shown before is called by none.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use toolhold_agent::contract::{Provenance, ReplyPart, ReplyReader, RequestView, read, read_from};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Composition;
@@ -16,7 +17,7 @@ pub fn run(data: &[u8]) {
         return;
     };
     let text = String::from_utf8_lossy(answer);
-    let tools = ["weather.now", "news"].map(Tool::new);
+    let tools = ["weather.now", "news"].map(|name| Arc::new(Tool::new(name)));
     let chars: Vec<char> = text.chars().collect();
     for contract in Contract::ALL {
         let shown = Provenance::of([text.as_ref()]);
@@ -52,7 +53,7 @@ pub fn run(data: &[u8]) {
 
 fn taken(
     contract: Contract,
-    tools: &[Tool],
+    tools: &[Arc<Tool>],
     pieces: &[String],
     provenance: &Provenance,
 ) -> Vec<String> {
@@ -76,7 +77,7 @@ fn completion(text: &str) -> Completion {
     }
 }
 
-fn view(tools: &[Tool]) -> RequestView<'_> {
+fn view(tools: &[Arc<Tool>]) -> RequestView<'_> {
     static SETTINGS: std::sync::LazyLock<Settings> = std::sync::LazyLock::new(Settings::default);
     RequestView {
         model: "",

@@ -14,7 +14,7 @@ pub const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Reads text character by character, in the same way wherever it is cut into pieces. It knows strings
 /// and nothing else of JSON.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct JsonLexer {
     string: Option<StringDecoder>,
 }
@@ -54,7 +54,7 @@ impl JsonLexer {
 
 /// Gathers the text of one value. It knows strings and brackets and nothing else of JSON: what it cuts
 /// out, [`strict`] judges. Each character is read once, however small the pieces.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Scan {
     text: String,
     /// Brackets that are open, of the value and around it.

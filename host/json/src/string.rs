@@ -22,7 +22,7 @@ pub enum StringPart {
 }
 
 /// Takes the inside of a string apart, in the same way wherever the text is cut into pieces.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct StringDecoder {
     escape: EscapeState,
     /// The first half of a surrogate pair, which only the escape for the second half may follow.

@@ -10,8 +10,8 @@ use crate::wire::stderr::Stderr;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,6 +19,7 @@ use toolhold_admission::Backoff;
 use toolhold_agent::calls::checked;
 use toolhold_policy::{PinState, Redactor};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::tool::Tool;
 use toolhold_schema::CheckError;
 
 /// Delays before a restart, after consecutive starts without a successful call.
@@ -39,6 +40,8 @@ pub struct McpServer {
     redactor: Redactor,
     stderr: Arc<Stderr>,
     state: Mutex<ConnectionState>,
+    /// Tools as runs were offered them last, by name.
+    offered: sync::Mutex<BTreeMap<String, Arc<Tool>>>,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +83,20 @@ impl McpServer {
             redactor,
             stderr: Arc::default(),
             state: Mutex::default(),
+            offered: sync::Mutex::default(),
         }
+    }
+
+    /// Returns the tool as runs share it: the one that was offered last, if it is equal. The operator names the
+    /// tools of a server, so their number is bounded.
+    pub(super) fn shared(&self, tool: Tool) -> Arc<Tool> {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = offered.get(&tool.name).filter(|known| ***known == tool) {
+            return known.clone();
+        }
+        let tool = Arc::new(tool);
+        offered.insert(tool.name.clone(), tool.clone());
+        tool
     }
 
     /// Calls a tool, and starts the server if needed. `most` bounds both, and so does the operator's timeout.

@@ -68,8 +68,13 @@ impl Servers {
 
     /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
     pub async fn offered<T: ToolSource>(&self, toolbox: T) -> (McpToolbox<T>, Vec<String>) {
-        let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
-        let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
+        let is_offering = self.all.iter().any(|server| server.settings.offer);
+        let taken = if is_offering {
+            toolbox.tools()
+        } else {
+            Vec::new()
+        };
+        let is_taken = |name: &str| taken.iter().any(|tool| module_of(&tool.name) == name);
         let mut toolbox = McpToolbox::new(toolbox);
         let mut notes = Vec::new();
         let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");
@@ -104,7 +109,9 @@ impl Servers {
             };
             for runner in self.runners_of(server) {
                 let offer = match tools.iter().find(|tool| tool.name == runner.name) {
-                    Some(tool) => toolbox.offer(name, tool),
+                    Some(tool) => tool
+                        .tool(name)
+                        .map(|tool| toolbox.offer(server.shared(tool))),
                     None => Err("the server does not offer it, or not in a usable way".into()),
                 };
                 if let Err(reason) = offer {

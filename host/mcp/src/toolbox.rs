@@ -1,10 +1,10 @@
 //! A run's toolbox that adds the tools of servers to those of modules.
 
-use crate::offer::OfferedTool;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::tool_name;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -15,7 +15,7 @@ use toolhold_protocol::tool::Tool;
 #[derive(Debug)]
 pub struct McpToolbox<T> {
     inner: T,
-    offered: Vec<Tool>,
+    offered: Vec<Arc<Tool>>,
     /// All tools of the offering servers, also those that are not offered now: a resumed run may call one, and the call
     /// says why it fails.
     runners: BTreeMap<String, McpTool>,
@@ -38,24 +38,20 @@ impl<T> McpToolbox<T> {
         }
     }
 
-    /// Offers a tool of `server`.
-    ///
-    /// # Errors
-    /// Why it can be no tool of the run.
-    pub(super) fn offer(&mut self, server: &str, tool: &OfferedTool) -> Result<(), String> {
-        self.offered.push(tool.tool(server)?);
-        Ok(())
+    /// Offers a tool of a server.
+    pub(super) fn offer(&mut self, tool: Arc<Tool>) {
+        self.offered.push(tool);
     }
 }
 
 impl<T: ToolSource> ToolSource for McpToolbox<T> {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         let mut tools = self.inner.tools();
         tools.extend(self.offered.iter().cloned());
         tools
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         let own = self.offered.iter().find(|tool| tool.name == name);
         own.cloned().or_else(|| self.inner.tool(name))
     }
@@ -63,7 +59,7 @@ impl<T: ToolSource> ToolSource for McpToolbox<T> {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         match self.offered.iter().find(|tool| tool.name == name) {
             Some(tool) => Box::pin(std::future::ready(Ok(ResolvedModule::Tool(Box::new(
-                tool.clone(),
+                Tool::clone(tool),
             ))))),
             None => self.inner.module(name),
         }

@@ -3,14 +3,44 @@
 use crate::decision::DecisionRules;
 use crate::saved::SavedRequest;
 use crate::tool::Tool;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::sync::Arc;
 
-/// A tool and who runs its calls.
+/// A tool and who runs its calls. Clones share the tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    #[serde(flatten)]
-    pub tool: Tool,
+    #[serde(flatten, serialize_with = "shared_tool", deserialize_with = "own_tool")]
+    pub tool: Arc<Tool>,
     pub runner: Runner,
+}
+
+fn shared_tool<S: Serializer>(tool: &Arc<Tool>, serializer: S) -> Result<S::Ok, S::Error> {
+    Tool::serialize(tool, serializer)
+}
+
+fn own_tool<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Tool>, D::Error> {
+    Tool::deserialize(deserializer).map(Arc::new)
+}
+
+/// Writes the shared list of a run's tools as a list: for fields that are an `Arc<[Bound]>`.
+///
+/// # Errors
+/// Errors of the serializer.
+pub(crate) fn shared_list<S: Serializer>(
+    tools: &Arc<[Bound]>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    <[Bound]>::serialize(tools, serializer)
+}
+
+/// Reads what [`shared_list`] writes.
+///
+/// # Errors
+/// Errors of the deserializer: it is no list of tools.
+pub(crate) fn own_list<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Arc<[Bound]>, D::Error> {
+    Vec::deserialize(deserializer).map(Arc::from)
 }
 
 impl Bound {

@@ -24,6 +24,10 @@ pub struct Completion {
     pub extra: Map<String, Value>,
     /// From sending the request to the first delta.
     pub time_to_first_token: Option<Duration>,
+    /// 95 of 100 pieces came within this time after the one before. Absent of an answer of one piece, and in records of
+    /// older versions, which have the pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between_pieces_p95: Option<Duration>,
     /// From sending the request to the end of the answer.
     pub duration: Duration,
 }

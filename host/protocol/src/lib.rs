@@ -73,6 +73,7 @@ pub mod meta;
 pub mod plan;
 pub mod privacy;
 pub mod reference;
+pub mod reply_offset;
 pub mod request_fetch;
 pub mod result;
 pub mod result_cache;

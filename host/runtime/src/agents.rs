@@ -195,7 +195,7 @@ impl Agent {
     }
 
     /// The tools that `behalf` may call.
-    pub async fn tools(&self, behalf: &RunClient) -> Vec<toolhold_protocol::tool::Tool> {
+    pub async fn tools(&self, behalf: &RunClient) -> Vec<Arc<toolhold_protocol::tool::Tool>> {
         self.toolbox(behalf).await.0.tools()
     }
 

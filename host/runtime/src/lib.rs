@@ -48,6 +48,7 @@ mod candidate_scores;
 pub mod causes;
 pub mod components;
 pub mod config;
+mod described_tools;
 pub mod dialect;
 pub mod disks;
 pub mod endpoints;

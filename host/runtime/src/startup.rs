@@ -103,7 +103,7 @@ mod tests {
 
     fn bound(runner: Runner) -> Bound {
         Bound {
-            tool: Tool::new("t"),
+            tool: Tool::new("t").into(),
             runner,
         }
     }

@@ -1,6 +1,7 @@
 //! The bridge: implements the loop's [`ToolSource`] and [`ToolRunner`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
+use crate::described_tools::described;
 use crate::narrowing::{LiveBounds, Narrowing};
 use crate::remote_requests::{FetchedRequests, RemoteRequests, UntoldFetches};
 use crate::requests::Requests;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use toolhold_agent::calls::{checked, validator};
-use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool};
+use toolhold_agent::{ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
@@ -208,9 +209,11 @@ impl SandboxTools {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(name.clone(), validator);
-        Ok(Some(Tool {
+        let described = described(&module);
+        let mut tools = described.iter().filter(|tool| tool.name == spec.name);
+        Ok(tools.next().map(|tool| Tool {
             name,
-            ..self.described(spec)
+            ..Tool::clone(tool)
         }))
     }
 
@@ -235,16 +238,6 @@ impl SandboxTools {
                 "there is no module {name:?}; there are {}",
                 known.join(", ")
             ),
-        }
-    }
-
-    /// A tool of a module, with the party that its calls take turns with.
-    fn described(&self, spec: &ToolSpec) -> Tool {
-        let module = self.components.registry().module_of(&spec.name);
-        let party = module.filter(|module| module.takes_turns());
-        Tool {
-            takes_turns: party.map(|module| module.name.clone()),
-            ..module_tool(spec)
         }
     }
 
@@ -319,19 +312,25 @@ impl SandboxTools {
 }
 
 impl ToolSource for SandboxTools {
-    fn tools(&self) -> Vec<Tool> {
-        self.components
-            .registry()
-            .tools()
-            .iter()
-            .filter(|spec| self.is_allowed(&spec.name))
-            .map(|spec| self.described(spec))
-            .collect()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        let mut tools = Vec::new();
+        for module in self.components.registry().offering() {
+            let own = described(&module);
+            let own = own.iter().filter(|tool| self.is_allowed(&tool.name));
+            tools.extend(own.cloned());
+        }
+        tools
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
-        let spec = self.components.registry().tool(name)?;
-        self.is_allowed(&spec.name).then(|| self.described(&spec))
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
+        let (_, own) = name.rsplit_once('.')?;
+        let module = self.components.registry().module_of(name)?;
+        let full = format!("{}.{own}", module.name);
+        if !self.is_allowed(&full) {
+            return None;
+        }
+        let tools = described(&module);
+        tools.iter().find(|tool| tool.name == full).cloned()
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

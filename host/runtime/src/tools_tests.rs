@@ -2,6 +2,7 @@ use super::*;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toolhold_agent::catalogue::ToolCatalogue;
 use toolhold_policy::{Grant, KeyValueGrant, Restriction};
 use toolhold_sandbox::{Engine, EngineConfig, ModulePolicy, Policy, Storage};
 
@@ -143,6 +144,31 @@ fn a_message_picks_its_place() {
             failure.message
         );
     }
+}
+
+#[tokio::test]
+async fn toolboxes_of_all_clients_share_tools_and_their_catalogue() {
+    let state = tempfile::tempdir().unwrap();
+    let registry = probe(state.path()).await;
+    let of = |tenant: &str| SandboxTools::new(registry.clone()).on_behalf_of(tenant, "s");
+    let (ann, bob) = (of("ann").tools(), of("bob").tools());
+    let names = |tools: &[Arc<Tool>]| -> Vec<String> {
+        tools.iter().map(|tool| tool.name.clone()).collect()
+    };
+    let specs = registry.tools().into_iter().map(|spec| spec.name);
+    assert_eq!(names(&ann), specs.collect::<Vec<_>>());
+    let all = ToolCatalogue::shared(ann.clone()).unwrap();
+    assert!(Arc::ptr_eq(&all, &ToolCatalogue::shared(bob).unwrap()));
+    for tool in &ann {
+        let alone = of("ann").tool(&tool.name).unwrap();
+        assert!(Arc::ptr_eq(tool, &alone), "{}", tool.name);
+    }
+    let few = of("ann").allowing(["probe.recall"]);
+    assert_eq!(names(&few.tools()), ["probe.recall"]);
+    assert!(few.tool("probe.remember").is_none());
+    let view = ToolCatalogue::shared(few.tools()).unwrap();
+    let recall = |list: &ToolCatalogue| list.find("probe.recall").unwrap().clone();
+    assert!(Arc::ptr_eq(&recall(&view), &recall(&all)));
 }
 
 /// Results are kept under all that a result depends on.

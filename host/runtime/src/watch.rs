@@ -39,6 +39,35 @@ pub struct Folders<'a> {
     /// Saved Requests, including subfolders.
     pub requests: &'a Path,
     pub pins: &'a Path,
+    /// The folder of the database. Files of the configuration that are directly in it are polled: the system would wake
+    /// the watch with each write of the database.
+    pub state: &'a Path,
+}
+
+impl Folders<'_> {
+    /// Existing folders, and how deep each is watched.
+    fn existing(&self) -> Vec<(PathBuf, RecursiveMode)> {
+        let folders = [
+            (self.modules, RecursiveMode::Recursive),
+            (self.requests, RecursiveMode::Recursive),
+            (self.pins, RecursiveMode::NonRecursive),
+        ];
+        let folders = folders.into_iter();
+        folders
+            .filter_map(|(folder, mode)| Some((folder.canonicalize().ok()?, mode)))
+            .collect()
+    }
+
+    /// Adds the folders of these files: an editor may replace a file, which is an event of its folder.
+    fn add_folders_of(&self, files: &[PathBuf], folders: &mut Vec<(PathBuf, RecursiveMode)>) {
+        let state = self.state.canonicalize().ok();
+        for folder in files.iter().filter_map(|file| file.parent()) {
+            let known = folders.iter().any(|(known, _)| known == folder);
+            if !known && state.as_deref() != Some(folder) {
+                folders.push((folder.to_owned(), RecursiveMode::NonRecursive));
+            }
+        }
+    }
 }
 
 /// Tells when something in folders changed.
@@ -185,24 +214,11 @@ impl ConfigDigests {
 impl ConfigWatch {
     /// Watches the existing ones of these folders, and the files of the configuration.
     pub fn start(files: Vec<PathBuf>, watched: &Folders<'_>) -> Self {
-        let mut folders: Vec<(PathBuf, RecursiveMode)> = Vec::new();
-        for (folder, mode) in [
-            (watched.modules, RecursiveMode::Recursive),
-            (watched.requests, RecursiveMode::Recursive),
-            (watched.pins, RecursiveMode::NonRecursive),
-        ] {
-            folders.extend(folder.canonicalize().ok().map(|folder| (folder, mode)));
-        }
+        let mut folders = watched.existing();
         let whole: Vec<PathBuf> = folders.iter().map(|(folder, _)| folder.clone()).collect();
-        // An editor may replace a file, which is an event of its folder.
         let named: Vec<PathBuf> = files.iter().filter_map(|file| in_folder(file)).collect();
-        for folder in named.iter().filter_map(|file| file.parent()) {
-            let known = folders.iter().any(|(known, _)| known == folder);
-            if !known {
-                folders.push((folder.to_owned(), RecursiveMode::NonRecursive));
-            }
-        }
-        // The database is beside some of them, and is written constantly.
+        watched.add_folders_of(&named, &mut folders);
+        // Other files are beside them.
         let is_ours = move |path: &PathBuf| {
             named.contains(path) || whole.iter().any(|folder| path.starts_with(folder))
         };
@@ -285,6 +301,27 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::ZERO);
         watch.changed().await;
         assert_eq!(began.elapsed(), POLL_INTERVAL);
+    }
+
+    #[test]
+    fn the_folder_of_the_database_is_not_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let [state, config] = ["state", "config"].map(|name| folder.join(name));
+        for made in [&state, &config, &state.join("approvals")] {
+            std::fs::create_dir(made).unwrap();
+        }
+        let watched = Folders {
+            modules: &folder.join("none"),
+            requests: &config,
+            pins: &state.join("approvals"),
+            state: &state,
+        };
+        let mut folders = watched.existing();
+        let files = [state.join("grants.toml"), folder.join("toolhold.toml")];
+        watched.add_folders_of(&files, &mut folders);
+        let folders: Vec<PathBuf> = folders.into_iter().map(|(folder, _)| folder).collect();
+        assert_eq!(folders, [config, state.join("approvals"), folder]);
     }
 
     #[test]

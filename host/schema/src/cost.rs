@@ -32,11 +32,20 @@ const SILENT_A_STEP: u64 = 4;
 /// What checks a format, or content that is encoded, looks at each byte of a text.
 const TEXT_BY_BYTE: u64 = 32;
 
-/// The weights of a schema, and the most entries that apply to one value.
+/// The cost of checks by a schema, and of keeping it.
+pub(crate) struct SchemaCost {
+    pub weights: Weights,
+    /// The most entries that apply to one value.
+    pub entries: u64,
+    /// Bytes of its compiled patterns.
+    pub pattern_bytes: u64,
+}
+
+/// The cost of a schema.
 ///
 /// # Errors
 /// Why the schema is refused.
-pub(crate) fn weigh(schema: &Value) -> Result<(Weights, u64), SchemaTooCostly> {
+pub(crate) fn weigh(schema: &Value) -> Result<SchemaCost, SchemaTooCostly> {
     let document = SchemaTree::of(schema)?;
     let mut weighing = Weighing::new(&document);
     weighing.below.push((schema, String::new()));
@@ -54,7 +63,11 @@ pub(crate) fn weigh(schema: &Value) -> Result<(Weights, u64), SchemaTooCostly> {
         constant: 1 + weighing.constant,
         fault: FAULT_STEPS + document.longest / FAULT_BYTES_A_STEP,
     };
-    Ok((weights, weighing.entries))
+    Ok(SchemaCost {
+        weights,
+        entries: weighing.entries,
+        pattern_bytes: weighing.pattern_bytes,
+    })
 }
 
 /// What one schema does to one value, with references followed.

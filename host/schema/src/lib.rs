@@ -14,6 +14,7 @@ mod tree;
 mod unique;
 mod weights;
 
+use cost::SchemaCost;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use metered::{Metered, Read, within};
@@ -34,6 +35,7 @@ pub struct Validator {
     inner: jsonschema::Validator<Metered>,
     weights: Weights,
     price: u64,
+    pattern_bytes: u64,
 }
 
 /// A schema cannot be used.
@@ -88,7 +90,11 @@ impl Validator {
     /// The fault in the schema, or why it is refused. References to other documents are errors: nothing
     /// is fetched.
     pub fn new(schema: &Value) -> Result<Self, SchemaFault> {
-        let (weights, price) = cost::weigh(schema)?;
+        let SchemaCost {
+            weights,
+            entries: price,
+            pattern_bytes,
+        } = cost::weigh(schema)?;
         jsonschema::options_for::<Metered>()
             .offline()
             .with_pattern_options(pattern::options())
@@ -98,6 +104,7 @@ impl Validator {
                 inner,
                 weights,
                 price,
+                pattern_bytes,
             })
             .map_err(|error| SchemaFault::Invalid(bounded(&error).unwrap_or_else(|short| short)))
     }
@@ -106,6 +113,11 @@ impl Validator {
     /// apply to one value, with references followed.
     pub fn price(&self) -> u64 {
         self.price
+    }
+
+    /// The bytes of the compiled patterns, which may be thousands of times the text of the schema.
+    pub fn pattern_bytes(&self) -> u64 {
+        self.pattern_bytes
     }
 
     /// # Errors

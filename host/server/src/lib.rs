@@ -1,7 +1,7 @@
 //! Agents as a service: the HTTP API with its sessions and its page.
 //!
-//! A server admits runs fairly, records every event before it is shown, and resumes runs of servers that have
-//! ended. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
+//! A server admits runs fairly, records every event but pieces of replies before it is shown, and resumes runs of
+//! servers that have ended. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
 //! `toolhold_runtime::config::Configuration`).
 //!
 //! Read it in this order: [`settings`] (`[serve]`), [`rights`] (how long a client's right

@@ -5,8 +5,9 @@ use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
+use crate::reply_parts::{self, ReplyPart};
 use crate::shown_texts::{self, TextIds};
-use sqlx::AnyConnection;
+use crate::statements::{OpenTransaction, SqlValue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_protocol::decision::Pending;
@@ -72,6 +73,14 @@ pub enum Change {
         calls: i64,
         tokens: i64,
     },
+    /// The reply that the run's model is writing. It is not written if the run has another lease.
+    ReplyPart {
+        run: Uuid,
+        part: ReplyPart,
+        lease: RunLease,
+    },
+    /// The reply that was being written is recorded, or there is none any more.
+    ReplyOver { run: Uuid },
     /// A row for the audit log.
     Audit(Box<Draft>),
     /// A call of no run is about to be made.
@@ -84,12 +93,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Runs the change's statements in a transaction. `is_file`: the database is SQLite.
-    pub async fn write(
-        &self,
-        connection: &mut AnyConnection,
-        is_file: bool,
-    ) -> Result<(), WriteError> {
+    /// Runs the change's statements.
+    pub async fn write(&self, transaction: &mut OpenTransaction<'_>) -> Result<(), WriteError> {
         match self {
             Self::Began {
                 run,
@@ -101,43 +106,39 @@ impl Change {
                 is_promised,
             } => {
                 if let Some((session, _)) = label.turn {
-                    lock_session(connection, is_file, session).await?;
+                    lock_session(transaction, session).await?;
                 }
-                let added = sqlx::query(
-                    "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace, \
-                     fence) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING",
-                )
-                .bind(run.to_string())
-                .bind(&label.owner)
-                .bind(&label.agent)
-                .bind(label.origin.name())
-                .bind(label.turn.map(|(session, _)| session.to_string()))
-                .bind(label.turn.map(|(_, turn)| i64::from(turn)))
-                .bind(task)
-                .bind(model)
-                .bind(at_ms)
-                .bind(&lease.holder)
-                .bind(label.trace.as_deref())
-                .bind(lease.fence)
-                .execute(&mut *connection)
-                .await?;
+                let values = [
+                    SqlValue::from(*run),
+                    (&label.owner).into(),
+                    (&label.agent).into(),
+                    label.origin.name().into(),
+                    label.turn.map(|(session, _)| session.to_string()).into(),
+                    label.turn.map(|(_, turn)| i64::from(turn)).into(),
+                    task.into(),
+                    model.into(),
+                    (*at_ms).into(),
+                    (&lease.holder).into(),
+                    label.trace.as_deref().into(),
+                    lease.fence.into(),
+                ];
+                let added = transaction.execute(ADD_RUN, &values).await?;
                 // Not again if the run is there already, because the reply to an earlier commit was lost.
-                if *is_promised && added.rows_affected() > 0 {
-                    keep_promise(connection, *run, &lease.holder).await?;
+                if *is_promised && added > 0 {
+                    keep_promise(transaction, *run, &lease.holder).await?;
                 }
                 if let Some(asked) = &label.asked {
-                    sqlx::query(
-                        "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
-                    )
-                    .bind(run.to_string())
-                    .bind(asked)
-                    .execute(connection)
-                    .await?;
+                    transaction
+                        .execute(
+                            "INSERT INTO responses (run, asked) VALUES ($1, $2) ON CONFLICT (run) DO NOTHING",
+                            &[(*run).into(), asked.into()],
+                        )
+                        .await?;
                 }
             }
-            Self::Images { run, images: added } => images::write(connection, *run, added).await?,
+            Self::Images { run, images: added } => images::write(transaction, *run, added).await?,
             Self::Shown { run, before, texts } => {
-                shown_texts::write(connection, is_file, *run, *before, texts).await?;
+                shown_texts::write(transaction, *run, *before, texts).await?;
             }
             Self::Events {
                 run,
@@ -153,7 +154,7 @@ impl Change {
                     lease,
                     begin_calls: *begin_calls,
                 };
-                events.write(connection, is_file).await?;
+                events.write(transaction).await?;
             }
             Self::Waits {
                 run,
@@ -163,27 +164,22 @@ impl Change {
             } => {
                 let text =
                     serde_json::to_string(pending).map_err(|e| sqlx::Error::Encode(e.into()))?;
-                sqlx::query(
-                    "INSERT INTO approvals (run, within, call, digest, pending, asked_ms) \
-                     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run, within, call) DO UPDATE SET \
-                     pending = excluded.pending, asked_ms = excluded.asked_ms, digest = excluded.digest, \
-                     decision = CASE WHEN approvals.digest = excluded.digest THEN approvals.decision END",
-                )
-                .bind(run.to_string())
-                .bind(within.to_string())
-                .bind(&pending.call.id)
-                .bind(&pending.digest)
-                .bind(text)
-                .bind(at_ms)
-                .execute(connection)
-                .await?;
+                let values = [
+                    SqlValue::from(*run),
+                    (*within).into(),
+                    (&pending.call.id).into(),
+                    (&pending.digest).into(),
+                    text.into(),
+                    (*at_ms).into(),
+                ];
+                transaction.execute(ADD_WAITING, &values).await?;
             }
             Self::Settled { run, within, call } => {
-                sqlx::query("DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3")
-                    .bind(run.to_string())
-                    .bind(within.to_string())
-                    .bind(call)
-                    .execute(connection)
+                transaction
+                    .execute(
+                        "DELETE FROM approvals WHERE run = $1 AND within = $2 AND call = $3",
+                        &[(*run).into(), (*within).into(), call.into()],
+                    )
                     .await?;
             }
             Self::Ended {
@@ -194,30 +190,32 @@ impl Change {
                 calls,
                 tokens,
             } => {
-                sqlx::query(
-                    "UPDATE runs SET holder = NULL, ended_ms = $2, reason = $3, steps = $4, calls = $5, tokens = $6 \
-                     WHERE id = $1",
-                )
-                .bind(run.to_string())
-                .bind(at_ms)
-                .bind(reason)
-                .bind(steps)
-                .bind(calls)
-                .bind(tokens)
-                .execute(&mut *connection)
-                .await?;
-                sqlx::query("DELETE FROM approvals WHERE run = $1")
-                    .bind(run.to_string())
-                    .execute(connection)
+                let values = [
+                    SqlValue::from(*run),
+                    (*at_ms).into(),
+                    reason.into(),
+                    (*steps).into(),
+                    (*calls).into(),
+                    (*tokens).into(),
+                ];
+                transaction.execute(END_RUN, &values).await?;
+                transaction
+                    .execute("DELETE FROM approvals WHERE run = $1", &[(*run).into()])
                     .await?;
+                reply_parts::remove(transaction, *run).await?;
             }
+            Self::ReplyPart { run, part, lease } => {
+                reply_parts::write(transaction, *run, part, lease).await?;
+            }
+            Self::ReplyOver { run } => reply_parts::remove(transaction, *run).await?,
             // The writer adds audit rows after all other changes of its batch, and the calls of a batch together.
             Self::Audit(_) | Self::CallBegan(_) | Self::CallEnded { .. } => {}
             Self::Released { run, holder } => {
-                sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
-                    .bind(run.id().to_string())
-                    .bind(holder)
-                    .execute(connection)
+                transaction
+                    .execute(
+                        "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2",
+                        &[run.id().into(), holder.into()],
+                    )
                     .await?;
             }
         }
@@ -225,19 +223,29 @@ impl Change {
     }
 }
 
+const ADD_RUN: &str = "INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace, \
+     fence) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING";
+const ADD_WAITING: &str = "INSERT INTO approvals (run, within, call, digest, pending, asked_ms) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run, within, call) DO UPDATE SET \
+     pending = excluded.pending, asked_ms = excluded.asked_ms, digest = excluded.digest, \
+     decision = CASE WHEN approvals.digest = excluded.digest THEN approvals.decision END";
+const END_RUN: &str = "UPDATE runs SET holder = NULL, ended_ms = $2, reason = $3, steps = $4, calls = $5, tokens = $6 \
+     WHERE id = $1";
+
 /// Marks the promise of a run that begins as kept. The row is changed, so that a process that takes the holder for
 /// dead, and gives the key free at the same time, waits for this transaction and then finds another holder.
 async fn keep_promise(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     holder: &str,
 ) -> Result<(), WriteError> {
-    let kept = sqlx::query("UPDATE idempotency SET holder = NULL WHERE run = $1 AND holder = $2")
-        .bind(run.to_string())
-        .bind(holder)
-        .execute(connection)
+    let kept = transaction
+        .execute(
+            "UPDATE idempotency SET holder = NULL WHERE run = $1 AND holder = $2",
+            &[run.into(), holder.into()],
+        )
         .await?;
-    if kept.rows_affected() == 0 {
+    if kept == 0 {
         return Err(WriteError::PromiseLost { run });
     }
     Ok(())
@@ -257,8 +265,7 @@ const ENDED: [&str; 2] = [
 
 /// Writes which calls of no run have begun and ended.
 pub async fn write_calls<'a>(
-    connection: &mut AnyConnection,
-    is_file: bool,
+    transaction: &mut OpenTransaction<'_>,
     changes: impl Iterator<Item = &'a Change>,
 ) -> Result<(), sqlx::Error> {
     let (mut begun, mut ended) = (Vec::new(), Vec::new());
@@ -279,12 +286,11 @@ pub async fn write_calls<'a>(
             (!ended.is_empty()).then(|| serde_json::to_string(&ended)),
         ),
     ];
-    for ([on_server, in_file], text) in texts {
+    for (statements, text) in texts {
         if let Some(text) = text {
-            sqlx::query(if is_file { in_file } else { on_server })
-                .bind(text.map_err(|error| sqlx::Error::Encode(error.into()))?)
-                .execute(&mut *connection)
-                .await?;
+            let text = text.map_err(|error| sqlx::Error::Encode(error.into()))?;
+            let statement = transaction.choose(statements);
+            transaction.execute(statement, &[text.into()]).await?;
         }
     }
     Ok(())
@@ -293,19 +299,14 @@ pub async fn write_calls<'a>(
 /// Locks the session of a turn that begins, which must exist. On PostgreSQL the session cannot be deleted until the
 /// transaction ends; later it cannot be deleted because it has an open turn.
 async fn lock_session(
-    connection: &mut AnyConnection,
-    is_file: bool,
+    transaction: &mut OpenTransaction<'_>,
     session: Uuid,
 ) -> Result<(), WriteError> {
-    let statement = if is_file {
-        "SELECT created_ms FROM sessions WHERE id = $1"
-    } else {
-        "SELECT created_ms FROM sessions WHERE id = $1 FOR SHARE"
-    };
-    let held: Option<i64> = sqlx::query_scalar(statement)
-        .bind(session.to_string())
-        .fetch_optional(connection)
-        .await?;
+    let statement = transaction.choose([
+        "SELECT created_ms FROM sessions WHERE id = $1 FOR SHARE",
+        "SELECT created_ms FROM sessions WHERE id = $1",
+    ]);
+    let held: Option<(i64,)> = transaction.row(statement, &[session.into()]).await?;
     held.map(drop).ok_or(WriteError::SessionGone { session })
 }
 
@@ -333,24 +334,29 @@ const ADD: [&str; 2] = [
      AND ($6 = 0 OR cancel_ms IS NULL)) ON CONFLICT (run, seq) DO NOTHING",
 ];
 
+const CANCELLED: &str = "SELECT cancel_ms FROM runs WHERE id = $1 AND holder = $2 AND fence = $3 AND cancel_ms IS NOT NULL";
+const WRITTEN: &str = "SELECT line FROM events JOIN runs ON runs.id = events.run \
+     WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 \
+     AND ((holder = $4 AND fence = $5) OR ended_ms IS NOT NULL) ORDER BY seq";
+
 impl Events<'_> {
-    async fn write(&self, connection: &mut AnyConnection, is_file: bool) -> Result<(), WriteError> {
-        let [on_server, in_file] = ADD;
+    async fn write(&self, transaction: &mut OpenTransaction<'_>) -> Result<(), WriteError> {
         let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
-        let written = sqlx::query(if is_file { in_file } else { on_server })
-            .bind(self.run.to_string())
-            .bind(self.seq)
-            .bind(lines)
-            .bind(&self.lease.holder)
-            .bind(self.lease.fence)
-            .bind(i64::from(self.begin_calls))
-            .execute(&mut *connection)
-            .await?;
-        let are_all = usize::try_from(written.rows_affected()) == Ok(self.lines.len());
-        if are_all || self.are_written(connection).await? {
+        let values = [
+            SqlValue::from(self.run),
+            self.seq.into(),
+            lines.into(),
+            (&self.lease.holder).into(),
+            self.lease.fence.into(),
+            i64::from(self.begin_calls).into(),
+        ];
+        let statement = transaction.choose(ADD);
+        let written = transaction.execute(statement, &values).await?;
+        let are_all = usize::try_from(written) == Ok(self.lines.len());
+        if are_all || self.are_written(transaction).await? {
             return Ok(());
         }
-        if self.begin_calls && self.is_cancelled(connection).await? {
+        if self.begin_calls && self.is_cancelled(transaction).await? {
             return Err(WriteError::Cancelled { run: self.run });
         }
         Err(WriteError::LeaseLost {
@@ -360,32 +366,32 @@ impl Events<'_> {
     }
 
     /// Whether the run has this lease and was cancelled.
-    async fn is_cancelled(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-        let cancelled: Option<i64> = sqlx::query_scalar(
-            "SELECT cancel_ms FROM runs WHERE id = $1 AND holder = $2 AND fence = $3 AND cancel_ms IS NOT NULL",
-        )
-        .bind(self.run.to_string())
-        .bind(&self.lease.holder)
-        .bind(self.lease.fence)
-        .fetch_optional(connection)
-        .await?;
+    async fn is_cancelled(
+        &self,
+        transaction: &mut OpenTransaction<'_>,
+    ) -> Result<bool, sqlx::Error> {
+        let values = [
+            SqlValue::from(self.run),
+            (&self.lease.holder).into(),
+            self.lease.fence.into(),
+        ];
+        let cancelled: Option<(i64,)> = transaction.row(CANCELLED, &values).await?;
         Ok(cancelled.is_some())
     }
 
     /// Whether the database holds exactly these events, from an earlier commit whose reply was lost.
-    async fn are_written(&self, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-        let known: Vec<String> = sqlx::query_scalar(
-            "SELECT line FROM events JOIN runs ON runs.id = events.run \
-             WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 \
-             AND ((holder = $4 AND fence = $5) OR ended_ms IS NOT NULL) ORDER BY seq",
-        )
-        .bind(self.run.to_string())
-        .bind(self.seq)
-        .bind(i64::try_from(self.lines.len()).unwrap_or(i64::MAX))
-        .bind(&self.lease.holder)
-        .bind(self.lease.fence)
-        .fetch_all(connection)
-        .await?;
-        Ok(known == self.lines)
+    async fn are_written(
+        &self,
+        transaction: &mut OpenTransaction<'_>,
+    ) -> Result<bool, sqlx::Error> {
+        let values = [
+            SqlValue::from(self.run),
+            self.seq.into(),
+            i64::try_from(self.lines.len()).unwrap_or(i64::MAX).into(),
+            (&self.lease.holder).into(),
+            self.lease.fence.into(),
+        ];
+        let known: Vec<(String,)> = transaction.rows(WRITTEN, &values).await?;
+        Ok(known.iter().map(|(line,)| line).eq(self.lines))
     }
 }

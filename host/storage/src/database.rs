@@ -1,10 +1,12 @@
 //! The location of the database, and connections to it.
 
+use crate::statements::NativeConnection;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions as _, Connection as _};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::log::LevelFilter;
 use url::Url;
@@ -17,9 +19,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const LONG_REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// SQLite: write-ahead logging lets other connections and processes read during a write. What is deleted is
-/// overwritten, also what moves to another page: a page that is merely free keeps its bytes.
+/// overwritten, also what moves to another page: a page that is merely free keeps its bytes. Journals of statements and
+/// of savepoints, which hold old contents of pages, stay in memory: a file of them would keep deleted texts.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-     PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;";
+     PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;";
 
 /// Settings of a connection to PostgreSQL. A process that is frozen in the middle of a transaction, or whose machine
 /// vanished, loses its row locks after 5 s, which is before its lease ends (see `process_lease`): others wait for these
@@ -40,7 +43,8 @@ pub enum Location {
 #[derive(Clone)]
 pub struct Database {
     options: AnyConnectOptions,
-    is_file: bool,
+    /// The absolute path of a SQLite file; absent for PostgreSQL.
+    file: Option<Arc<Path>>,
 }
 
 impl Database {
@@ -49,13 +53,23 @@ impl Database {
         sqlx::any::install_default_drivers();
         Ok(Self {
             options: location.options()?,
-            is_file: matches!(location, Location::File(_)),
+            file: match location {
+                Location::File(path) => Some(std::path::absolute(path)?.into()),
+                Location::Postgres(_) => None,
+            },
         })
     }
 
     /// Whether it is SQLite.
     pub fn is_file(&self) -> bool {
-        self.is_file
+        self.file.is_some()
+    }
+
+    /// Opens a connection to a SQLite file through SQLite's own library; absent for PostgreSQL. Blocks, and so do the
+    /// methods of the connection.
+    pub fn native(&self) -> Option<Result<NativeConnection, sqlx::Error>> {
+        let file = self.file.as_ref()?;
+        Some(NativeConnection::open(file, PRAGMAS))
     }
 
     /// A pool of at most `most` connections, opened when they are needed.
@@ -106,7 +120,7 @@ impl Database {
         time: Duration,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        if self.is_file {
+        if self.is_file() {
             return work.await;
         }
         let done = tokio::time::timeout(time, work).await;
@@ -117,7 +131,7 @@ impl Database {
     }
 
     fn settings(&self) -> &'static str {
-        if self.is_file { PRAGMAS } else { SESSION }
+        if self.is_file() { PRAGMAS } else { SESSION }
     }
 }
 
@@ -135,7 +149,7 @@ impl std::fmt::Debug for Database {
     /// Without the options, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("is_file", &self.is_file)
+            .field("file", &self.file)
             .finish_non_exhaustive()
     }
 }
@@ -274,6 +288,25 @@ mod tests {
             assert_eq!(drop_unknown_parameters(&mut url), unknown, "{query}");
             assert_eq!(url.as_str(), format!("postgres://h/d{kept}"), "{query}");
         }
+    }
+
+    #[test]
+    fn a_file_is_the_same_one_after_a_change_of_the_working_directory() {
+        let relative = Database::of(&Location::File("toolhold.db".into())).unwrap();
+        let path = relative.file.unwrap();
+        assert!(path.is_absolute(), "{}", path.display());
+    }
+
+    #[test]
+    fn journals_of_statements_stay_in_memory() {
+        const MEMORY: i64 = 2;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("toolhold.db");
+        std::fs::write(&path, "").unwrap();
+        let database = Database::of(&Location::File(path)).unwrap();
+        let connection = database.native().unwrap().unwrap();
+        let kind = connection.rows::<(i64,)>("PRAGMA temp_store", &[]);
+        assert_eq!(kind.unwrap(), [(MEMORY,)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -192,19 +192,14 @@ impl Store {
                     DecideOutcome::Already(known)
                 });
             }
-            let stored = sqlx::query(
-                "UPDATE approvals SET decision = $4 WHERE within = $1 AND call = $2 AND digest = $3 \
-                 AND COALESCE(decision, '') = $5",
-            )
-            .bind(within.to_string())
-            .bind(call)
-            .bind(&decision.digest)
-            .bind(&text)
-            .bind(before.unwrap_or_default())
-            .execute(&self.pool)
-            .in_time(&self.database)
-            .await?;
-            if stored.rows_affected() > 0 {
+            let values = vec![
+                within.into(),
+                call.to_owned().into(),
+                decision.digest.clone().into(),
+                text.clone().into(),
+                before.unwrap_or_default().into(),
+            ];
+            if self.execute(STORE_DECISION, values).await? > 0 {
                 self.decided.notify_waiters();
                 return Ok(DecideOutcome::Stored);
             }
@@ -264,6 +259,9 @@ impl Store {
             .and_then(|text| serde_json::from_str(&text).ok()))
     }
 }
+
+const STORE_DECISION: &str = "UPDATE approvals SET decision = $4 WHERE within = $1 AND call = $2 AND digest = $3 \
+     AND COALESCE(decision, '') = $5";
 
 /// The statement of a page: place from $1 to $3, number of calls $4, and the owner $5 where `is_of_one`.
 pub(crate) fn page_statement(is_of_one: bool) -> String {

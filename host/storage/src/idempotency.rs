@@ -53,20 +53,15 @@ impl Store {
         digest: &str,
         run: Uuid,
     ) -> Result<KeyUse, StoreError> {
-        let added = sqlx::query(
-            "INSERT INTO idempotency (owner, key, digest, run, created_ms, holder) VALUES ($1, $2, $3, $4, $5, $6) \
-             ON CONFLICT (owner, key) DO NOTHING",
-        )
-        .bind(owner)
-        .bind(key)
-        .bind(digest)
-        .bind(run.to_string())
-        .bind(signed(now_ms()))
-        .bind(self.process.name())
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        if added.rows_affected() > 0 {
+        let values = vec![
+            owner.to_owned().into(),
+            key.to_owned().into(),
+            digest.to_owned().into(),
+            run.into(),
+            signed(now_ms()).into(),
+            self.process.name().to_owned().into(),
+        ];
+        if self.execute(ADD_PROMISE, values).await? > 0 {
             return Ok(KeyUse::First);
         }
         let row = sqlx::query("SELECT digest, run FROM idempotency WHERE owner = $1 AND key = $2")
@@ -149,18 +144,18 @@ impl Store {
         run: Uuid,
         holder: Option<String>,
     ) -> Result<bool, StoreError> {
-        let gone = sqlx::query(
-            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
-             AND (holder = $4 OR (holder IS NULL AND $4 IS NULL)) \
-             AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)",
-        )
-        .bind(owner)
-        .bind(key)
-        .bind(run.to_string())
-        .bind(holder)
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        Ok(gone.rows_affected() > 0)
+        let values = vec![
+            owner.to_owned().into(),
+            key.to_owned().into(),
+            run.into(),
+            holder.into(),
+        ];
+        Ok(self.execute(FORGET_PROMISE, values).await? > 0)
     }
 }
+
+const ADD_PROMISE: &str = "INSERT INTO idempotency (owner, key, digest, run, created_ms, holder) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner, key) DO NOTHING";
+const FORGET_PROMISE: &str = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND run = $3 \
+     AND (holder = $4 OR (holder IS NULL AND $4 IS NULL)) \
+     AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = $3)";

@@ -1,7 +1,8 @@
 //! The images of runs: an event has their digests and sizes, and their bytes are kept beside the events.
 
 use crate::database::{Database, InTime as _};
-use sqlx::{AnyConnection, AnyPool};
+use crate::statements::OpenTransaction;
+use sqlx::AnyPool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_protocol::context::Message;
@@ -24,19 +25,17 @@ pub fn begun_with(event: &EventKind) -> BTreeMap<String, Arc<str>> {
 
 /// Keeps images of a run. Those that it has already are left.
 pub async fn write(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     images: &BTreeMap<String, Arc<str>>,
 ) -> Result<(), sqlx::Error> {
     for (digest, data) in images {
-        sqlx::query(
-            "INSERT INTO run_images (run, digest, data) VALUES ($1, $2, $3) ON CONFLICT (run, digest) DO NOTHING",
-        )
-        .bind(run.to_string())
-        .bind(digest)
-        .bind(data.as_ref())
-        .execute(&mut *connection)
-        .await?;
+        transaction
+            .execute(
+                "INSERT INTO run_images (run, digest, data) VALUES ($1, $2, $3) ON CONFLICT (run, digest) DO NOTHING",
+                &[run.into(), digest.into(), (&**data).into()],
+            )
+            .await?;
     }
     Ok(())
 }

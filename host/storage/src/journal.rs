@@ -8,6 +8,7 @@ use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
+use crate::reply_so_far::ReplyPartWriter;
 use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
@@ -41,6 +42,8 @@ pub struct RunJournal {
     /// True if the run was promised to a request with an idempotency key.
     is_promised: bool,
     known: KnownEvents,
+    /// The reply that is being written, for readers in other processes.
+    reply: ReplyPartWriter,
     has_ended: bool,
     claim: Option<RunClaim>,
 }
@@ -60,6 +63,7 @@ impl RunJournal {
         let mut journal = Self::after(run, &[], writer, lease, claim, audit);
         journal.label = Some(label);
         journal.is_promised = is_promised;
+        journal.reply = ReplyPartWriter::default();
         journal
     }
 
@@ -90,6 +94,7 @@ impl RunJournal {
             label: None,
             is_promised: false,
             known,
+            reply: ReplyPartWriter::of_resumed(),
             has_ended: false,
         }
     }
@@ -146,6 +151,9 @@ impl RunJournal {
         if !images.is_empty() {
             changes.push(Change::Images { run, images });
         }
+        if self.reply.take(event) {
+            changes.push(Change::ReplyOver { run });
+        }
         let known = &mut self.known;
         known.knowledge.take(&event.kind);
         let texts = TextIds::of(&event.kind, &known.knowledge);
@@ -194,20 +202,24 @@ impl Journal for RunJournal {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
         Box::pin(async move {
             // Events that are refused come again, with the end of the run.
-            let before = begin_calls(events).then(|| self.known.clone());
+            let before = begin_calls(events).then(|| (self.known.clone(), self.reply.has_part()));
             let changes = self.changes(events)?;
-            // A lost piece of a reply costs nothing: the whole reply follows.
-            let is_piece = |event: &Event| matches!(event.kind, EventKind::Delta { .. });
-            let durable = !events.iter().all(is_piece);
-            let written = self.writer.write(changes, durable).await;
+            let written = self.writer.write(changes, true).await;
             match (written, before) {
-                (Err(error), Some(before)) if is_cancellation(&error) => {
-                    self.known = before;
+                (Err(error), Some((known, has_part))) if is_cancellation(&error) => {
+                    self.known = known;
+                    if has_part {
+                        self.reply.keep_part();
+                    }
                     Err(io::Error::other(CancelRequested))
                 }
                 (written, _) => written,
             }
         })
+    }
+
+    fn shown(&mut self, piece: &Event) {
+        self.reply.show(piece, &self.lease, &self.writer);
     }
 }
 
@@ -226,8 +238,12 @@ fn is_cancellation(error: &io::Error) -> bool {
 }
 
 impl Drop for RunJournal {
-    /// Releases the lease, so that another process can resume the run while this one lives.
+    /// Releases the lease, so that another process can resume the run while this one lives. The text of a
+    /// reply that broke off is removed before that.
     fn drop(&mut self) {
+        if !self.has_ended && self.reply.has_part() {
+            self.writer.note(Change::ReplyOver { run: self.run });
+        }
         if !self.has_ended
             && self.label.is_none()
             && let Some(run) = self.claim.take()

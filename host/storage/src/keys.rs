@@ -5,6 +5,7 @@ use crate::audit_rows::{self, Draft};
 use crate::column::{signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
@@ -76,16 +77,6 @@ impl StoredKey {
     pub fn is_valid(&self) -> bool {
         KeyState::at(now_ms(), self.expires_ms, self.revoked_ms) == KeyState::Valid
     }
-
-    /// When a secret expires that is made now and is valid for as long as the present one was meant to be.
-    fn renewed_expiry(&self, now_ms: u64) -> Option<u64> {
-        let made_ms = self
-            .rotation
-            .as_ref()
-            .map_or(self.created_ms, |last| last.rotated_ms);
-        let valid_ms = self.expires_ms?.saturating_sub(made_ms);
-        Some(now_ms.saturating_add(valid_ms))
-    }
 }
 
 /// Tells whether requests with a key are admitted. A revoked key never is valid again; one that has expired is when its
@@ -155,6 +146,18 @@ pub enum RotationAnswer {
 const KEYS: &str = "SELECT name, hash, permits, grants, created_ms, expires_ms, revoked_ms, \
      former_hash, former_ends_ms, rotated_ms FROM keys LEFT JOIN key_rotations ON key_rotations.key = keys.name";
 
+const ADD_KEY: &str = "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING";
+const REVOKE_KEY: &str = "UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL";
+/// Changes nothing and locks the key: of two rotations at once, the second sees what the first did.
+const LOCK_KEY: &str = "UPDATE keys SET name = name WHERE name = $1";
+const PRESENT_SECRET: &str = "SELECT hash, created_ms, expires_ms, revoked_ms, former_ends_ms, rotated_ms FROM keys \
+     LEFT JOIN key_rotations ON key_rotations.key = keys.name WHERE name = $1";
+const SET_SECRET: &str = "UPDATE keys SET hash = $2, expires_ms = $3 WHERE name = $1";
+const SET_ROTATION: &str = "INSERT INTO key_rotations (key, former_hash, former_ends_ms, rotated_ms) \
+     VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (key) DO UPDATE SET former_hash = $2, former_ends_ms = $3, rotated_ms = $4";
+
 /// The condition on names in a JSON array, on PostgreSQL and on SQLite.
 const AMONG_NAMES: [&str; 2] = [
     " WHERE name IN (SELECT json_array_elements_text($1::json))",
@@ -179,29 +182,25 @@ impl Store {
             ..permits.clone()
         };
         let permits = serde_json::to_string(&rest).map_err(encoded)?;
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let added = sqlx::query(
-                "INSERT INTO keys (name, hash, permits, created_ms, expires_ms, grants) \
-                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING",
-            )
-            .bind(name)
-            .bind(hash)
-            .bind(permits)
-            .bind(signed(now_ms()))
-            .bind(expires_ms.map(signed))
-            .bind(grants)
-            .execute(&mut *transaction)
-            .await?;
-            let is_added = added.rows_affected() > 0;
-            if is_added {
-                let draft = Draft::key_created(name, told);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_added)
-        };
-        self.database.within(work).await
+        let draft = Draft::key_created(name, told);
+        let values = [
+            SqlValue::from(name.to_owned()),
+            hash.to_owned().into(),
+            permits.into(),
+            signed(now_ms()).into(),
+            expires_ms.map(signed).into(),
+            grants.into(),
+        ];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let is_added = transaction.execute(ADD_KEY, &values).await? > 0;
+                if is_added {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(is_added)
+            })
+        });
+        work.await
     }
 
     /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
@@ -316,87 +315,123 @@ impl Store {
         name: &str,
         secret: NewSecret<'_>,
     ) -> Result<RotationAnswer, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // Changes nothing and locks the key: of two rotations at once, the second sees what the first did.
-            let locked = sqlx::query("UPDATE keys SET name = name WHERE name = $1")
-                .bind(name)
-                .execute(&mut *transaction)
-                .await?;
-            if locked.rows_affected() == 0 {
-                return Ok(RotationAnswer::Unknown);
-            }
-            let row = sqlx::query(AssertSqlSafe(format!("{KEYS} WHERE name = $1")))
-                .bind(name)
-                .fetch_one(&mut *transaction)
-                .await?;
-            let (key, now_ms) = (key(&row)?, now_ms());
-            if key.revoked_ms.is_some() {
-                return Ok(RotationAnswer::Revoked);
-            }
-            if let Some(last) = &key.rotation
-                && last.former_ends_ms > now_ms
-                && !secret.overlap.is_zero()
-            {
-                let former_ends_ms = last.former_ends_ms;
-                return Ok(RotationAnswer::InOverlap { former_ends_ms });
-            }
-            let expires_ms = secret.expires_ms.or_else(|| key.renewed_expiry(now_ms));
-            let overlap_ms = u64::try_from(secret.overlap.as_millis()).unwrap_or(u64::MAX);
-            let ends = [
-                Some(now_ms.saturating_add(overlap_ms)),
-                key.expires_ms,
-                expires_ms,
-            ];
-            let former_ends_ms = ends.into_iter().flatten().min().unwrap_or(now_ms);
-            sqlx::query("UPDATE keys SET hash = $2, expires_ms = $3 WHERE name = $1")
-                .bind(name)
-                .bind(secret.hash)
-                .bind(expires_ms.map(signed))
-                .execute(&mut *transaction)
-                .await?;
-            let former_hash: String = row.try_get("hash")?;
-            sqlx::query(
-                "INSERT INTO key_rotations (key, former_hash, former_ends_ms, rotated_ms) VALUES ($1, $2, $3, $4) \
-                 ON CONFLICT (key) DO UPDATE SET former_hash = $2, former_ends_ms = $3, rotated_ms = $4",
-            )
-            .bind(name)
-            .bind(former_hash)
-            // At once on all servers, however their clocks differ.
-            .bind(if secret.overlap.is_zero() { 0 } else { signed(former_ends_ms) })
-            .bind(signed(now_ms))
-            .execute(&mut *transaction)
-            .await?;
-            let draft = Draft::key_rotated(name, former_ends_ms, expires_ms);
-            audit_rows::append(&mut transaction, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(RotationAnswer::Rotated {
-                former_ends_ms,
-                expires_ms,
+        let (name, hash) = (name.to_owned(), secret.hash.to_owned());
+        let (overlap, new_expiry) = (secret.overlap, secret.expires_ms);
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let named = [SqlValue::from(&name)];
+                if transaction.execute(LOCK_KEY, &named).await? == 0 {
+                    return Ok(RotationAnswer::Unknown);
+                }
+                let row: Option<PresentSecretRow> = transaction.row(PRESENT_SECRET, &named).await?;
+                let Some(row) = row else {
+                    return Ok(RotationAnswer::Unknown);
+                };
+                let present = PresentSecret::of(row);
+                let now_ms = now_ms();
+                if present.revoked_ms.is_some() {
+                    return Ok(RotationAnswer::Revoked);
+                }
+                if let Some(former_ends_ms) = present.former_ends_ms
+                    && former_ends_ms > now_ms
+                    && !overlap.is_zero()
+                {
+                    return Ok(RotationAnswer::InOverlap { former_ends_ms });
+                }
+                let expires_ms = new_expiry.or_else(|| present.renewed_expiry(now_ms));
+                let overlap_ms = u64::try_from(overlap.as_millis()).unwrap_or(u64::MAX);
+                let ends = [
+                    Some(now_ms.saturating_add(overlap_ms)),
+                    present.expires_ms,
+                    expires_ms,
+                ];
+                let former_ends_ms = ends.into_iter().flatten().min().unwrap_or(now_ms);
+                let values = [
+                    SqlValue::from(&name),
+                    hash.into(),
+                    expires_ms.map(signed).into(),
+                ];
+                transaction.execute(SET_SECRET, &values).await?;
+                // At once on all servers, however their clocks differ.
+                let stored_end = if overlap.is_zero() {
+                    0
+                } else {
+                    signed(former_ends_ms)
+                };
+                let values = [
+                    SqlValue::from(&name),
+                    present.hash.into(),
+                    stored_end.into(),
+                    signed(now_ms).into(),
+                ];
+                transaction.execute(SET_ROTATION, &values).await?;
+                let draft = Draft::key_rotated(&name, former_ends_ms, expires_ms);
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok(RotationAnswer::Rotated {
+                    former_ends_ms,
+                    expires_ms,
+                })
             })
-        };
-        self.database.within(work).await
+        });
+        work.await
     }
 
     /// Revokes a key. Returns whether there was a key of this name that was not revoked.
     pub async fn revoke_key(&self, name: &str) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let revoked = sqlx::query(
-                "UPDATE keys SET revoked_ms = $2 WHERE name = $1 AND revoked_ms IS NULL",
-            )
-            .bind(name)
-            .bind(signed(now_ms()))
-            .execute(&mut *transaction)
-            .await?;
-            let is_revoked = revoked.rows_affected() > 0;
-            if is_revoked {
-                audit_rows::append(&mut transaction, &[&Draft::key_revoked(name)]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_revoked)
-        };
-        self.database.within(work).await
+        let draft = Draft::key_revoked(name);
+        let values = [SqlValue::from(name.to_owned()), signed(now_ms()).into()];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let is_revoked = transaction.execute(REVOKE_KEY, &values).await? > 0;
+                if is_revoked {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(is_revoked)
+            })
+        });
+        work.await
+    }
+}
+
+/// The present secret of a key, which is to be replaced.
+struct PresentSecret {
+    hash: String,
+    /// When it was made.
+    made_ms: u64,
+    expires_ms: Option<u64>,
+    revoked_ms: Option<u64>,
+    /// Until when the secret before is accepted, too; absent if there was none.
+    former_ends_ms: Option<u64>,
+}
+
+/// The columns of [`PRESENT_SECRET`].
+type PresentSecretRow = (
+    String,
+    i64,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+);
+
+impl PresentSecret {
+    fn of(
+        (hash, created_ms, expires_ms, revoked_ms, former_ends_ms, rotated_ms): PresentSecretRow,
+    ) -> Self {
+        let made_ms = rotated_ms.unwrap_or(created_ms);
+        Self {
+            hash,
+            made_ms: u64::try_from(made_ms).unwrap_or_default(),
+            expires_ms: milliseconds(expires_ms),
+            revoked_ms: milliseconds(revoked_ms),
+            former_ends_ms: milliseconds(former_ends_ms),
+        }
+    }
+
+    /// When a secret expires that is made now and is valid for as long as this one was meant to be.
+    fn renewed_expiry(&self, now_ms: u64) -> Option<u64> {
+        let valid_ms = self.expires_ms?.saturating_sub(self.made_ms);
+        Some(now_ms.saturating_add(valid_ms))
     }
 }
 
@@ -445,6 +480,9 @@ fn state(row: &AnyRow, now_ms: u64) -> Result<KeyState, sqlx::Error> {
 }
 
 fn time(row: &AnyRow, column: &str) -> Result<Option<u64>, sqlx::Error> {
-    let time: Option<i64> = row.try_get(column)?;
-    Ok(time.and_then(|time| u64::try_from(time).ok()))
+    Ok(milliseconds(row.try_get(column)?))
+}
+
+fn milliseconds(stored: Option<i64>) -> Option<u64> {
+    stored.and_then(|stored| u64::try_from(stored).ok())
 }

@@ -6,8 +6,9 @@
 //! Short outages of the database are waited out; longer ones stop runs in a way that they can be resumed.
 //!
 //! Read `store` first: it opens the `database` and migrates the `schema`. Every write of a run goes through
-//! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
-//! what is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
+//! `writer`, which commits the writes of many runs in one transaction; for a SQLite file it has a thread of its own.
+//! `change` holds the statements, and `statements` runs them on SQLite's own library or through sqlx. `health` is what
+//! is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
 //! `run_lease` gives runs to them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
@@ -54,6 +55,8 @@ mod prune;
 mod record;
 mod redacted_lines;
 mod redaction;
+mod reply_parts;
+mod reply_so_far;
 mod responses;
 mod run_lease;
 mod runs;
@@ -61,8 +64,10 @@ mod schema;
 mod sessions;
 mod shown_texts;
 mod space;
+mod statements;
 mod store;
 mod time;
+mod transact;
 mod writer;
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //! audit log.
 
 use crate::audit_rows::{self, Draft, PrunedBy};
-use crate::column::{id, signed};
+use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::knowledge::delete_facts_of_session;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
-use sqlx::AnyConnection;
+use std::sync::LazyLock;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -37,6 +38,26 @@ const REQUESTS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE
 pub(crate) fn idle_statement() -> String {
     format!("SELECT id FROM sessions WHERE {SESSIONS} ORDER BY created_ms, id LIMIT $2")
 }
+
+/// Deletes runs of one transaction.
+static DELETE_RUNS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
+    )
+});
+/// An update that changes nothing locks the sessions: a turn that begins waits, or we wait for it.
+static LOCK_IDLE: LazyLock<String> = LazyLock::new(|| {
+    let idle = idle_statement();
+    format!("UPDATE sessions SET created_ms = created_ms WHERE id IN ({idle}) RETURNING id")
+});
+/// Deletes a session if it still matches [`SESSIONS`].
+static DELETE_IDLE: LazyLock<String> =
+    LazyLock::new(|| format!("DELETE FROM sessions WHERE id = $2 AND {SESSIONS}"));
+static FORGET_REQUESTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE {REQUESTS} LIMIT $2)"
+    )
+});
 
 impl Store {
     /// Counts what [`Self::prune`] would delete: runs that ended before `ms` (milliseconds since 1970), and sessions all
@@ -80,49 +101,34 @@ impl Store {
     }
 
     async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<PrunedCounts, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let alone = format!(
-                "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {RUNS} ORDER BY ended_ms LIMIT $2) RETURNING id"
-            );
-            let mut gone = batch(&mut transaction, alone, ms).await?;
-            // An update that changes nothing locks the sessions: a turn that begins waits, or we wait for it. Only a
-            // later statement sees a turn that began meanwhile.
-            let idle = format!(
-                "UPDATE sessions SET created_ms = created_ms WHERE id IN ({}) RETURNING id",
-                idle_statement()
-            );
-            let mut sessions = Vec::new();
-            for session in batch(&mut transaction, idle, ms).await? {
-                if delete_idle(&mut transaction, session, ms).await? {
-                    gone.extend(delete_turns(&mut transaction, session).await?);
-                    sessions.push(session);
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                let mut gone = batch(&mut transaction, DELETE_RUNS.as_str(), ms).await?;
+                let mut sessions = Vec::new();
+                // Only a later statement sees a turn that began meanwhile.
+                for session in batch(&mut transaction, LOCK_IDLE.as_str(), ms).await? {
+                    let values = [signed(ms).into(), session.into()];
+                    if transaction.execute(DELETE_IDLE.as_str(), &values).await? > 0 {
+                        gone.extend(delete_turns(&mut transaction, session).await?);
+                        sessions.push(session);
+                    }
                 }
-            }
-            if !(gone.is_empty() && sessions.is_empty()) {
-                let draft = Draft::pruned(by, ms, &gone, &sessions);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(PrunedCounts {
-                runs: gone.len() as u64,
-                sessions: sessions.len() as u64,
+                if !(gone.is_empty() && sessions.is_empty()) {
+                    let draft = Draft::pruned(by, ms, &gone, &sessions);
+                    audit_rows::append(&mut transaction, &[&draft]).await?;
+                }
+                Ok(PrunedCounts {
+                    runs: gone.len() as u64,
+                    sessions: sessions.len() as u64,
+                })
             })
-        };
-        self.database.within_minutes(work).await
+        });
+        work.await
     }
 
     async fn forget_some(&self, ms: u64) -> Result<u64, StoreError> {
-        let statement = format!(
-            "DELETE FROM idempotency WHERE (owner, key) IN (SELECT owner, key FROM idempotency WHERE {REQUESTS} LIMIT $2)"
-        );
-        let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(signed(ms))
-            .bind(BATCH_ROWS)
-            .execute(&self.pool)
-            .in_time(&self.database)
-            .await?;
-        Ok(gone.rows_affected())
+        let values = vec![signed(ms).into(), BATCH_ROWS.into()];
+        self.execute(FORGET_REQUESTS.as_str(), values).await
     }
 }
 
@@ -130,65 +136,53 @@ impl Store {
     /// Deletes the record of a run that has ended and is no turn of a session, on behalf of `owner`. Returns whether
     /// there was one.
     pub async fn delete_run(&self, owner: &str, run: Uuid) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let gone = sqlx::query(
-                "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL",
-            )
-            .bind(run.to_string())
-            .execute(&mut *transaction)
-            .await?;
-            let is_gone = gone.rows_affected() > 0;
-            if is_gone {
-                audit_rows::append(&mut transaction, &[&Draft::run_deleted(owner, run)]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_gone)
-        };
-        self.database.within_minutes(work).await
+        let draft = Draft::run_deleted(owner, run);
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
+                if gone > 0 {
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(gone > 0)
+            })
+        });
+        work.await
     }
 }
 
-/// Deletes a session if it still matches [`SESSIONS`]. Returns whether it did.
-async fn delete_idle(
-    connection: &mut AnyConnection,
-    session: Uuid,
-    ms: u64,
-) -> Result<bool, sqlx::Error> {
-    let statement = format!("DELETE FROM sessions WHERE id = $2 AND {SESSIONS}");
-    // The statement consists of constants.
-    let gone = sqlx::query(sqlx::AssertSqlSafe(statement))
-        .bind(signed(ms))
-        .bind(session.to_string())
-        .execute(connection)
-        .await?;
-    Ok(gone.rows_affected() > 0)
-}
+const DELETE_ENDED: &str =
+    "DELETE FROM runs WHERE id = $1 AND ended_ms IS NOT NULL AND session IS NULL";
 
 /// Deletes the runs of a session and the facts that were kept for it, and returns the runs' ids.
-pub(crate) async fn delete_turns(
-    connection: &mut AnyConnection,
+pub(crate) async fn delete_turns<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
     session: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    delete_facts_of_session(connection, session).await?;
-    let rows = sqlx::query("DELETE FROM runs WHERE session = $1 RETURNING id")
-        .bind(session.to_string())
-        .fetch_all(connection)
+    let mut transaction = transaction.into();
+    delete_facts_of_session(&mut transaction, session).await?;
+    let rows: Vec<(String,)> = transaction
+        .rows(
+            "DELETE FROM runs WHERE session = $1 RETURNING id",
+            &[session.into()],
+        )
         .await?;
-    rows.iter().map(|row| id(row, "id")).collect()
+    ids(&rows)
 }
 
 /// Runs a statement for one batch, and returns the ids of its rows.
 async fn batch(
-    connection: &mut AnyConnection,
-    statement: String,
+    transaction: &mut OpenTransaction<'_>,
+    statement: &'static str,
     ms: u64,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    // The statement consists of constants.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-        .bind(signed(ms))
-        .bind(BATCH_ROWS)
-        .fetch_all(connection)
-        .await?;
-    rows.iter().map(|row| id(row, "id")).collect()
+    let values = [signed(ms).into(), BATCH_ROWS.into()];
+    let rows: Vec<(String,)> = transaction.rows(statement, &values).await?;
+    ids(&rows)
+}
+
+fn ids(rows: &[(String,)]) -> Result<Vec<Uuid>, sqlx::Error> {
+    let read = |(text,): &(String,)| {
+        Uuid::parse_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+    };
+    rows.iter().map(read).collect()
 }

@@ -11,6 +11,7 @@ use crate::label::{Label, Origin};
 use crate::process_lease::{ProcessLease, key};
 use crate::record::Source;
 use crate::runs::{LISTED, RunRow};
+use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::Row as _;
@@ -69,7 +70,7 @@ impl Store {
         let Some(claim) = self.claimed.claim(run) else {
             return Err(RecordError::Held);
         };
-        // Events of the run that this process wrote and the database lost in a crash.
+        // Writes of the run whose caller left may still wait in this process' queue.
         self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
         let before = self.holder(run).await?;
         if self.lives_elsewhere(before.as_deref()).await? {
@@ -121,21 +122,14 @@ impl Store {
         // On SQLite a process whose lock is free has ended for good, so its name says enough.
         let renews = before.filter(|name| *name != self.process.name());
         let renews = renews.filter(|_| self.process.lease().is_some());
+        let mut values = vec![
+            SqlValue::from(run),
+            self.process.name().to_owned().into(),
+            before.map(str::to_owned).into(),
+        ];
+        values.extend(renews.map(|name| SqlValue::from(key(name))));
         let statement = renews.map_or(TAKE, |_| TAKE_FROM_RENEWING);
-        let take = sqlx::query(statement)
-            .bind(run.to_string())
-            .bind(self.process.name())
-            .bind(before);
-        let take = match renews {
-            Some(name) => take.bind(key(name)),
-            None => take,
-        };
-        let taken = take
-            .fetch_optional(&self.pool)
-            .in_time(&self.database)
-            .await?;
-        let Some(row) = taken else { return Ok(None) };
-        Ok(Some((row.try_get("owner")?, row.try_get("fence")?)))
+        self.row(statement, values).await
     }
 
     /// The state of a run's lease.
@@ -267,12 +261,11 @@ impl Store {
     /// Asks the process that works on a run to cancel it. When this returns, no call of the run begins any more, whichever
     /// process has or takes it: the begin of a call is not recorded any more.
     pub async fn request_cancellation(&self, run: Uuid) -> Result<(), StoreError> {
-        sqlx::query("UPDATE runs SET cancel_ms = $2 WHERE id = $1 AND ended_ms IS NULL")
-            .bind(run.to_string())
-            .bind(signed(now_ms()))
-            .execute(&self.pool)
-            .in_time(&self.database)
-            .await?;
+        self.execute(
+            "UPDATE runs SET cancel_ms = $2 WHERE id = $1 AND ended_ms IS NULL",
+            vec![run.into(), signed(now_ms()).into()],
+        )
+        .await?;
         Ok(())
     }
 

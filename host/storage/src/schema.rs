@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 17] = [
+const MIGRATIONS: [(i64, &str, Sql); 18] = [
     (
         1,
         "initial",
@@ -101,6 +101,11 @@ const MIGRATIONS: [(i64, &str, Sql); 17] = [
         17,
         "shown texts",
         Sql::Both(include_str!("schema/0017_shown_texts.sql")),
+    ),
+    (
+        18,
+        "reply parts",
+        Sql::Both(include_str!("schema/0018_reply_parts.sql")),
     ),
 ];
 

@@ -6,6 +6,7 @@ use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::prune::delete_turns;
 use crate::runs::{LISTED, RunRow};
+use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::Row as _;
@@ -41,16 +42,17 @@ impl Store {
             title: title.replace('\0', ""),
             created_ms: now_ms(),
         };
-        sqlx::query(
+        let values = vec![
+            session.id.into(),
+            owner.to_owned().into(),
+            session.agent.clone().into(),
+            session.title.clone().into(),
+            signed(session.created_ms).into(),
+        ];
+        self.execute(
             "INSERT INTO sessions (id, owner, agent, title, created_ms) VALUES ($1, $2, $3, $4, $5)",
+            values,
         )
-        .bind(session.id.to_string())
-        .bind(owner)
-        .bind(&session.agent)
-        .bind(&session.title)
-        .bind(signed(session.created_ms))
-        .execute(&self.pool)
-        .in_time(&self.database)
         .await?;
         Ok(session)
     }
@@ -91,32 +93,21 @@ impl Store {
 
     /// Deletes a session with all of its turns, if all of them have ended. Returns whether it was deleted.
     pub async fn delete_session(&self, owner: &str, id: Uuid) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // An update that changes nothing locks the row, so that the next statement sees a turn that begins now.
-            sqlx::query("UPDATE sessions SET title = title WHERE owner = $1 AND id = $2")
-                .bind(owner)
-                .bind(id.to_string())
-                .execute(&mut *transaction)
-                .await?;
-            let gone = sqlx::query(
-                "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
-             (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)",
-            )
-            .bind(owner)
-            .bind(id.to_string())
-            .execute(&mut *transaction)
-            .await?;
-            let is_gone = gone.rows_affected() > 0;
-            if is_gone {
-                let turns = delete_turns(&mut transaction, id).await?;
-                let draft = Draft::session_deleted(owner, id, &turns);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_gone)
-        };
-        self.database.within_minutes(work).await
+        let owner = owner.to_owned();
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                let values = [SqlValue::from(&owner), id.into()];
+                transaction.execute(LOCK_SESSION, &values).await?;
+                let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
+                if is_gone {
+                    let turns = delete_turns(&mut transaction, id).await?;
+                    let draft = Draft::session_deleted(&owner, id, &turns);
+                    audit_rows::append(transaction, &[&draft]).await?;
+                }
+                Ok(is_gone)
+            })
+        });
+        work.await
     }
 
     /// The number of the session's next turn; `None` if there is no such session.
@@ -184,6 +175,11 @@ impl Store {
         self.listed(&rows).await
     }
 }
+
+/// An update that changes nothing locks the row, so that the next statement sees a turn that begins now.
+const LOCK_SESSION: &str = "UPDATE sessions SET title = title WHERE owner = $1 AND id = $2";
+const DELETE_SESSION: &str = "DELETE FROM sessions WHERE owner = $1 AND id = $2 AND NOT EXISTS \
+     (SELECT 1 FROM runs WHERE session = $2 AND ended_ms IS NULL)";
 
 /// The statement of [`Store::turns`].
 pub(crate) fn turns_statement() -> String {

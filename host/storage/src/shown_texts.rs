@@ -8,6 +8,7 @@
 //! What other modules do with the same import is not known: their results have shapes of their own.
 
 use crate::column::signed;
+use crate::statements::{OpenTransaction, SqlValue};
 use crate::time::now_ms;
 use serde_json::Value;
 use sqlx::AnyConnection;
@@ -161,11 +162,9 @@ const ADD_FACTS: [&str; 2] = [
      ON CONFLICT (source, run, passage) DO NOTHING",
 ];
 
-/// Notes that the record of `run` has these texts. `before`: the run whose record it has them from. `is_file`: the
-/// database is SQLite.
+/// Notes that the record of `run` has these texts. `before`: the run whose record it has them from.
 pub async fn write(
-    connection: &mut AnyConnection,
-    is_file: bool,
+    transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     before: Option<Uuid>,
     shown: &TextIds,
@@ -173,21 +172,21 @@ pub async fn write(
     let encoded = |ids: Result<String, serde_json::Error>| {
         ids.map_err(|error| sqlx::Error::Encode(error.into()))
     };
-    let of = |[on_server, in_file]: [&'static str; 2]| if is_file { in_file } else { on_server };
     if !shown.passages.is_empty() {
         let before = before.map(|before| before.to_string());
-        sqlx::query(of(ADD_PASSAGES))
-            .bind(run.to_string())
-            .bind(encoded(serde_json::to_string(&shown.passages))?)
-            .bind(before.unwrap_or_default())
-            .execute(&mut *connection)
-            .await?;
+        let values = [
+            SqlValue::from(run),
+            encoded(serde_json::to_string(&shown.passages))?.into(),
+            before.unwrap_or_default().into(),
+        ];
+        let statement = transaction.choose(ADD_PASSAGES);
+        transaction.execute(statement, &values).await?;
     }
     if !shown.facts.is_empty() {
-        sqlx::query(of(ADD_FACTS))
-            .bind(run.to_string())
-            .bind(encoded(serde_json::to_string(&shown.facts))?)
-            .execute(&mut *connection)
+        let facts = encoded(serde_json::to_string(&shown.facts))?;
+        let statement = transaction.choose(ADD_FACTS);
+        transaction
+            .execute(statement, &[run.into(), facts.into()])
             .await?;
     }
     Ok(())

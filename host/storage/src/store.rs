@@ -25,7 +25,8 @@ use toolhold_policy::redaction::Redaction;
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) database: Database,
-    /// Connections for queries and short transactions.
+    /// Connections for queries; on PostgreSQL for short transactions, too. On SQLite the writer runs these, but for those of
+    /// knowledge, of redaction and of the expiry of audit rows.
     pub(crate) pool: AnyPool,
     pub(crate) writer: Writer,
     pub(crate) process: Arc<Process>,
@@ -73,9 +74,10 @@ impl Store {
                 Process::of_server(&database, health.clone()).await?
             }
         };
+        let writer = Writer::start(database.clone(), outage_timeout, health.clone());
         let store = Self {
             pool: readers,
-            writer: Writer::start(database.clone(), outage_timeout, health.clone()),
+            writer: writer.map_err(|error| failed(error.into()))?,
             database,
             process: Arc::new(process),
             health,

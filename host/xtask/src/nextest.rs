@@ -14,7 +14,7 @@ use crate::project;
 use crate::wheels::Wheel;
 
 /// The same for the tools that `.ci/run` and the tests install.
-const TOOLS: &str = ".cache/toolhold-tools";
+pub const TOOLS: &str = ".cache/toolhold-tools";
 
 /// The program, if it is installed or can be; otherwise prints the reason.
 pub fn program() -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use toolhold_protocol::tool::{Annotations, Tool};
 struct Shelf;
 
 impl ToolSource for Shelf {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 
@@ -43,13 +43,13 @@ fn result(value: &str) -> ToolResult {
 
 fn bound(name: &str, read_only: bool) -> Bound {
     Bound {
-        tool: Tool {
+        tool: Arc::new(Tool {
             annotations: Annotations {
                 read_only,
                 ..Annotations::default()
             },
             ..Tool::new(name)
-        },
+        }),
         runner: Runner::Module(name.to_owned()),
     }
 }

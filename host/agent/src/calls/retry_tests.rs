@@ -42,7 +42,7 @@ impl Flaky {
 }
 
 impl ToolSource for Flaky {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

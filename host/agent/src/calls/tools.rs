@@ -1,43 +1,30 @@
-//! Tools prepared for calls: schemas are compiled once.
+//! Tools that modules call by name, prepared for calls.
 
-use crate::calls::ToolCheck;
-use crate::calls::check::{SchemaError, unknown};
+use crate::calls::check::unknown;
+use crate::catalogue::{CallableTool, ToolCatalogue};
 use crate::toolbox::ToolSource;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::tool::Tool;
-
-/// A tool, with its schemas compiled.
-#[derive(Debug)]
-pub struct CallableTool {
-    pub bound: Bound,
-    pub check: Arc<ToolCheck>,
-}
-
-impl CallableTool {
-    /// A tool that a toolbox runs under its own name.
-    ///
-    /// # Errors
-    /// A schema of the tool is no valid JSON Schema.
-    pub fn new(tool: Tool) -> Result<Self, SchemaError> {
-        let runner = Runner::Module(tool.name.clone());
-        Self::bound(Bound { tool, runner })
-    }
-
-    fn bound(bound: Bound) -> Result<Self, SchemaError> {
-        let check = Arc::new(ToolCheck::new(&bound.tool)?);
-        Ok(Self { bound, check })
-    }
-}
 
 /// Tools that modules called, by the names by which they did. Only names of existing tools are kept, so their
 /// number is bounded.
 #[derive(Debug, Default)]
-pub struct CallableTools(Mutex<HashMap<String, Arc<CallableTool>>>);
+pub struct CallableTools {
+    /// Tools that are prepared already.
+    catalogue: Arc<ToolCatalogue>,
+    others: Mutex<HashMap<String, Arc<CallableTool>>>,
+}
 
 impl CallableTools {
+    /// The tools that modules call in a run with these tools.
+    pub fn of_run(catalogue: Arc<ToolCatalogue>) -> Self {
+        Self {
+            catalogue,
+            others: Mutex::default(),
+        }
+    }
+
     /// The tool that `name` means now. One that changed since it was called is prepared again.
     ///
     /// # Errors
@@ -51,12 +38,15 @@ impl CallableTools {
             let tools = source.tools();
             return Err(unknown(name, tools.iter().map(|tool| tool.name.as_str())));
         };
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.catalogue.same(&bound) {
+            return Ok(known.clone());
+        }
+        let lock = || self.others.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(name).cloned();
-        if let Some(known) = known.filter(|known| known.bound == bound) {
+        if let Some(known) = known.filter(|known| known.is_of(&bound)) {
             return Ok(known);
         }
-        let callable = CallableTool::bound(bound).map_err(|error| {
+        let callable = CallableTool::of(bound).map_err(|error| {
             let message = format!("the tool {name:?} cannot be called: {error}");
             ToolFailure::correctable("unknown_tool", message)
         })?;

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use toolhold_protocol::tool::Tool;
 
 /// The tool by which the model finds others.
@@ -32,7 +33,7 @@ struct IndexedTool {
 }
 
 impl Toolbook {
-    pub fn new<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Self {
+    pub fn new(tools: &[Arc<Tool>]) -> Self {
         let mut book = Self::default();
         for tool in tools {
             let mut words: BTreeMap<String, usize> = BTreeMap::new();
@@ -91,7 +92,7 @@ impl Toolbook {
     }
 
     /// What a call of [`FIND_TOOLS`] returns, and the names of the tools that are to be shown.
-    pub fn answer<'a>(&'a self, arguments: &Value, tools: &[Tool]) -> (Value, Vec<&'a str>) {
+    pub fn answer<'a>(&'a self, arguments: &Value, tools: &[Arc<Tool>]) -> (Value, Vec<&'a str>) {
         let query = arguments["query"].as_str().unwrap_or_default();
         let mut found = self.find(query);
         found.truncate(MAX_FOUND_TOOLS);
@@ -140,12 +141,12 @@ fn number(count: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn tool(name: &str, description: &str) -> Tool {
-        Tool {
+    fn tool(name: &str, description: &str) -> Arc<Tool> {
+        Arc::new(Tool {
             description: description.into(),
             parameters: json!({"type": "object", "properties": {"path": {}}}),
             ..Tool::new(name)
-        }
+        })
     }
 
     #[test]

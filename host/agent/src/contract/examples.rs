@@ -1,6 +1,7 @@
 //! Worked examples as turns of the conversation: with two of them a 1.5 B model solves twenty of
 //! twenty easy tasks, without any seven (docs/toolchains.md, "A model on the CPU").
 
+use std::sync::Arc;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Example, Tool};
@@ -16,7 +17,7 @@ pub const MAX_EXAMPLES: usize = 2;
 /// called too much. At most `count` tasks, from different modules where there are two. A module's words stand here as
 /// those of the user and of the model, so they are one line each that begins with a word or a number; of each tool the
 /// first such example is taken.
-pub fn turns(tools: &[Tool], count: usize) -> Vec<Turn> {
+pub fn turns(tools: &[Arc<Tool>], count: usize) -> Vec<Turn> {
     let picked = pick(tools);
     let mut turns = Vec::new();
     if let (Some(first), 1..) = (picked.first(), count) {
@@ -57,11 +58,11 @@ impl<'a> ChosenExample<'a> {
 }
 
 /// The tools that have examples, one of each module before the second of any.
-fn pick(tools: &[Tool]) -> Vec<ChosenExample<'_>> {
+fn pick(tools: &[Arc<Tool>]) -> Vec<ChosenExample<'_>> {
     let module = |tool: &Tool| tool.name.split('.').next().unwrap_or_default().to_owned();
     let mut seen = Vec::new();
     let (mut first, mut rest) = (Vec::new(), Vec::new());
-    for tool in tools {
+    for tool in tools.iter().map(Arc::as_ref) {
         let Some(chosen) = ChosenExample::of(tool) else {
             continue;
         };

@@ -125,7 +125,7 @@ fn unmarked_call(text: &str) -> Option<(&str, &str)> {
 /// Looks for the answer in a text that lost its marks, `analysisI add.assistantfinal7`, one character after
 /// the other. A genuine answer may begin with the word too, but then a space follows; text behind a call is
 /// not trusted as an answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum UnmarkedThought {
     /// The part of the first word that has not arrived yet.
     Begins(&'static str),

@@ -26,6 +26,7 @@ pub use tools::tool;
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_model::chat::ChatRequest;
@@ -57,7 +58,7 @@ pub struct RequestView<'a> {
     pub model: &'a str,
     pub instructions: &'a str,
     pub turns: &'a [Turn],
-    pub tools: &'a [Tool],
+    pub tools: &'a [Arc<Tool>],
     pub output_schema: Option<&'a Value>,
     pub settings: &'a Settings,
     /// Parts of the reply that are requested besides calls and output.

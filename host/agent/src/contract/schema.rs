@@ -157,6 +157,7 @@ impl TranscriptFormat for Solutions {
 #[cfg(test)]
 mod tests {
     use crate::contract::tests::{read, read_completion};
+    use std::sync::Arc;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::tool::Tool;
@@ -190,7 +191,11 @@ mod tests {
                 content: text.to_owned(),
                 ..Completion::default()
             };
-            read_completion(Contract::Schema, &completion, &[Tool::new("news")])
+            read_completion(
+                Contract::Schema,
+                &completion,
+                &[Arc::new(Tool::new("news"))],
+            )
         };
         let solution = r#"{"calls": [{"_tool": "a.b"}], "output": null}"#;
         let leaked = "\n<tool_call>{\"name\": \"news\"}</tool_call>\n";

@@ -190,6 +190,7 @@ impl TranscriptFormat for Objects {
 mod tests {
     use super::*;
     use crate::contract::tests::{read, read_completion};
+    use std::sync::Arc;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::compose::Composition;
     use toolhold_protocol::contract::Contract;
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    fn body(turns: &[Turn], tools: &[Tool], output_schema: Option<&Value>) -> Value {
+    fn body(turns: &[Turn], tools: &[Arc<Tool>], output_schema: Option<&Value>) -> Value {
         request(&RequestView {
             model: "m",
             instructions: "Be good.",
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn nothing_but_text_is_asked_of_the_endpoint() {
-        let body = body(&[], &[tool()], Some(&json!({"type": "integer"})));
+        let body = body(&[], &[tool().into()], Some(&json!({"type": "integer"})));
         for key in ["response_format", "tools", "tool_choice"] {
             assert_eq!(body.get(key), None, "{key}");
         }
@@ -269,7 +270,7 @@ mod tests {
             }),
             Turn::assistant("It is 3."),
         ];
-        let body = body(&turns, &[tool()], None);
+        let body = body(&turns, &[tool().into()], None);
         let messages = body["messages"].as_array().unwrap();
         let said: Vec<_> = messages
             .iter()

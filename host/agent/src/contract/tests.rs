@@ -1,6 +1,7 @@
 //! What the tests of all contracts share.
 
 use super::{Provenance, RequestView};
+use std::sync::Arc;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -20,7 +21,7 @@ pub(super) fn read(contract: Contract, text: &str) -> Result<Solution, String> {
 pub(super) fn read_completion(
     contract: Contract,
     completion: &Completion,
-    tools: &[Tool],
+    tools: &[Arc<Tool>],
 ) -> Result<Solution, String> {
     read_completion_from(contract, completion, tools, &Provenance::default())
 }
@@ -28,7 +29,7 @@ pub(super) fn read_completion(
 pub(super) fn read_completion_from(
     contract: Contract,
     completion: &Completion,
-    tools: &[Tool],
+    tools: &[Arc<Tool>],
     provenance: &Provenance,
 ) -> Result<Solution, String> {
     let view = RequestView {

@@ -2,6 +2,7 @@
 
 use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use toolhold_model::chat::ChatMessage;
 use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::advisor;
@@ -42,7 +43,7 @@ pub(super) fn tools(view: &RequestView<'_>) -> PromptText {
 
 /// Tells the model to call the tool: small models tend to write the tool's result themselves.
 /// Latent tools are an exception.
-pub(super) fn call_it(tools: &[Tool]) -> &'static str {
+pub(super) fn call_it(tools: &[Arc<Tool>]) -> &'static str {
     let latent = tools.iter().filter(|tool| tool.is_latent()).count();
     if latent == 0 {
         "Never write what a tool would return: call it, and read its result in the next message."

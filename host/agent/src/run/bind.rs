@@ -1,9 +1,10 @@
 //! Binds each tool to its runner before a run begins, so that an unknown name is an error then and not when a
 //! model calls it (docs/protocol.md, 3).
 
+use crate::catalogue::{ToolCatalogue, unseen_name};
 use crate::toolbox::{Activities, ResolvedModule, ToolSource};
 use serde_json::{Map, Value, json};
-use toolhold_policy::text;
+use std::sync::Arc;
 use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::Context;
@@ -12,28 +13,26 @@ use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 
 /// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order
-/// in which they are offered, and warnings about them. What was fetched on the way goes to `fetches`, also where it leads
-/// to an error.
+/// in which they are offered, and warnings about them. The list is the catalogue's own where the context defines none.
+/// What was fetched on the way goes to `fetches`, also where it leads to an error.
 ///
 /// # Errors
 /// A tool that is none, one whose `_module` or `_activity` names nothing that there is, or one with a parameter whose name
 /// no model can be shown (docs/protocol.md, 4.11).
 pub async fn bind(
     context: &Context,
-    offered: Vec<Tool>,
+    offered: &ToolCatalogue,
     source: &dyn ToolSource,
     activities: &Activities,
     fetches: &mut Vec<RequestFetch>,
-) -> Result<(Vec<Bound>, Vec<String>), RunError> {
+) -> Result<(Arc<[Bound]>, Vec<String>), RunError> {
     let mut warnings = Vec::new();
-    let mut bound: Vec<Bound> = Vec::new();
-    for tool in offered {
-        if bound.iter().any(|known| known.tool.name == tool.name) {
-            return Err(RunError::DuplicateTool { name: tool.name });
-        }
-        let runner = Runner::Module(tool.name.clone());
-        bound.push(Bound { tool, runner });
+    let consult = advisor::consult_tool(&context.advisors);
+    if context.tools.is_empty() && consult.is_none() {
+        offered.check_names()?;
+        return Ok((offered.bound().clone(), warnings));
     }
+    let mut bound: Vec<Bound> = offered.bound().to_vec();
     for (name, schema) in &context.tools {
         let (tool, mut unknown) = Tool::parse(name, schema, |activity| {
             activities.is_clients(activity) || activities.named(activity).is_some()
@@ -49,7 +48,7 @@ pub async fn bind(
             None => bound.push(one),
         }
     }
-    if let Some(consult) = advisor::consult_tool(&context.advisors) {
+    if let Some(consult) = consult {
         if bound.iter().any(|known| known.tool.name == consult.name) {
             return Err(RunError::Binding {
                 tool: consult.name.to_owned(),
@@ -59,25 +58,24 @@ pub async fn bind(
             });
         }
         bound.push(Bound {
-            tool: Tool {
+            tool: Arc::new(Tool {
                 description: consult.description,
                 parameters: consult.parameters,
                 execution: Execution::Consult,
                 ..Tool::new(consult.name)
-            },
+            }),
             runner: Runner::Advisor,
         });
     }
-    for Bound { tool, .. } in &bound {
-        let schemas = [Some(&tool.parameters), tool.output.as_ref()];
-        for schema in schemas.into_iter().flatten() {
-            text::check_names(schema).map_err(|unseen| RunError::Binding {
-                tool: tool.name.clone(),
-                reason: format!("its schema cannot be shown to a model: {unseen}"),
-            })?;
+    let was_checked = offered.check_names().is_ok();
+    let is_known = |own: &&Bound| was_checked && offered.same(own).is_some();
+    for own in bound.iter().filter(|own| !is_known(own)) {
+        if let Some(reason) = unseen_name(&own.tool) {
+            let tool = own.tool.name.clone();
+            return Err(RunError::Binding { tool, reason });
         }
     }
-    Ok((bound, warnings))
+    Ok((bound.into(), warnings))
 }
 
 /// Passes on what was fetched for a name when it is dropped: also where nobody waits for it any more.
@@ -157,6 +155,7 @@ async fn runner(
             }
         }
     };
+    let tool = Arc::new(tool);
     Ok(Bound { tool, runner })
 }
 

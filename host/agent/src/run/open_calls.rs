@@ -345,7 +345,7 @@ mod tests {
         let run = event(
             json!({"event": "run", "task": "t", "model": "m", "host": "1",
             "request": toolhold_protocol::settings::RunRequest::new(uuid::Uuid::nil(), "t"),
-            "tools": [Bound { tool: Tool::new("m.t"), runner: Runner::Client }]}),
+            "tools": [Bound { tool: Tool::new("m.t").into(), runner: Runner::Client }]}),
         );
         let mut open = OpenCalls::default();
         for event in [run, begun(&[], "a"), done(&[])] {

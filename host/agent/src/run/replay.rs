@@ -1,6 +1,7 @@
 //! Replays a run's record (docs/protocol.md, 11): the events hold every input of the run, and the machine
 //! is deterministic, so the same inputs give the same run.
 
+use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
 use crate::run::sub_agent::SubAgentEnd;
@@ -113,11 +114,16 @@ pub enum ReplayError {
 }
 
 /// Rebuilds a run from its events, comparing what it does with what it did, and the runs of its
-/// sub-agents likewise.
+/// sub-agents likewise. Pieces of replies that were shown and not recorded are left out.
 ///
 /// # Errors
 /// The first recorded event that replay does not reproduce.
 pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
+    if events.iter().any(|event| event.kind.is_shown_only()) {
+        let recorded = events.iter().filter(|event| !event.kind.is_shown_only());
+        let recorded: Vec<Event> = recorded.cloned().collect();
+        return replay(&recorded);
+    }
     let Some(first) = events.first() else {
         return Err(ReplayError::Beginning);
     };
@@ -255,7 +261,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     let mut machine = Machine::new(
         request.as_ref().clone(),
         model.clone(),
-        tools.clone(),
+        ToolCatalogue::new(tools.clone())?,
         warnings.collect(),
     )?;
     if has_other_prompts {
@@ -319,6 +325,9 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
         }
         if lacks_texts && matches!(event.kind, EventKind::ToolStart { .. }) {
             compared.iter_mut().flatten().for_each(without_filled);
+        }
+        if lacks_texts && matches!(event.kind, EventKind::Written { .. }) {
+            compared.iter_mut().flatten().for_each(without_place);
         }
         let [came_to, recorded] = compared;
         if came_to != recorded {
@@ -393,7 +402,8 @@ impl Player {
 /// The input that caused this event; `None` if the machine produced it by itself.
 fn input(event: &EventKind) -> Option<Input> {
     Some(match event {
-        EventKind::Delta { delta, .. } => Input::Wrote(delta.clone()),
+        EventKind::Written { pieces, .. } => Input::Written(pieces.clone()),
+        EventKind::Delta { delta, .. } => Input::Recorded(delta.clone()),
         EventKind::Reply { completion, .. } => Input::Replied(completion.clone()),
         EventKind::ModelFailed { failure, .. } => Input::ModelFailed(failure.clone()),
         EventKind::Decided { id, decision, .. } => Input::Decided {
@@ -486,6 +496,13 @@ fn comparable(event: &EventKind) -> Value {
 fn without_filled(event: &mut Value) {
     if let Value::Object(fields) = event {
         fields.shift_remove("filled");
+    }
+}
+
+/// Takes away the place of a text in its reply, which follows from the lengths of texts before it.
+fn without_place(event: &mut Value) {
+    if let Value::Object(fields) = event {
+        fields.shift_remove("from");
     }
 }
 

@@ -339,6 +339,7 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::ToolCatalogue;
     use crate::run::bind::bind;
     use crate::toolbox::{Activities, ResolvedModule, ToolRunner, ToolSource};
     use futures_util::future::BoxFuture;
@@ -350,7 +351,7 @@ mod tests {
     struct Slow;
 
     impl ToolSource for Slow {
-        fn tools(&self) -> Vec<Tool> {
+        fn tools(&self) -> Vec<Arc<Tool>> {
             Vec::new()
         }
 
@@ -391,13 +392,8 @@ mod tests {
             events: &events,
         };
         let activities = Activities::default();
-        let bound = bind(
-            &context,
-            Vec::new(),
-            &Slow,
-            &activities,
-            &mut fetched.fetches,
-        );
+        let offered = ToolCatalogue::default();
+        let bound = bind(&context, &offered, &Slow, &activities, &mut fetched.fetches);
         let bound = tokio::time::timeout(Duration::from_millis(20), bound);
         assert!(bound.await.is_err());
         drop(fetched);

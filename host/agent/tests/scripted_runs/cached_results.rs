@@ -35,7 +35,7 @@ impl Shop {
 }
 
 impl ToolSource for Shop {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         ["shop.price", "shop.fails", "shop.buy"]
             .map(|name| Tool {
                 parameters: json!({"type": "object"}),
@@ -46,6 +46,7 @@ impl ToolSource for Shop {
                 },
                 ..Tool::new(name)
             })
+            .map(Arc::new)
             .into()
     }
 

@@ -1,7 +1,7 @@
 //! docs/protocol.md, 10.4: a call against the votes is held before it starts, and the sums go back.
 
 use super::support::{
-    Echo, Reply, Script, driver, end, holds, lines, rest, results, run, starts, watched,
+    Echo, Reply, Script, driver, end, holds, lines, rest, results, run, shown, starts,
 };
 use super::support::{calls, output};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ async fn a_call_waits_for_the_votes_while_the_reply_streams() {
             Reply::of(contract, &reply),
             Reply::of(contract, &output("done")),
         ]);
-        let events = watched(
+        let events = shown(
             &driver(&script, cellar(&echo)),
             asked(&fixture, contract),
             |_| (),

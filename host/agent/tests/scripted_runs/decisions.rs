@@ -353,7 +353,7 @@ async fn a_run_that_waits_survives_its_process() {
 struct SubAgents;
 
 impl ToolSource for SubAgents {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

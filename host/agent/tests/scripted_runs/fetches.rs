@@ -20,7 +20,7 @@ const ADDRESS: &str = "https://agents.example.com/refund";
 struct Web;
 
 impl ToolSource for Web {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

@@ -98,8 +98,8 @@ impl Modules {
 }
 
 impl ToolSource for Modules {
-    fn tools(&self) -> Vec<Tool> {
-        vec![Self::named("m.ask"), Self::named("taken")]
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        vec![Self::named("m.ask").into(), Self::named("taken").into()]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -376,10 +376,10 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
 struct FailsAfter(Modules);
 
 impl ToolSource for FailsAfter {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
-        vec![tool]
+        vec![tool.into()]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -413,10 +413,10 @@ struct HangsOnce {
 }
 
 impl ToolSource for HangsOnce {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
-        vec![tool]
+        vec![tool.into()]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -579,8 +579,8 @@ struct AsksOften {
 }
 
 impl ToolSource for AsksOften {
-    fn tools(&self) -> Vec<Tool> {
-        vec![Modules::named("m.often")]
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        vec![Modules::named("m.often").into()]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {

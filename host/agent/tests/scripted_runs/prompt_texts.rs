@@ -115,8 +115,8 @@ fn check_request(body: &Value) {
 struct Offered(Vec<Tool>);
 
 impl ToolSource for Offered {
-    fn tools(&self) -> Vec<Tool> {
-        self.0.clone()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        self.0.iter().cloned().map(Arc::new).collect()
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {

@@ -224,7 +224,7 @@ fn makes(text: &str, reply: &str) -> bool {
         instructions: "",
         turns: &[],
         composition: Composition::default(),
-        tools: &[Tool::new("echo")],
+        tools: &[Tool::new("echo").into()],
         output_schema: None,
         settings: &Settings::default(),
     };

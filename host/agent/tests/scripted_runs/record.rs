@@ -13,11 +13,12 @@ use std::time::Duration;
 use toolhold_agent::run::replay::{ReplayError, replay};
 use toolhold_agent::{Activities, Driver};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
-use toolhold_protocol::completion::Completion;
+use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Bodies, NoJournal, Seal};
 use toolhold_protocol::event::{Event, EventKind, Journal};
+use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
 
 /// A run with a bit of everything: calls in parallel, in the background, in order, in an instance,
@@ -518,4 +519,175 @@ async fn a_sub_agent_asks_only_what_is_recorded() {
     let events = rest(run).await;
     assert_eq!(end(&events).0, "output", "{}", lines(&events));
     assert_eq!(*witness.seen.lock().unwrap(), [1, 2, 3]);
+}
+
+/// Keeps what is recorded.
+#[derive(Debug, Clone, Default)]
+struct Keeps(Arc<Mutex<Vec<Event>>>);
+
+impl Journal for Keeps {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        self.0.lock().unwrap().extend_from_slice(events);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// The content of the pieces of the first reply.
+fn content<'a>(pieces: impl Iterator<Item = &'a Delta>) -> String {
+    let texts = pieces.map(|piece| match piece {
+        Delta::Content(text) => text.as_str(),
+        _ => "",
+    });
+    texts.collect()
+}
+
+/// The pieces that were recorded because the run acts on them, and the text of the first reply.
+fn recorded_text(record: &[Event]) -> (String, Option<String>) {
+    let written = record.iter().flat_map(|event| match &event.kind {
+        EventKind::Written {
+            step: 1, pieces, ..
+        } => pieces.as_slice(),
+        _ => &[],
+    });
+    let reply = record.iter().find_map(|event| match &event.kind {
+        EventKind::Reply {
+            step: 1,
+            completion,
+        } => Some(completion.content.clone()),
+        _ => None,
+    });
+    (content(written), reply)
+}
+
+/// A piece is shown before anything of it is recorded. The record has the reply, and before a call the text up to it, on
+/// which the run acts.
+#[tokio::test]
+async fn pieces_of_a_reply_are_shown_and_not_recorded() {
+    let is_over = Gate::default();
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "echo", "of": "é🦀"})])
+            .then("  ")
+            .ending_after(&is_over),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default().with("echo", Echo::default().activity());
+    let record = Keeps::default();
+    let run = driver(&script, activities)
+        .start(request([plain_tools(&["echo"])]), Box::new(record.clone()))
+        .await
+        .unwrap();
+    let (mut shown, mut offset) = (Vec::new(), ReplyOffset::default());
+    let mut at_result = None;
+    let events = watch(run, |event| match &event.kind {
+        EventKind::Delta {
+            step: 1,
+            delta,
+            from: Some(from),
+        } => {
+            assert_eq!(*from, offset, "pieces are in order, without gap");
+            offset.pass(delta);
+            shown.push(delta.clone());
+            assert_eq!(recorded_text(&record.0.lock().unwrap()).1, None);
+        }
+        EventKind::ToolResult { .. } => {
+            at_result = Some(recorded_text(&record.0.lock().unwrap()));
+            is_over.open();
+        }
+        _ => {}
+    })
+    .await;
+    let record = record.0.lock().unwrap().clone();
+    assert_eq!(json!(record), json!(events), "what is recorded is shown");
+    let mut seal = Seal::default();
+    for (number, event) in (0..).zip(&record) {
+        assert!(!event.kind.is_shown_only(), "{event:?}");
+        assert_eq!(event.seq, number);
+        let line = serde_json::to_string(event).unwrap();
+        assert_eq!(Seal::of(&line, &seal).as_ref(), Some(&event.seal));
+        seal = event.seal.clone();
+    }
+    let (written, reply) = recorded_text(&record);
+    let (reply, shown) = (reply.unwrap(), content(shown.iter()));
+    assert_eq!(shown, reply);
+    assert!(reply.starts_with(&written) && written.len() < reply.len());
+    // The piece that completes the call may hold what follows it.
+    assert!(written.contains("é🦀\"}"), "{written}");
+    let (at_result, no_reply) = at_result.unwrap();
+    assert_eq!((at_result, no_reply), (written, None));
+    holds(&record);
+}
+
+/// The process ends while the model writes, before and after a call: the record has no gap, and the run goes on from it.
+#[tokio::test]
+async fn a_run_that_is_killed_in_the_middle_of_a_reply_goes_on() {
+    for has_call in [false, true] {
+        let record = Keeps::default();
+        let reply = if has_call {
+            Reply::calls(&[json!({"_tool": "echo", "of": 1})]).then("and so on ")
+        } else {
+            Reply::text("{\"calls\": [], \"output\": \"and so on ")
+        };
+        let script = Script::new([reply.never_ending()]);
+        let echo = Echo::default();
+        let activities = || Activities::default().with("echo", echo.activity());
+        let mut run = driver(&script, activities())
+            .start(request([plain_tools(&["echo"])]), Box::new(record.clone()))
+            .await
+            .unwrap();
+        let (mut text, mut has_result) = (String::new(), false);
+        while !text.contains("so on") || has_result != has_call {
+            let event = run.events.recv().await.unwrap();
+            has_result |= matches!(event.kind, EventKind::ToolResult { .. });
+            if let EventKind::Delta { delta, .. } = &event.kind {
+                text.push_str(&content([delta].into_iter()));
+            }
+        }
+        run.stop().await;
+        let mut events = record.0.lock().unwrap().clone();
+        let (written, reply) = recorded_text(&events);
+        assert_eq!((written.is_empty(), reply), (!has_call, None));
+        let script = Script::new([Reply::output("went on")]);
+        let again = driver(&script, activities());
+        let resumed = again.resume(replay(&events).unwrap(), Box::new(NoJournal));
+        events.extend(rest(resumed).await);
+        holds(&events);
+        assert_eq!(end(&events), ("output".into(), json!("went on")));
+        assert_eq!(echo.count(), usize::from(has_call));
+    }
+}
+
+/// The text that was shown of a reply that broke off, or of a cancelled run, is recorded once.
+#[tokio::test]
+async fn the_text_of_a_reply_without_an_end_is_recorded() {
+    for is_cancelled in [false, true] {
+        let begun = Reply::text("{\"calls\": [], \"output\": \"é and so on ");
+        let pieces = begun.pieces();
+        let begun = if is_cancelled {
+            begun.never_ending()
+        } else {
+            begun.breaking_after(pieces)
+        };
+        let script = Script::new([begun, Reply::output("again")]);
+        let run = driver(&script, Activities::default())
+            .start(request([]), Box::new(NoJournal))
+            .await
+            .unwrap();
+        let (cancel, mut shown) = (run.cancel.clone(), String::new());
+        let events = watch(run, |event| {
+            if let EventKind::Delta { step: 1, delta, .. } = &event.kind
+                && !shown.contains("so on ")
+            {
+                shown.push_str(&content([delta].into_iter()));
+            }
+            if is_cancelled && shown.contains("so on ") {
+                cancel.cancel();
+            }
+        })
+        .await;
+        holds(&events);
+        let (written, _) = recorded_text(&events);
+        assert_eq!(written, shown);
+        let reason = if is_cancelled { "cancelled" } else { "output" };
+        assert_eq!(end(&events).0, reason);
+    }
 }

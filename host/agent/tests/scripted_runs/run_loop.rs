@@ -2,7 +2,7 @@
 
 use super::support::{
     Echo, Gate, Reply, Script, driver, end, json_of, lines, place, plain_tools, request, rest,
-    results, run, starts, tools, watched,
+    results, run, shown, starts, tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ async fn a_call_is_over_before_the_model_has_written_the_last() {
         request.settings.contract = contract;
         let is_slow =
             |kind: &EventKind| matches!(kind, EventKind::ToolResult { tool, .. } if tool == "slow");
-        let events = watched(&driver(&script, activities), request, |event| {
+        let events = shown(&driver(&script, activities), request, |event| {
             if is_slow(&event.kind) {
                 is_over.open();
             }

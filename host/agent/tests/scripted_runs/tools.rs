@@ -196,7 +196,7 @@ fn component_decides_where_a_message_is_silent() {
     let own = describe(json!({"_module": "echo"}), json!({}));
     assert_eq!(own.parameters, echo().parameters);
     assert_eq!(
-        (own.description, own.output),
+        (own.description.clone(), own.output.clone()),
         (echo().description, echo().output)
     );
     let said = describe(
@@ -208,7 +208,7 @@ fn component_decides_where_a_message_is_silent() {
         json!({"text": {"enum": ["a"]}})
     );
     assert_eq!(
-        (said.description.as_str(), said.output),
+        (said.description.as_str(), said.output.clone()),
         ("D.", Some(json!({"const": 1})))
     );
     // But not that it is harmless: whether a call waits for a decision depends on it.

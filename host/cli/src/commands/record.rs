@@ -10,7 +10,7 @@ use similar::TextDiff;
 use std::collections::{BTreeSet, HashMap};
 use toolhold_agent::run::replay::replay;
 use toolhold_protocol::event::Bodies;
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind, ShownText};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 
@@ -38,12 +38,16 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
     let source = store.find(run).await?;
     let record = store.record(&source).await?;
     let (mut view, mut bodies) = (EventPrinter::of_record(), Bodies::default());
+    let mut shown = ShownText::default();
     for event in &record.events {
         if json {
             // An event that cannot be completed is shown as recorded.
             let whole = bodies.whole(event).unwrap_or_else(|_| event.clone());
             output::json_line(&whole)?;
         } else {
+            for piece in shown.before(event) {
+                view.show(&piece);
+            }
             view.show(event);
         }
     }

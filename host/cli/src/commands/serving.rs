@@ -153,6 +153,7 @@ pub fn watch(loaded: &Loaded) -> ConfigWatch {
         modules: config.modules_folder(),
         requests: config.requests_folder(),
         pins: pins.folder(),
+        state: config.state_folder(),
     };
     ConfigWatch::start(loaded.files(), &folders)
 }

@@ -243,12 +243,17 @@ fn answer(output: &Value, schema: Option<&Value>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use toolhold_protocol::event::{FORMAT, PROMPTS, Seal};
     use toolhold_protocol::tool::{Execution, Tool};
     use uuid::Uuid;
 
     /// The record of a run over this context that ended with an output.
-    fn record(context: &Value, output_schema: Option<Value>, tools: Vec<Bound>) -> Vec<Event> {
+    fn record(
+        context: &Value,
+        output_schema: Option<Value>,
+        tools: impl Into<Arc<[Bound]>>,
+    ) -> Vec<Event> {
         let request = RunRequest {
             context: Message::parse_all(context).unwrap(),
             output_schema,
@@ -260,7 +265,7 @@ mod tests {
             task: String::new(),
             model: "m".into(),
             request: Box::new(request),
-            tools,
+            tools: tools.into(),
             host: String::new(),
         };
         let done = EventKind::Done {
@@ -286,10 +291,10 @@ mod tests {
 
     fn bound(name: &str, runner: Runner) -> Bound {
         Bound {
-            tool: Tool {
+            tool: Arc::new(Tool {
                 execution: Execution::Activity(name.into()),
                 ..Tool::new(name)
-            },
+            }),
             runner,
         }
     }
@@ -325,7 +330,7 @@ mod tests {
             {"type": "tool", "tool": {"sign_in": {"type": "object", "properties": {"password": {"type": "string"}, "_output": {}}}}},
             {"role": "user", "content": "Sign ada@example.org in."},
         ]);
-        let events = record(&context, Some(schema.clone()), Vec::new());
+        let events = record(&context, Some(schema.clone()), []);
         let task = task(&events, &Redaction::default()).unwrap();
         assert_eq!(task.output_schema, Some(schema.clone()));
         assert_eq!(task.expect.answer.schema, Some(schema));

@@ -3,7 +3,7 @@
 use crate::measure::{Bound, hold};
 use crate::shapes::{self, Shape};
 use serde_json::{Value, json};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use toolhold_agent::contract::{Provenance, ReplyReader, RequestView, read_from};
 use toolhold_json::bounded;
@@ -285,8 +285,8 @@ fn replies_that_repeat_marks() {
     );
 }
 
-fn tools() -> [Tool; 2] {
-    ["weather.now", "news"].map(Tool::new)
+fn tools() -> [Arc<Tool>; 2] {
+    ["weather.now", "news"].map(|name| Arc::new(Tool::new(name)))
 }
 
 /// Reads a reply as it comes, in pieces of `bytes` bytes.

@@ -44,6 +44,18 @@ impl ChatRequest {
         }
     }
 
+    /// Returns the request without a name for the model, so that who is asked writes its own. Of one that has none
+    /// no copy is made.
+    pub fn unnamed(&self) -> Cow<'_, Self> {
+        if self.model.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            model: String::new(),
+            ..self.clone()
+        })
+    }
+
     /// How many images it holds.
     pub fn images(&self) -> usize {
         self.messages

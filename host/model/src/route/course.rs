@@ -26,7 +26,8 @@ use toolhold_protocol::routing::{Degradation, Routing};
 pub(super) struct PooledRequest<'a> {
     pool: &'a PoolState,
     home: &'a LastMember,
-    request: ChatRequest,
+    /// Copied once it is changed.
+    request: Cow<'a, ChatRequest>,
     prompt: u64,
     /// Windows of this size were too small, as an endpoint said itself.
     too_small: Option<u64>,
@@ -47,16 +48,13 @@ struct AttemptSummary {
 }
 
 impl<'a> PooledRequest<'a> {
-    pub fn new(pool: &'a PoolState, home: &'a LastMember, request: &ChatRequest) -> Self {
+    pub fn new(pool: &'a PoolState, home: &'a LastMember, request: &'a ChatRequest) -> Self {
         Self {
             pool,
             home,
             prompt: prompt_tokens(request),
-            request: ChatRequest {
-                // Each member has its own name for what it serves.
-                model: String::new(),
-                ..request.clone()
-            },
+            // Each member has its own name for what it serves.
+            request: request.unnamed(),
             too_small: None,
             is_shortened: false,
             hedge_after: pool.policy.hedge_after,
@@ -186,7 +184,7 @@ impl<'a> PooledRequest<'a> {
                 let (from, to) = (self.request.max_tokens, pool.policy.fewer_tokens);
                 if from.is_none_or(|from| from > to) {
                     tell(Degradation::FewerTokens { from, to });
-                    self.request.max_tokens = Some(to);
+                    self.request.to_mut().max_tokens = Some(to);
                 }
                 None
             }
@@ -281,7 +279,7 @@ impl<'a> PooledRequest<'a> {
                 return None;
             };
             second = Some(other);
-            Some((entry.of_attempt(attempt), &self.request))
+            Some((entry.of_attempt(attempt), self.request.as_ref()))
         };
         let raced = race(entry, &request, after, elsewhere, watch).await;
         let other = second.unwrap_or(member);
@@ -327,10 +325,10 @@ impl<'a> PooledRequest<'a> {
             {
                 Cow::Owned(ChatRequest {
                     max_tokens: Some(room),
-                    ..self.request.clone()
+                    ..ChatRequest::clone(&self.request)
                 })
             }
-            _ => Cow::Borrowed(&self.request),
+            _ => Cow::Borrowed(self.request.as_ref()),
         }
     }
 

@@ -10,6 +10,7 @@ mod references;
 use crate::tool::{OutputPath, Scopes, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Borrow;
 use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
 
 /// Whether a solution may hold calls and an output at once.
@@ -75,7 +76,7 @@ pub struct Composition<'a> {
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
 /// The result uses only what every endpoint's grammar supports; the full schemas are validated on
 /// our side afterwards.
-pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> Value {
+pub fn compose(tools: &[impl Borrow<Tool>], output: Option<&Value>, how: Composition<'_>) -> Value {
     let mut subset = GrammarSubset::new(how.max_string);
     let first: Vec<(&str, Value)> = [("meta", how.meta), ("advisors", how.advisors)]
         .into_iter()
@@ -92,7 +93,7 @@ pub fn compose(tools: &[Tool], output: Option<&Value>, how: Composition<'_>) -> 
     }
     let calls: Vec<Value> = tools
         .iter()
-        .map(|tool| call(tool, how, &mut subset))
+        .map(|tool| call(tool.borrow(), how, &mut subset))
         .collect();
     let list = |least: usize| {
         let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});

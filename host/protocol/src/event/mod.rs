@@ -3,12 +3,14 @@
 
 mod bodies;
 mod removed;
+mod so_far;
 
 pub use bodies::{Bodies, BodyError, SharedWithPrevious};
 pub use removed::{MAX_NAMED, RemovedSource, RemovedTexts};
+pub use so_far::{ReplySoFar, ShownText, TextMissing};
 
 use crate::advisor::{Council, Dissent, Tally};
-use crate::bound::Bound;
+use crate::bound::{Bound, own_list, shared_list};
 use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
@@ -18,6 +20,7 @@ use crate::fallback::Stage;
 use crate::knowledge::RetrievedPassage;
 use crate::meta::Meta;
 use crate::reference::Path;
+use crate::reply_offset::ReplyOffset;
 use crate::request_fetch::RequestFetch;
 use crate::result::{Cached, ToolUsage};
 use crate::routing::Routing;
@@ -35,6 +38,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
+use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
 use toolhold_json::hex::hex;
@@ -60,7 +64,7 @@ fn first_prompts() -> u32 {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
     pub run: Uuid,
-    /// 0, 1, 2… without gaps.
+    /// 0, 1, 2… without gaps. A piece of a reply that is shown and not recorded has the number of the event before it.
     pub seq: u64,
     /// Milliseconds since 1970 (UTC).
     pub at_ms: u64,
@@ -69,7 +73,8 @@ pub struct Event {
     /// Present if texts were taken out of it after the run had ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<RemovedTexts>,
-    /// See [`Seal`].
+    /// See [`Seal`]. Absent from pieces of a reply, which are not recorded.
+    #[serde(default, skip_serializing_if = "Seal::is_none")]
     pub seal: Seal,
 }
 
@@ -84,6 +89,10 @@ pub struct Seal(String);
 const SEAL: (&str, &str) = (r#","seal":""#, r#""}"#);
 
 impl Seal {
+    fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The seal of the event whose JSON text is `line`, with whatever seal it has itself. `None` if
     /// this is no event's text.
     pub fn of(line: &str, before: &Self) -> Option<Self> {
@@ -103,7 +112,8 @@ impl Event {
     /// # Errors
     /// It is no JSON.
     pub fn sealed(mut self, before: &Seal) -> Result<Self, serde_json::Error> {
-        self.seal = Seal::default();
+        // Any seal: the line has one, and it is no part of what is sealed.
+        self.seal = Seal("0".into());
         let line = serde_json::to_string(&self)?;
         self.seal = Seal::of(&line, before).unwrap_or_default();
         Ok(self)
@@ -112,7 +122,7 @@ impl Event {
 
 /// On the wire: `{"event": "tool_start", …}`.
 ///
-/// All external inputs of the run are in `run`, `delta`, `reply`, `model_failed`, `side_request`, `decided`,
+/// All external inputs of the run are in `run`, `written`, `reply`, `model_failed`, `side_request`, `decided`,
 /// `screened`, `retrieved`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
 /// comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoStaticStr)]
@@ -132,7 +142,9 @@ pub enum EventKind {
         task: String,
         model: String,
         request: Box<RunRequest>,
-        tools: Vec<Bound>,
+        /// Shared by all that hold the event: of some hundred tools each clone would cost milliseconds.
+        #[serde(serialize_with = "shared_list", deserialize_with = "own_list")]
+        tools: Arc<[Bound]>,
         host: String,
     },
     /// The verdict of one shield. It does not change the run by itself.
@@ -185,6 +197,20 @@ pub enum EventKind {
         step: u32,
         #[serde(flatten)]
         delta: Delta,
+        /// Place in the reply at which the piece begins, if it is shown and not recorded. Without it, the piece is an
+        /// event of the record of an older version, and an input of its run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<ReplyOffset>,
+    },
+    /// Text of a reply on which the run acts before the reply is complete, or of one that broke off. It continues the text
+    /// of the `written` before it; what follows is in the reply.
+    Written {
+        step: u32,
+        /// Place in the reply at which the text begins.
+        #[serde(default, skip_serializing_if = "ReplyOffset::is_beginning")]
+        from: ReplyOffset,
+        /// The text as the run read it, piece by piece.
+        pieces: Vec<Delta>,
     },
     /// The model's reply is complete.
     Reply { step: u32, completion: Completion },
@@ -356,6 +382,15 @@ impl EventKind {
         self.into()
     }
 
+    /// True for a piece of a reply, of the run or of a sub-agent, that is shown and not recorded.
+    pub fn is_shown_only(&self) -> bool {
+        match self {
+            Self::Delta { from, .. } => from.is_some(),
+            Self::Sub { what, .. } => what.is_shown_only(),
+            _ => false,
+        }
+    }
+
     /// True if calls begin with this event, or may be made again: those of the run, of a call in it, or of a sub-agent.
     pub fn begins_calls(&self) -> bool {
         match self {
@@ -486,7 +521,7 @@ impl RunFailure {
     }
 }
 
-/// Stores events before any reader sees them.
+/// Stores events before any reader sees them. Pieces of replies are no events of the record.
 pub trait Journal: Send + Debug {
     /// Appends events, each the next after the one before: all of them, or none. When this returns, they
     /// survive the process.
@@ -495,6 +530,10 @@ pub trait Journal: Send + Debug {
     /// They cannot be recorded; or calls would begin with them and the run was cancelled: [`CancelRequested`]. Then they can
     /// be appended together with the end of the run.
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
+
+    /// Hears of a piece of a reply of the run itself, which is shown and not recorded
+    /// ([`EventKind::is_shown_only`]). It must not wait.
+    fn shown(&mut self, _piece: &Event) {}
 }
 
 /// Why a [`Journal`] does not record that calls begin: the run was cancelled, maybe by another process. So no call begins

@@ -47,8 +47,10 @@ pub struct StepStats {
     pub first_token: Option<Duration>,
     /// From sending the Request to the end of the reply.
     pub last_token: Option<Duration>,
-    /// Milliseconds between two pieces, as they were recorded. A piece may be several tokens.
-    pub gaps_ms: Histogram,
+    /// Time between two pieces, of 95 in 100, as the reply has it. A piece may be several tokens.
+    between_pieces: Option<Duration>,
+    /// Milliseconds between two pieces, in records of older versions, which have each piece.
+    gaps_ms: Histogram,
 }
 
 /// The sums of a step.
@@ -99,6 +101,12 @@ struct RouteProgress {
 }
 
 impl StepStats {
+    /// Time between two pieces, of 95 in 100.
+    pub fn between_pieces_p95(&self) -> Option<Duration> {
+        let recorded = || self.gaps_ms.percentile(95).map(Duration::from_millis);
+        self.between_pieces.or_else(recorded)
+    }
+
     /// Mean time between two tokens: from the first to the last, divided by their number less one.
     pub fn between_tokens(&self) -> Option<Duration> {
         let spaces = u32::try_from(self.took.completion.checked_sub(1)?).ok()?;
@@ -339,6 +347,7 @@ impl StepStats {
                 took.completion = took.completion.saturating_add(usage.completion_tokens);
                 self.first_token = completion.time_to_first_token;
                 self.last_token = Some(completion.duration);
+                self.between_pieces = completion.between_pieces_p95;
             }
             EventKind::Tokens { cost_nano, .. } => match cost_nano {
                 Some(cost) => took.cost = took.cost.plus(*cost),

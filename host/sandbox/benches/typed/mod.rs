@@ -71,6 +71,7 @@ impl Bare {
 
 fn lower(value: &Value, ty: &Type) -> Val {
     match ty {
+        Type::U8 => Val::U8(value.as_u64().unwrap().try_into().unwrap()),
         Type::U16 => Val::U16(value.as_u64().unwrap().try_into().unwrap()),
         Type::U32 => Val::U32(value.as_u64().unwrap().try_into().unwrap()),
         Type::S64 => Val::S64(value.as_i64().unwrap()),

@@ -301,6 +301,11 @@ impl Module {
         self.policy().limits.clone()
     }
 
+    /// A number that no other module of this process has or had.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether its calls have a directory to themselves, so that they are made one after the other.
     pub fn takes_turns(&self) -> bool {
         let wishes = &self.manifest.grants.directories;

@@ -183,6 +183,11 @@ impl Registry {
         self.shared.changes.subscribe()
     }
 
+    /// The modules whose tools may be called, by name: of several versions the newest that may run.
+    pub fn offering(&self) -> Vec<Arc<Module>> {
+        self.shared.snapshot().offering()
+    }
+
     /// The tools that may be called, by name: of several versions those of the newest.
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.shared.snapshot().tools()

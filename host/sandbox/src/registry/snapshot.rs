@@ -57,17 +57,20 @@ pub(crate) struct ModuleSnapshot {
     entries: BTreeMap<String, ModuleEntry>,
     /// The modules of each name, for the calls: made by [`Self::indexed`].
     names: HashMap<String, Vec<Arc<Module>>, RandomState>,
+    /// All modules, by name, of each name the newest first.
+    listed: Vec<Arc<Module>>,
 }
 
 impl ModuleSnapshot {
     /// Ready to be read.
     pub fn indexed(mut self) -> Self {
         self.names.clear();
-        for module in self.modules() {
+        self.listed = self.modules();
+        for module in &self.listed {
             self.names
                 .entry(module.name.clone())
                 .or_default()
-                .push(module);
+                .push(module.clone());
         }
         self
     }
@@ -271,17 +274,22 @@ impl ModuleSnapshot {
         Some((self.resolve(module)?, tool))
     }
 
-    pub fn tools(&self) -> Vec<ToolSpec> {
-        let mut tools = Vec::new();
-        let mut last: Option<String> = None;
-        for module in self.modules() {
-            if last.as_deref() == Some(module.name.as_str()) || !module.may_run() {
-                continue;
+    /// Returns the modules whose tools may be called: of several versions the newest that may run.
+    pub fn offering(&self) -> Vec<Arc<Module>> {
+        let mut offering: Vec<Arc<Module>> = Vec::new();
+        for module in &self.listed {
+            let is_older = offering.last().is_some_and(|last| last.name == module.name);
+            if !is_older && module.may_run() {
+                offering.push(module.clone());
             }
-            last = Some(module.name.clone());
-            tools.extend(module.tools.iter().cloned());
         }
-        tools
+        offering
+    }
+
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        let offering = self.offering();
+        let tools = offering.iter().flat_map(|module| &module.tools);
+        tools.cloned().collect()
     }
 }
 

@@ -177,7 +177,7 @@ impl App {
         for _ in 0..IDEMPOTENCY_ATTEMPTS {
             match store.first_or_repeat(owner, key, digest, run).await? {
                 KeyUse::Same(known) if store.run(known).await?.is_some() => {
-                    return Ok(self.dispatcher.watch(known, 0, viewer));
+                    return Ok(self.dispatcher.watch(known, None, viewer));
                 }
                 KeyUse::Same(known) => {
                     if !store.forget_broken(owner, key, known).await? {
@@ -319,8 +319,8 @@ impl App {
 /// Gives an agent a task.
 ///
 /// With `stream`, the answer is a stream of server-sent events (`request`, `plan`, `tool_start`,
-/// `tool_result`, `tokens`, `done`, …), each with its number as `id`: `GET /v1/runs/{run}/events` with that as
-/// `Last-Event-ID` goes on after a lost connection. A connection that ends does not end the run.
+/// `tool_result`, `tokens`, `done`, …), each with an `id`: `GET /v1/runs/{run}/events` with that as
+/// `Last-Event-ID` continues after a lost connection, also in the middle of a reply. A connection that ends does not end the run.
 #[utoipa::path(
     post, path = "/v1/agent", tag = "agents", security(("key" = [])),
     request_body = Task,

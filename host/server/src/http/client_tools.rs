@@ -96,7 +96,7 @@ impl DefinedTools {
             return Ok(Self::default());
         }
         let known = prepared.agent.tools(&prepared.behalf).await;
-        let known: BTreeSet<String> = known.into_iter().map(|tool| tool.name).collect();
+        let known: BTreeSet<String> = known.iter().map(|tool| tool.name.clone()).collect();
         let mut defined = Self::default();
         for definition in definitions {
             // Models and clients write the names of functions, which have no dots.

@@ -132,7 +132,7 @@ fn without_denials(kind: &mut EventKind) {
 fn is_piece(kind: &EventKind) -> bool {
     match kind {
         EventKind::Sub { what, .. } => is_piece(what),
-        kind => matches!(kind, EventKind::Delta { .. }),
+        kind => matches!(kind, EventKind::Delta { .. } | EventKind::Written { .. }),
     }
 }
 
@@ -201,6 +201,32 @@ mod tests {
     use super::*;
     use serde_json::json;
     use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolUsage};
+
+    #[test]
+    fn text_of_replies_is_kept_from_clients_whose_answers_are_screened() {
+        let piece = json!({"event": "delta", "step": 1, "content": "x", "from": {}});
+        let recorded = json!({"event": "delta", "step": 1, "content": "x"});
+        let written = json!({"event": "written", "step": 1, "pieces": [{"content": "x"}]});
+        for kind in [piece, recorded, written] {
+            let nested = json!({"event": "sub", "call": "c", "what": kind});
+            for kind in [kind, nested] {
+                let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0});
+                let (told_fields, fields) = (told.as_object_mut(), kind.as_object());
+                told_fields.unwrap().extend(fields.unwrap().clone());
+                let event: Event = serde_json::from_value(told).unwrap();
+                for (sees_all, is_screened) in [(true, true), (false, false), (false, true)] {
+                    let mut redactor = EventRedactor {
+                        sees_all,
+                        is_screened,
+                        secrets: SecretMask::default(),
+                        clients: BTreeSet::new(),
+                    };
+                    let shown = redactor.over(Arc::new(event.clone()));
+                    assert_eq!(shown.is_some(), sees_all || !is_screened, "{event:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn only_the_operator_sees_what_a_module_was_denied() {

@@ -13,13 +13,18 @@ use std::time::Duration;
 use toolhold_connections::Connection;
 use toolhold_connections::websocket::{self, CloseCode, SocketItem, WebSocketUpgrade};
 use toolhold_protocol::event::Event;
+use toolhold_protocol::reply_offset::StreamPosition;
 
 /// Interval of comments in a silent stream, so that proxies leave it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A part of a run's stream for a client.
 enum StreamItem {
-    Event(Arc<Event>),
+    Event {
+        event: Arc<Event>,
+        /// The place behind it, where a client can go on.
+        id: Option<StreamPosition>,
+    },
     /// The last item.
     End(StreamEnd),
 }
@@ -35,10 +40,11 @@ enum StreamEnd {
     Failed(WatchError),
 }
 
-/// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
+/// `event:` is the event's kind, `id:` its number and, in the middle of a reply, how much of it was sent
+/// ([`StreamPosition`]), `data:` the event as it is recorded.
 pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
     let items = items(watcher, redactor).filter_map(async |item| match item {
-        StreamItem::Event(event) => Some(sse_event(&event)),
+        StreamItem::Event { event, id } => Some(sse_event(&event, id.as_ref())),
         StreamItem::End(StreamEnd::Failed(error)) => Some(failed(&error.into())),
         StreamItem::End(_) => None,
     });
@@ -55,8 +61,9 @@ fn items(
         let end = loop {
             match watcher.next().await {
                 Ok(Some(event)) => {
+                    let id = watcher.behind(&event);
                     if let Some(event) = redactor.over(event) {
-                        return Some((StreamItem::Event(event), Some((watcher, redactor))));
+                        return Some((StreamItem::Event { event, id }, Some((watcher, redactor))));
                     }
                 }
                 Ok(None) if watcher.is_over() => break StreamEnd::RunOver,
@@ -81,11 +88,14 @@ pub fn respond(events: impl Stream<Item = sse::Event> + Send + 'static) -> Respo
     response
 }
 
-fn sse_event(event: &Event) -> sse::Event {
-    sse::Event::default()
+fn sse_event(event: &Event, id: Option<&StreamPosition>) -> sse::Event {
+    let sent = sse::Event::default()
         .event(event.kind.name())
-        .id(event.seq.to_string())
-        .data(text(event))
+        .data(text(event));
+    match id {
+        Some(id) => sent.id(id.to_string()),
+        None => sent,
+    }
 }
 
 /// The last event of a stream that breaks off.
@@ -93,6 +103,18 @@ fn failed(error: &ApiError) -> sse::Event {
     sse::Event::default()
         .event("error")
         .data(text(&error.body()))
+}
+
+/// An event as a message. In the middle of a reply it has the place behind it (`after`), where a client can go on; elsewhere
+/// that is the event's number.
+fn message(event: &Event, id: Option<&StreamPosition>) -> String {
+    let text = text(event);
+    if let Some(id) = id.filter(|id| !id.offset.is_beginning())
+        && let Some(begin) = text.strip_suffix('}')
+    {
+        return format!(r#"{begin},"after":"{id}"}}"#);
+    }
+    text
 }
 
 /// Sends one event a message until the run is over, the client's right has ended or the client is gone. A failure is a
@@ -104,7 +126,7 @@ pub fn socket(
     redactor: EventRedactor,
 ) -> Response {
     let messages = items(watcher, redactor).map(|item| match item {
-        StreamItem::Event(event) => SocketItem::Text(text(event.as_ref())),
+        StreamItem::Event { event, id } => SocketItem::Text(message(&event, id.as_ref())),
         StreamItem::End(StreamEnd::RunOver) => SocketItem::Close {
             code: CloseCode::Normal,
             reason: "the run is over".into(),
@@ -138,4 +160,26 @@ pub fn socket(
 
 fn text(said: &impl Serialize) -> String {
     serde_json::to_string(said).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn messages_say_where_a_client_can_go_on_in_a_reply() {
+        let piece = json!({"run": "019aa000-0000-7000-8000-000000000000", "seq": 7, "at_ms": 1, "event": "delta", "step": 1,
+            "content": "é", "from": {"content": 3}});
+        let event: Event = serde_json::from_value(piece.clone()).unwrap();
+        let sent = |id: Option<&str>| -> Value {
+            let id = id.map(|id| id.parse::<StreamPosition>().unwrap());
+            serde_json::from_str(&message(&event, id.as_ref())).unwrap()
+        };
+        assert_eq!(sent(None), piece);
+        assert_eq!(sent(Some("7")), piece);
+        let mut placed = piece;
+        placed["after"] = json!("7.5.0");
+        assert_eq!(sent(Some("7.5.0")), placed);
+    }
 }

@@ -23,6 +23,7 @@ use toolhold_connections::Connection;
 use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::reply_offset::{NoStreamPosition, StreamPosition};
 use toolhold_protocol::tool::Annotations;
 use toolhold_storage::{DecideOutcome, RecordError, RunRow, Scope, Store};
 use toolhold_telemetry::ResumeCause;
@@ -224,14 +225,31 @@ async fn show(
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 struct AfterEvent {
-    /// Only events with greater numbers; same as the header Last-Event-ID.
-    after: Option<u64>,
+    /// Only what comes after the event with this id; same as the header Last-Event-ID.
+    after: Option<String>,
+}
+
+impl AfterEvent {
+    /// # Errors
+    /// It is no id of an event.
+    fn position(&self) -> Result<Option<StreamPosition>, ApiError> {
+        position_of("after", self.after.as_deref())
+    }
+}
+
+fn position_of(name: &str, id: Option<&str>) -> Result<Option<StreamPosition>, ApiError> {
+    let invalid = |_: NoStreamPosition| {
+        ApiError::invalid(format!(
+            "{name}: the id of an event, as its stream has it; or its number"
+        ))
+    };
+    id.map(|id| id.parse().map_err(invalid)).transpose()
 }
 
 /// Streams the events of a run until it is over, from the first event or after `Last-Event-ID`.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
-    params(("run" = Uuid, Path), AfterEvent, ("Last-Event-ID" = Option<u64>, Header)),
+    params(("run" = Uuid, Path), AfterEvent, ("Last-Event-ID" = Option<String>, Header)),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
         (status = 204, description = "The run is over, and nothing came after that event"),
@@ -247,20 +265,18 @@ async fn watch(
 ) -> Result<Response, ApiError> {
     let row = app.run(&client, run).await?;
     let last = match headers.get("last-event-id") {
-        None => from.after,
-        Some(id) => {
-            let id = id.to_str().ok().and_then(|id| id.parse().ok());
-            Some(id.ok_or_else(|| ApiError::invalid("Last-Event-ID: the number of an event"))?)
-        }
+        None => from.position()?,
+        // Text that is none is no id.
+        Some(id) => position_of("Last-Event-ID", Some(id.to_str().unwrap_or_default()))?,
     };
-    let next = last.map_or(0, |last| last.saturating_add(1));
+    let next = last.as_ref().map_or(0, |last| last.seq.saturating_add(1));
     let store = app.dispatcher.store();
     if row.ended.is_some() && !store.has_events(run, next).await? {
         // 204 tells an EventSource not to reconnect, which it does after an end without a status.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let redactor = EventRedactor::from(&client, store, run, next).await?;
-    let watcher = app.dispatcher.watch(run, next, client.viewer());
+    let watcher = app.dispatcher.watch(run, last, client.viewer());
     Ok(events::stream(watcher, redactor))
 }
 
@@ -280,9 +296,10 @@ async fn socket(
 ) -> Result<Response, ApiError> {
     app.run(&client, run).await?;
     let upgrade = upgrade.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
-    let next = from.after.map_or(0, |last| last.saturating_add(1));
+    let last = from.position()?;
+    let next = last.as_ref().map_or(0, |last| last.seq.saturating_add(1));
     let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;
-    let watcher = app.dispatcher.watch(run, next, client.viewer());
+    let watcher = app.dispatcher.watch(run, last, client.viewer());
     Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 

@@ -66,11 +66,11 @@ async fn list(
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let prepared = app.prepared(&client, name)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
-    let tools = tools.into_iter().map(|tool| ToolBody {
-        name: tool.name,
-        description: tool.description,
-        parameters: tool.parameters,
-        output: tool.output,
+    let tools = tools.iter().map(|tool| ToolBody {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+        output: tool.output.clone(),
         annotations: tool.annotations,
     });
     Ok(Json(ToolList {

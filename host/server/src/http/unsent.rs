@@ -21,7 +21,7 @@ use std::time::Duration;
 use toolhold_admission::MemoryFull;
 use toolhold_connections::{Connection, UnsentBytes};
 use toolhold_protocol::completion::Delta;
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind, ShownText};
 use toolhold_storage::{PageBounds, RecordLine, RecordPage, Store};
 use uuid::Uuid;
 
@@ -118,7 +118,7 @@ pub trait FromRecord: Sized + Send {
         run: Uuid,
     ) -> impl Future<Output = Result<(Self, u64), ApiError>> + Send;
 
-    /// Takes the run's next event.
+    /// Takes the run's next event. Before a reply come its pieces.
     fn take(&mut self, event: &Event);
 }
 
@@ -179,6 +179,7 @@ impl RecordReader<'_> {
     /// The value after all events. `None` if there is no room for so much now.
     async fn read<T: FromRecord>(&mut self) -> Result<Option<T>, ApiError> {
         let (mut value, bytes) = T::begin(self.store, self.run).await?;
+        let mut shown = ShownText::default();
         if !self.keeps(bytes) {
             return Ok(None);
         }
@@ -202,10 +203,12 @@ impl RecordReader<'_> {
             };
             for line in &lines {
                 let event = line.event()?;
-                if !self.keeps(kept_of(&event.kind, line)) {
-                    return Ok(None);
+                for event in shown.before(&event).iter().chain([&event]) {
+                    if !self.keeps(kept_of(&event.kind, line)) {
+                        return Ok(None);
+                    }
+                    value.take(event);
                 }
-                value.take(&event);
                 self.next = event.seq + 1;
             }
         }

@@ -105,7 +105,8 @@ export async function* watch(run, signal, onState = () => {}) {
       for await (const event of events(response.body)) {
         if (event.event === "error") throw new ApiError(500, parse(event.data).error.message);
         const read = parse(event.data);
-        last = read.seq;
+        // A piece of a sub-agent's reply has no id: the one before it still holds.
+        last = event.id ?? last;
         pause = 250;
         yield read;
         if (read.event === "done") return;
@@ -141,6 +142,7 @@ async function* events(body) {
           const content = line.slice(colon + 1).replace(/^ /, "");
           if (field === "data") event.data += event.data ? `\n${content}` : content;
           else if (field === "event") event.event = content;
+          else if (field === "id") event.id = content;
         }
         text = text.slice(end + 2);
         if (event.data) yield event;

@@ -124,7 +124,12 @@ const HANDLERS = {
   reply(event, at) {
     const step = this.step(event.step);
     const model = step.models.at(-1);
-    if (model) model.endedAt = at;
+    if (model) {
+      model.endedAt = at;
+      // A record has no pieces, which are shown with the reply.
+      const first = event.completion.time_to_first_token;
+      if (first) model.firstAt = Math.min(model.firstAt ?? at, model.beganAt + first.secs * 1000 + first.nanos / 1e6);
+    }
     step.completion = event.completion;
     step.text = event.completion.content ?? step.text;
     step.reasoning = event.completion.reasoning ?? step.reasoning;

@@ -1,7 +1,7 @@
 //! The runs of one server: admission, watching and cancellation.
 
 use crate::rights::{LOOK_INTERVAL, Rights};
-use crate::runs::live::LiveEvent;
+use crate::runs::live::{LiveEvent, SharedReply};
 use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::readiness::KnownHealth;
@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use toolhold_admission::{FairQueue, Lane, QueueRefusal, Seldom};
 use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
+use toolhold_protocol::reply_offset::StreamPosition;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::disks::Disks;
@@ -88,6 +89,7 @@ struct ActiveRun {
     /// Another process drives it now.
     taken: CancellationToken,
     live: broadcast::Sender<LiveEvent>,
+    reply: SharedReply,
 }
 
 /// A session with a turn that is about to begin here; dropping it releases the session.
@@ -233,7 +235,7 @@ impl Dispatcher {
         let id = run.id;
         let log = RunLog::begins(id, &behalf.owner, &agent.name, false);
         let live = LaterEvents::Live(self.go_on(run, permit, observer, log));
-        let mut watcher = Watcher::new(self.inner.clone(), id, 0, live, viewer);
+        let mut watcher = Watcher::new(self.inner.clone(), id, None, live, viewer);
         if watcher.has_begun().await {
             return Ok(watcher);
         }
@@ -277,11 +279,12 @@ impl Dispatcher {
         }
     }
 
-    /// Watches a run of any process from event `from` on, until the run is over or parked, or the viewer's right has ended.
-    pub fn watch(&self, run: Uuid, from: u64, viewer: Viewer) -> Watcher {
+    /// Watches a run of any process from behind the place `after` on, until the run is over or parked, or the viewer's right
+    /// has ended.
+    pub fn watch(&self, run: Uuid, after: Option<StreamPosition>, viewer: Viewer) -> Watcher {
         let live = self.inner.live(run);
         let follow = live.map_or(LaterEvents::Others(None), LaterEvents::Live);
-        Watcher::new(self.inner.clone(), run, from, follow, viewer)
+        Watcher::new(self.inner.clone(), run, after, follow, viewer)
     }
 
     /// Cancels the run if it works in this process. Returns whether it does.
@@ -422,7 +425,9 @@ impl Dispatcher {
             cancel: run.cancel.clone(),
             taken: taken.clone(),
             live: live.clone(),
+            reply: SharedReply::default(),
         };
+        let reply = active.reply.clone();
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
         self.inner.tasks.spawn(async move {
@@ -435,6 +440,7 @@ impl Dispatcher {
                         Some(event) => {
                             observer.take(&event);
                             log.take(&event);
+                            reply.take(&event);
                             if live.receiver_count() > 0 {
                                 // Fails if the last watcher went away meanwhile.
                                 drop(live.send(LiveEvent::of(event)));
@@ -479,6 +485,11 @@ impl DispatcherInner {
     /// Subscribes to the later events of a run, if it works in this process.
     pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<LiveEvent>> {
         self.lock().get(&run).map(|it| it.live.subscribe())
+    }
+
+    /// The reply that the model of a run is writing, if the run works in this process.
+    pub(super) fn shared_reply(&self, run: Uuid) -> Option<SharedReply> {
+        self.lock().get(&run).map(|it| it.reply.clone())
     }
 
     fn load(&self) -> RunLoad {

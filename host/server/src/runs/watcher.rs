@@ -10,12 +10,18 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 use toolhold_connections::{UnsentBytes, UnsentShare};
 use toolhold_json::bounded;
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind, ReplySoFar, ShownText, TextMissing};
+use toolhold_protocol::reply_offset::StreamPosition;
 use toolhold_storage::{LeaseState, PageBounds, RecordError, RecordLine, RecordPage};
 use uuid::Uuid;
 
 /// Reads a run's events in order, each once: earlier ones from the database, later ones as they happen. A
 /// watcher that falls behind, or whose run works in another process, reads from the database.
+///
+/// Pieces of replies are no events of the database. They come as they are written, if the run works in this process;
+/// otherwise, and where some were missed, they are made out of the reply that is being written or was recorded
+/// ([`ShownText`]). So each watcher gets all text of each reply of the run once, before the event of the whole reply. Pieces
+/// of sub-agents' replies are shown only to those who watch when they come.
 ///
 /// The events of a page from there count as unsent answers of the client until the page is used up, and so do their texts,
 /// which are sent meanwhile. Events that come as they happen are small.
@@ -24,6 +30,10 @@ pub struct Watcher {
     inner: Arc<DispatcherInner>,
     pub run: Uuid,
     next: u64,
+    /// How much of the reply was shown that is being written.
+    shown: ShownText,
+    /// Whether the reply that is being written may have text that was not shown.
+    lacks_text: bool,
     /// Events read from the database and not returned yet, last first.
     read: Vec<Arc<Event>>,
     /// The memory of the events that were read last.
@@ -75,6 +85,9 @@ const PAGE_MEMORY: u64 = 1 << 20;
 /// Texts of an event beside its value: as it is recorded, and as it is sent.
 const TEXTS: u64 = 2;
 
+/// Bytes of a reply that is being written from which its text is counted as unsent, as that of a page is.
+const SMALL_TEXT: u64 = 16 << 10;
+
 /// Poll interval for events of a run that another process drives.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time after which a run that no process drives counts as parked: the time that another server needs to take
@@ -86,14 +99,20 @@ impl Watcher {
     pub(super) fn new(
         inner: Arc<DispatcherInner>,
         run: Uuid,
-        from: u64,
+        after: Option<StreamPosition>,
         follow: LaterEvents,
         viewer: Viewer,
     ) -> Self {
+        let next = after
+            .as_ref()
+            .map_or(0, |after| after.seq.saturating_add(1));
+        let offset = after.map(|after| after.offset).unwrap_or_default();
         Self {
             inner,
             run,
-            next: from,
+            next,
+            shown: ShownText::at(offset),
+            lacks_text: true,
             read: Vec::new(),
             unsent: None,
             viewer,
@@ -116,7 +135,8 @@ impl Watcher {
                 self.read.push(first);
                 true
             }
-            Ok(LiveEvent::Recorded(_)) | Err(broadcast::error::RecvError::Lagged(_)) => true,
+            Ok(LiveEvent::Recorded(_) | LiveEvent::Piece(_) | LiveEvent::LargePiece(_))
+            | Err(broadcast::error::RecvError::Lagged(_)) => true,
             Err(broadcast::error::RecvError::Closed) => false,
         }
     }
@@ -142,7 +162,16 @@ impl Watcher {
                 return Ok(None);
             }
             if let Some(event) = self.read.pop() {
-                return Ok(Some(self.hand_out(event)));
+                if event.kind.is_shown_only() {
+                    return Ok(Some(event));
+                }
+                let pieces = self.shown.before(&event);
+                if pieces.is_empty() {
+                    return Ok(Some(self.hand_out(event)));
+                }
+                self.read.push(event);
+                self.read.extend(pieces.into_iter().rev().map(Arc::new));
+                continue;
             }
             self.unsent = None;
             if self.reads {
@@ -152,16 +181,33 @@ impl Watcher {
                 self.reads = !page.is_empty();
                 self.read = page.into_iter().rev().map(Arc::new).collect();
                 self.unsent = Some(unsent);
+                self.lacks_text = true;
+                continue;
+            }
+            if self.lacks_text {
+                self.lacks_text = false;
+                self.read = self.text_so_far().await;
                 continue;
             }
             match &mut self.follow {
                 LaterEvents::No => return Ok(None),
                 LaterEvents::Live(live) => match live.recv().await {
-                    Ok(event) if event.seq() < self.next => {}
-                    Ok(LiveEvent::Small(event)) if event.seq == self.next => {
-                        return Ok(Some(self.hand_out(event)));
+                    Ok(LiveEvent::Piece(piece)) if piece.seq < self.next => {
+                        let is_subs = matches!(piece.kind, EventKind::Sub { .. });
+                        if is_subs && piece.seq + 1 < self.next {
+                            // It is in events that were read.
+                            continue;
+                        }
+                        match self.shown.take_piece(&piece) {
+                            Ok(Some(piece)) => return Ok(Some(Arc::new(piece))),
+                            Ok(None) => {}
+                            Err(TextMissing) => self.lacks_text = true,
+                        }
                     }
-                    // It is a large one, or the channel dropped events while the database was read.
+                    Ok(LiveEvent::LargePiece(seq)) if seq < self.next => self.lacks_text = true,
+                    Ok(event) if event.seq() < self.next => {}
+                    Ok(LiveEvent::Small(event)) if event.seq == self.next => self.read.push(event),
+                    // It is a large one or a piece behind one, or the channel dropped events while the database was read.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
                         // The last events may have been written after the previous query.
@@ -194,9 +240,91 @@ impl Watcher {
                         self.follow = LaterEvents::Live(live);
                     }
                     self.reads = true;
+                    self.lacks_text = true;
                 }
             }
         }
+    }
+
+    /// Pieces that were not shown of the reply that is being written, last first.
+    async fn text_so_far(&mut self) -> Vec<Arc<Event>> {
+        let reply = match &self.follow {
+            LaterEvents::No => None,
+            LaterEvents::Live(_) => self.reply_here().await,
+            LaterEvents::Others(_) => self.reply_elsewhere().await.map(|reply| (reply, None)),
+        };
+        let Some((reply, counted)) = reply else {
+            return Vec::new();
+        };
+        let pieces = self.shown.lacking(&reply, self.run, self.next);
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        self.unsent = counted;
+        if self.unsent.is_none() {
+            self.unsent = self.room_for(reply.text.text_bytes() as u64).await;
+        }
+        pieces.into_iter().rev().map(Arc::new).collect()
+    }
+
+    /// The reply that is being written in this process, as soon as there is memory for a copy. A small one is not counted.
+    async fn reply_here(&self) -> Option<(ReplySoFar, Option<UnsentBytes>)> {
+        let reply = self.inner.shared_reply(self.run)?;
+        let (mut room, mut counted) = (SMALL_TEXT / TEXTS, None);
+        loop {
+            let bytes = match reply.copy(room) {
+                Ok(copy) => return Some((copy, counted)),
+                Err(bytes) => bytes,
+            };
+            // Who waits for more keeps nothing meanwhile.
+            drop(counted.take());
+            // The text grows during the wait.
+            room = bytes.saturating_add(bytes / 4);
+            counted = Some(self.room_for(room).await?);
+        }
+    }
+
+    /// The reply that is being written in another process. The database has only short ones.
+    async fn reply_elsewhere(&self) -> Option<ReplySoFar> {
+        match self.inner.store.reply_so_far(self.run).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::debug!(run = %self.run, %error, "the text comes when the reply is recorded");
+                None
+            }
+        }
+    }
+
+    /// Waits for memory for the texts of a reply and for their pieces. `None` if they are small, or the server stops.
+    async fn room_for(&self, bytes: u64) -> Option<UnsentBytes> {
+        let bytes = bytes.saturating_mul(TEXTS);
+        if bytes <= SMALL_TEXT {
+            return None;
+        }
+        tokio::select! {
+            unsent = self.viewer.share.wait(bytes) => Some(unsent),
+            () = self.inner.closing.cancelled() => None,
+        }
+    }
+
+    /// The place behind `event`, which was returned last. `None` for a piece of a sub-agent's reply: its text alone does
+    /// not say where it was.
+    pub fn behind(&self, event: &Event) -> Option<StreamPosition> {
+        let offset = match &event.kind {
+            EventKind::Delta {
+                delta,
+                from: Some(from),
+                ..
+            } => {
+                let mut offset = from.clone();
+                offset.pass(delta);
+                offset
+            }
+            kind if kind.is_shown_only() => return None,
+            _ => self.shown.offset().clone(),
+        };
+        let seq = event.seq;
+        Some(StreamPosition { seq, offset })
     }
 
     /// The client's share of memory for unsent answers.

@@ -33,12 +33,10 @@ pub enum Durability {
 impl Store {
     /// Writes a row that follows from no event of a run, and returns when it is committed.
     pub async fn audit(&self, draft: Draft) -> Result<(), StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            audit_rows::append(&mut transaction, &[&draft]).await?;
-            Ok(transaction.commit().await?)
-        };
-        self.database.within(work).await
+        let work = self.transact(move |transaction| {
+            Box::pin(async move { Ok(audit_rows::append(transaction, &[&draft]).await?) })
+        });
+        work.await
     }
 
     /// Writes the row of the call `call`, which belongs to no run, in one transaction with other writes of that moment,

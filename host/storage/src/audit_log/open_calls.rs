@@ -12,6 +12,7 @@ use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::label::Origin;
 use crate::record::Source;
+use crate::statements::SqlValue;
 use crate::store::Store;
 use sqlx::Row as _;
 use std::io;
@@ -19,6 +20,10 @@ use uuid::Uuid;
 
 /// Runs of one look that are read for calls that were interrupted, the newest first.
 const MAX_RUNS: i64 = 256;
+
+const TAKE_CALLS: &str = "DELETE FROM open_calls WHERE holder = $1 RETURNING draft";
+const RELEASE: &str =
+    "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2 AND ended_ms IS NULL";
 
 impl Store {
     /// Writes that a call of no run is about to be made, and returns when that survives a crash of this process. It is
@@ -58,28 +63,26 @@ impl Store {
 
     /// The calls of no run of a dead process.
     async fn audit_left_by(&self, holder: &str) -> Result<(), StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // The lock keeps two processes from writing the same calls.
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            let rows: Vec<String> =
-                sqlx::query_scalar("DELETE FROM open_calls WHERE holder = $1 RETURNING draft")
-                    .bind(holder)
-                    .fetch_all(&mut *transaction)
-                    .await?;
-            let drafts = rows.iter().filter_map(|row| {
-                let read: Result<Draft, _> = serde_json::from_str(row);
-                read.inspect_err(|error| tracing::error!(%error, row, "a call that was interrupted cannot be read"))
-                    .ok()
-            });
-            // An older version may have written their texts.
-            let mut drafts: Vec<Draft> = drafts.map(Draft::without_texts).collect();
-            drafts.sort_by_key(Draft::at_ms);
-            let refs: Vec<&Draft> = drafts.iter().collect();
-            audit_rows::append_after(&mut transaction, head, &refs).await?;
-            Ok(transaction.commit().await?)
-        };
-        self.database.within(work).await
+        let holder = holder.to_owned();
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                // The lock keeps two processes from writing the same calls.
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                let rows: Vec<(String,)> = transaction.rows(TAKE_CALLS, &[holder.into()]).await?;
+                let drafts = rows.iter().filter_map(|(row,)| {
+                    let read: Result<Draft, _> = serde_json::from_str(row);
+                    read.inspect_err(|error| tracing::error!(%error, row, "a call that was interrupted cannot be read"))
+                        .ok()
+                });
+                // An older version may have written their texts.
+                let mut drafts: Vec<Draft> = drafts.map(Draft::without_texts).collect();
+                drafts.sort_by_key(Draft::at_ms);
+                let refs: Vec<&Draft> = drafts.iter().collect();
+                audit_rows::append_after(transaction, head, &refs).await?;
+                Ok(())
+            })
+        });
+        work.await
     }
 
     /// Runs of the terminal that have not ended and whose process died with the lease. Runs of servers are resumed, and
@@ -118,22 +121,18 @@ impl Store {
             return Ok(());
         }
         let drafts = audit.interrupted();
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            if !drafts.is_empty() {
-                let refs: Vec<&Draft> = drafts.iter().collect();
-                audit_rows::append(&mut transaction, &refs).await?;
-            }
-            sqlx::query(
-                "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2 AND ended_ms IS NULL",
-            )
-            .bind(run.to_string())
-            .bind(holder)
-            .execute(&mut *transaction)
-            .await?;
-            Ok(transaction.commit().await?)
-        };
-        self.database.within(work).await
+        let values = [SqlValue::from(run), holder.clone().into()];
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                if !drafts.is_empty() {
+                    let refs: Vec<&Draft> = drafts.iter().collect();
+                    audit_rows::append(&mut transaction, &refs).await?;
+                }
+                transaction.execute(RELEASE, &values).await?;
+                Ok(())
+            })
+        });
+        work.await
     }
 }
 

@@ -20,9 +20,9 @@ pub use records::{line_digest, redacted_lines, redacted_run};
 pub use run::RunAudit;
 pub use texts::{MEMORY_TOOLS, is_tombstone, sealed, tombstone, tombstone_digest};
 
+use crate::statements::{OpenTransaction, SqlValue};
 use serde::Serialize;
 use serde_json::{Value, json};
-use sqlx::{AnyConnection, Database as _, Sqlite};
 use std::collections::HashSet;
 use toolhold_policy::Digest;
 
@@ -30,90 +30,151 @@ use toolhold_policy::Digest;
 pub type LogHead = (i64, String);
 
 /// Whether the log has this row.
-pub async fn contains(connection: &mut AnyConnection, head: &LogHead) -> Result<bool, sqlx::Error> {
-    let row: Option<i64> =
-        sqlx::query_scalar("SELECT number FROM audit WHERE number = $1 AND hash = $2")
-            .bind(head.0)
-            .bind(&head.1)
-            .fetch_optional(connection)
-            .await?;
+pub async fn contains(
+    transaction: &mut OpenTransaction<'_>,
+    (number, hash): &LogHead,
+) -> Result<bool, sqlx::Error> {
+    let row: Option<(i64,)> = transaction
+        .row(
+            "SELECT number FROM audit WHERE number = $1 AND hash = $2",
+            &[(*number).into(), hash.into()],
+        )
+        .await?;
     Ok(row.is_some())
 }
 
 /// Adds rows to the log. No other transaction can add rows until this one ends.
-pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result<(), sqlx::Error> {
-    let head = lock_head(connection).await?;
-    append_after(connection, head, drafts).await?;
+pub async fn append<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
+    drafts: &[&Draft],
+) -> Result<(), sqlx::Error> {
+    let mut transaction = transaction.into();
+    let head = lock_head(&mut transaction).await?;
+    append_after(&mut transaction, head, drafts).await?;
     Ok(())
 }
 
 /// Locks the log until the transaction ends, and returns its last row.
-pub async fn lock_head(connection: &mut AnyConnection) -> Result<LogHead, sqlx::Error> {
-    // An update that changes nothing locks the row.
-    sqlx::query_as("UPDATE audit_head SET number = number RETURNING number, hash")
-        .fetch_one(connection)
-        .await
+pub async fn lock_head<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
+) -> Result<LogHead, sqlx::Error> {
+    let mut transaction = transaction.into();
+    let statement = match &mut transaction {
+        OpenTransaction::Native(connection) => {
+            if let Some(head) = connection.last_head.take() {
+                return Ok(head);
+            }
+            // The transaction locks the file.
+            "SELECT number, hash FROM audit_head"
+        }
+        // An update that changes nothing locks the row.
+        OpenTransaction::Driver(_) => {
+            "UPDATE audit_head SET number = number RETURNING number, hash"
+        }
+    };
+    let head = transaction.row(statement, &[]).await?;
+    head.ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Adds rows after `head`, which [`lock_head`] returned. Returns the new head if a row was added.
-pub async fn append_after(
-    connection: &mut AnyConnection,
-    (mut number, mut hash): LogHead,
+pub async fn append_after<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
+    head: LogHead,
     drafts: &[&Draft],
 ) -> Result<Option<LogHead>, sqlx::Error> {
-    let is_file = connection.backend_name() == Sqlite::NAME;
-    let mut known = known_sources(connection, drafts, is_file).await?;
-    let mut rows = Vec::with_capacity(drafts.len());
-    let mut salts = Vec::new();
-    for draft in drafts {
-        let source = draft.source.map(|(run, seq)| (run.to_string(), seq));
-        if source.clone().is_some_and(|source| !known.insert(source)) {
-            continue;
-        }
-        number += 1;
-        let entry = draft.entry(number).map_err(encoding)?;
-        hash = link(&hash, &entry);
-        let (run, seq) = source.unzip();
-        if let (Some(run), Some(salt)) = (&run, &draft.salt) {
-            salts.push((number, run.clone(), salt));
-        }
-        rows.push(AuditRow {
-            number,
-            at_ms: draft.at_ms,
-            owner: &draft.owner,
-            action: &draft.action,
-            run,
-            seq,
-            tool: draft.tool.as_deref(),
-            entry,
-            hash: hash.clone(),
-        });
-    }
-    if rows.is_empty() {
+    let mut transaction = transaction.into();
+    let known = known_sources(&mut transaction, drafts).await?;
+    let mut chained = ChainedRows::after(head.clone(), drafts, &known)?;
+    if chained.rows.is_empty() {
         return Ok(None);
     }
-    sqlx::query(if is_file {
-        INSERT_SQLITE
-    } else {
-        INSERT_POSTGRES
-    })
-    .bind(serde_json::to_string(&rows).map_err(encoding)?)
-    .execute(&mut *connection)
-    .await?;
-    sqlx::query("UPDATE audit_head SET number = $1, hash = $2")
-        .bind(number)
-        .bind(&hash)
-        .execute(&mut *connection)
-        .await?;
+    if !move_head(&mut transaction, &head, &chained.head).await? {
+        // The writer goes by the head of its last commit, and another process has added rows since.
+        let head = lock_head(&mut transaction).await?;
+        chained = ChainedRows::after(head.clone(), drafts, &known)?;
+        if !move_head(&mut transaction, &head, &chained.head).await? {
+            return Err(sqlx::Error::RowNotFound);
+        }
+    }
+    let ChainedRows { rows, salts, head } = chained;
+    let rows = serde_json::to_string(&rows).map_err(encoding)?;
+    let statement = transaction.choose([INSERT_POSTGRES, INSERT_SQLITE]);
+    transaction.execute(statement, &[rows.into()]).await?;
     for (row, run, salt) in salts {
-        sqlx::query(INSERT_SALT)
-            .bind(row)
-            .bind(run)
-            .bind(salt)
-            .execute(&mut *connection)
+        transaction
+            .execute(INSERT_SALT, &[row.into(), run.into(), salt.into()])
             .await?;
     }
-    Ok(Some((number, hash)))
+    if let OpenTransaction::Native(connection) = transaction {
+        connection.last_head = Some(head.clone());
+    }
+    Ok(Some(head))
+}
+
+/// Makes `to` the head of the log. Returns false if the head is not `from`.
+async fn move_head(
+    transaction: &mut OpenTransaction<'_>,
+    from: &LogHead,
+    to: &LogHead,
+) -> Result<bool, sqlx::Error> {
+    let values = [
+        SqlValue::from(to.0),
+        (&to.1).into(),
+        from.0.into(),
+        (&from.1).into(),
+    ];
+    Ok(transaction.execute(MOVE_HEAD, &values).await? > 0)
+}
+
+const MOVE_HEAD: &str =
+    "UPDATE audit_head SET number = $1, hash = $2 WHERE number = $3 AND hash = $4";
+
+/// Rows with their numbers and hashes.
+struct ChainedRows<'a> {
+    rows: Vec<AuditRow<'a>>,
+    /// The number, run and salt of each row that has a salt.
+    salts: Vec<(i64, String, &'a str)>,
+    /// The last row.
+    head: LogHead,
+}
+
+impl<'a> ChainedRows<'a> {
+    /// Chains the drafts to the row `head`, less those that are `known`.
+    fn after(
+        (mut number, mut hash): LogHead,
+        drafts: &[&'a Draft],
+        known: &HashSet<(String, i64)>,
+    ) -> Result<Self, sqlx::Error> {
+        let mut known = known.clone();
+        let mut rows = Vec::with_capacity(drafts.len());
+        let mut salts = Vec::new();
+        for draft in drafts {
+            let source = draft.source.map(|(run, seq)| (run.to_string(), seq));
+            if source.clone().is_some_and(|source| !known.insert(source)) {
+                continue;
+            }
+            number += 1;
+            let entry = draft.entry(number).map_err(encoding)?;
+            hash = link(&hash, &entry);
+            let (run, seq) = source.unzip();
+            if let (Some(run), Some(salt)) = (&run, &draft.salt) {
+                salts.push((number, run.clone(), salt.as_str()));
+            }
+            rows.push(AuditRow {
+                number,
+                at_ms: draft.at_ms,
+                owner: &draft.owner,
+                action: &draft.action,
+                run,
+                seq,
+                tool: draft.tool.as_deref(),
+                entry,
+                hash: hash.clone(),
+            });
+        }
+        let head = (number, hash);
+        Ok(Self { rows, salts, head })
+    }
 }
 
 /// The salt of a row, if its run is recorded: it is deleted with the run.
@@ -150,9 +211,8 @@ const INSERT_SQLITE: &str = "WITH added (row) AS MATERIALIZED (SELECT value FROM
 
 /// Returns the events of the drafts that the log has already, from an earlier commit whose reply was lost.
 async fn known_sources(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     drafts: &[&Draft],
-    is_file: bool,
 ) -> Result<HashSet<(String, i64)>, sqlx::Error> {
     let sources = drafts.iter().filter_map(|draft| draft.source);
     let sources: Vec<Value> = sources
@@ -161,14 +221,9 @@ async fn known_sources(
     if sources.is_empty() {
         return Ok(HashSet::new());
     }
-    let known: Vec<(String, i64)> = sqlx::query_as(if is_file {
-        KNOWN_SQLITE
-    } else {
-        KNOWN_POSTGRES
-    })
-    .bind(Value::from(sources).to_string())
-    .fetch_all(connection)
-    .await?;
+    let sources = Value::from(sources).to_string();
+    let statement = transaction.choose([KNOWN_POSTGRES, KNOWN_SQLITE]);
+    let known: Vec<(String, i64)> = transaction.rows(statement, &[sources.into()]).await?;
     Ok(known.into_iter().collect())
 }
 

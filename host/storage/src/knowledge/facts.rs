@@ -8,6 +8,7 @@ use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::shown_texts;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::any::AnyRow;
@@ -322,38 +323,38 @@ impl Store {
 
 /// Deletes what was kept for a session that is deleted.
 pub(crate) async fn delete_facts_of_session(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     session: Uuid,
 ) -> Result<(), sqlx::Error> {
-    let rows = sqlx::query(
-        "DELETE FROM facts WHERE scope = 'session' AND subject = $1 \
-         RETURNING owner, CASE WHEN forgotten_ms IS NULL THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS kept",
-    )
-    .bind(session.to_string())
-    .fetch_all(&mut *connection)
-    .await?;
+    let rows: Vec<(String, i64)> = transaction
+        .rows(DELETE_OF_SESSION, &[session.into()])
+        .await?;
     let mut kept = std::collections::BTreeMap::<String, i64>::new();
-    for row in &rows {
-        *kept.entry(row.try_get("owner")?).or_default() += row.try_get::<i64, _>("kept")?;
+    for (owner, facts) in rows {
+        *kept.entry(owner).or_default() += facts;
     }
     for (owner, facts) in kept {
-        count(connection, &owner, -facts).await?;
+        count(&mut *transaction, &owner, -facts).await?;
     }
     Ok(())
 }
 
 /// Changes how many facts the owner has, and holds the owner's row until the transaction ends.
-async fn count(connection: &mut AnyConnection, owner: &str, more: i64) -> Result<u64, sqlx::Error> {
-    let row = sqlx::query(
-        "INSERT INTO fact_owners (owner, facts) VALUES ($1, $2) \
-         ON CONFLICT (owner) DO UPDATE SET facts = fact_owners.facts + $2 RETURNING facts",
-    )
-    .bind(owner)
-    .bind(more)
-    .fetch_one(connection)
-    .await?;
-    unsigned(&row, "facts")
+async fn count<'c>(
+    transaction: impl Into<OpenTransaction<'c>>,
+    owner: &str,
+    more: i64,
+) -> Result<u64, sqlx::Error> {
+    let mut transaction = transaction.into();
+    let counted: Option<(i64,)> = transaction.row(COUNT, &[owner.into(), more.into()]).await?;
+    let (facts,) = counted.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(u64::try_from(facts).unwrap_or_default())
 }
+
+const DELETE_OF_SESSION: &str = "DELETE FROM facts WHERE scope = 'session' AND subject = $1 \
+     RETURNING owner, CASE WHEN forgotten_ms IS NULL THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS kept";
+const COUNT: &str = "INSERT INTO fact_owners (owner, facts) VALUES ($1, $2) \
+     ON CONFLICT (owner) DO UPDATE SET facts = fact_owners.facts + $2 RETURNING facts";
 
 /// Ends the fact `old` by `new`, of the same scope. Returns its chain.
 async fn supersede(

@@ -272,6 +272,7 @@ fn event(run: Uuid, (seq, line): (i64, &str)) -> Result<Event, RecordError> {
 #[derive(Debug)]
 struct Lines {
     what: String,
+    /// Number of the last line that was checked, from 1 on. Pieces of replies in a file are not counted.
     number: usize,
     seal: Seal,
     changed: Option<usize>,
@@ -294,14 +295,25 @@ impl Lines {
     }
 
     fn event(&mut self, line: &str) -> Result<Event, RecordError> {
-        self.number += 1;
-        let event: Event = serde_json::from_str(line).map_err(|source| RecordError::Line {
+        let event = self.decode(line)?;
+        self.check(&event, line);
+        Ok(event)
+    }
+
+    /// Decodes the next line.
+    fn decode(&self, line: &str) -> Result<Event, RecordError> {
+        serde_json::from_str(line).map_err(|source| RecordError::Line {
             what: self.what.clone(),
-            line: self.number,
+            line: self.number + 1,
             source,
-        })?;
+        })
+    }
+
+    /// Checks the event of the next line.
+    fn check(&mut self, event: &Event, line: &str) {
+        self.number += 1;
         let run = *self.run.get_or_insert(event.run);
-        let is_genuine = match RedactedLine::of(&event, line) {
+        let is_genuine = match RedactedLine::of(event, line) {
             // Its seal is of what it was. So that no line of another place stands here, its place is compared.
             Some(redacted) => {
                 let number = event.seq.saturating_add(1);
@@ -309,13 +321,12 @@ impl Lines {
                 self.redacted.push(redacted);
                 is_here
             }
-            None => is_sealed(&event, line, &self.seal),
+            None => is_sealed(event, line, &self.seal),
         };
         if !is_genuine {
             self.changed.get_or_insert(self.number);
         }
         self.seal = event.seal.clone();
-        Ok(event)
     }
 }
 

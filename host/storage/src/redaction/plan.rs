@@ -272,7 +272,14 @@ impl RedactionPlan {
                 screened: ScreeningResult::Redacted { value },
                 ..
             } => is_remembered(call) && nothing(value),
-            EventKind::Delta { step, delta } => is_reply(*step) && empty_delta(delta),
+            EventKind::Delta { step, delta, .. } => is_reply(*step) && empty_delta(delta),
+            EventKind::Written { step, pieces, .. } if is_reply(*step) => {
+                let mut is_changed = false;
+                for piece in pieces {
+                    is_changed |= empty_delta(piece);
+                }
+                is_changed
+            }
             EventKind::Reply { step, completion } => is_reply(*step) && empty_reply(completion),
             EventKind::UnusableReply(reply) => is_reply(reply.step) && empty(&mut reply.reason),
             EventKind::Council { step, council, .. } => is_reply(*step) && empty_council(council),

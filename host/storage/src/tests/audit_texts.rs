@@ -6,6 +6,7 @@ use crate::audit_rows::{self, RunAudit, link};
 use crate::*;
 use serde_json::{Map, Value, json};
 use std::slice::from_ref;
+use std::sync::Arc;
 use toolhold_policy::Digest;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
@@ -323,10 +324,10 @@ fn a_tool_of_memory_is_known_under_another_name() {
     let EventKind::Run { tools, .. } = &mut began.kind else {
         panic!("it is the begin");
     };
-    tools.push(Bound {
-        tool: Tool::new("note"),
+    *tools = Arc::new([Bound {
+        tool: Tool::new("note").into(),
         runner: Runner::Module("knowledge.remember".into()),
-    });
+    }]);
     assert!(audit.take(&began).is_empty());
     let call = Call {
         tool: "note".into(),

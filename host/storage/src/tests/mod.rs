@@ -18,6 +18,7 @@ mod prune;
 mod queries;
 mod redaction;
 mod redaction_composed;
+mod reply_parts;
 mod shares;
 mod space;
 
@@ -25,6 +26,7 @@ use crate::*;
 use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
+use std::sync::Arc;
 use std::time::Duration;
 use toolhold_needs::{Need, leave_out};
 use toolhold_protocol::context::Message;
@@ -116,7 +118,7 @@ impl EventScript {
             task: task.into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), task)),
-            tools: Vec::new(),
+            tools: Arc::default(),
             host: String::new(),
         })
     }
@@ -205,7 +207,7 @@ async fn images_are_kept_beside_the_events() {
             task: "what is it?".into(),
             model: "m".into(),
             request: Box::new(request),
-            tools: Vec::new(),
+            tools: Arc::default(),
             host: String::new(),
         }
     };
@@ -278,7 +280,7 @@ async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
     }
 }
 
-async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
+pub async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
     // Far longer than anything takes on a busy machine.
     for _ in 0..6_000 {
         if let Some(found) = look().await {

@@ -105,6 +105,9 @@ fn events_with(passage: i64, text: &str, fact: Uuid) -> Vec<EventKind> {
         ),
         request(2, FACT),
         kind(json!({"event": "delta", "step": 2, "content": FACT})),
+        kind(
+            json!({"event": "written", "step": 2, "pieces": [{"content": FACT}, {"reasoning": FACT}]}),
+        ),
         reply(2, &arguments),
         EventKind::Approval {
             step: 2,

@@ -1,53 +1,96 @@
 //! The one task of a process that writes to the database. It commits events of many runs that arrive at the same
-//! time in one transaction, which costs one wait for the disk.
+//! time in one transaction, which costs one wait for the disk. For a SQLite file it has a thread of its own, so that a
+//! write of many statements is handed over once.
 
 mod entry;
+mod gaps;
+mod job;
 mod tally;
 mod task;
+mod thread;
 mod transaction;
 mod transient;
 
+#[cfg(test)]
+mod tests;
+
 pub use entry::Attachment;
+pub use job::JobSize;
 pub use tally::AuditLosses;
+#[cfg(test)]
+pub use transient::is_transient;
 
 use crate::change::Change;
 use crate::database::Database;
 use crate::health::Health;
+use crate::statements::OpenTransaction;
 use entry::WriteEntry;
+use futures_util::future::BoxFuture;
+use job::{CallerJob, WriteJob};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tally::AuditTally;
 use task::BatchWriter;
+use thread::WriterThread;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Entries that wait to be written. When the queue is full, callers of [`Writer::write`] and [`Writer::queue`] wait,
 /// and [`Writer::note`] drops its entry.
 const QUEUE_CAPACITY: usize = 1_024;
+/// Transactions of callers that wait for the thread of a SQLite file. More callers wait for a place.
+const JOB_CAPACITY: usize = 64;
 
-/// A handle of the task. Clones share the task, which ends when the last handle is dropped.
+/// The queue of transactions of callers.
+#[derive(Clone)]
+struct JobSender(mpsc::Sender<Box<dyn WriteJob>>);
+
+impl std::fmt::Debug for JobSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobSender").finish_non_exhaustive()
+    }
+}
+
+/// A handle of the task. Clones share the task, which ends when the last handle is dropped and it has written what was
+/// queued.
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::Sender<WriteEntry>,
+    jobs: JobSender,
     /// Notified when a caller waits for a write, so that the task does not wait for more entries.
     urgent: Arc<Notify>,
     tally: AuditTally,
+    /// Absent for PostgreSQL. After `queue`, because the thread ends when all of these are dropped.
+    _thread: Option<Arc<WriterThread>>,
 }
 
 impl Writer {
     /// Starts the task. During an outage it retries a write for `outage_timeout`; then the write fails, which stops
     /// its run in a way that the run can be resumed.
-    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> Self {
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> io::Result<Self> {
+        let is_file = database.is_file();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let urgent = Arc::<Notify>::default();
-        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone());
+        let (send_job, jobs) = mpsc::channel(JOB_CAPACITY);
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone(), jobs);
         let tally = batches.tally.clone();
-        tokio::spawn(task::run(batches, entries));
-        Self {
+        let work = task::run(batches, entries);
+        let thread = if is_file {
+            Some(Arc::new(WriterThread::start(work)?))
+        } else {
+            tokio::spawn(work);
+            None
+        };
+        Ok(Self {
             queue,
+            jobs: JobSender(send_job),
             urgent,
             tally,
-        }
+            _thread: thread,
+        })
     }
 
     /// Audit rows of this process that could not be written so far.
@@ -75,6 +118,27 @@ impl Writer {
         }
     }
 
+    /// Runs `work` in a transaction of a SQLite file, and commits it if it succeeds. It is not tried again. A caller that
+    /// leaves does not stop it.
+    pub async fn transact<T, E>(
+        &self,
+        size: JobSize,
+        work: impl for<'t> FnOnce(OpenTransaction<'t>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<sqlx::Error> + Send + 'static,
+    {
+        let (done, is_done) = oneshot::channel();
+        let job = Box::new(CallerJob { work, size, done });
+        if self.jobs.0.send(job).await.is_err() {
+            return Err(sqlx::Error::WorkerCrashed.into());
+        }
+        self.urgent.notify_one();
+        let answer = is_done.await;
+        answer.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
+    }
+
     /// Queues a change and returns before it is written. The writer keeps queued audit rows in memory through an
     /// outage of any length, so the caller must bound their number, by what it attaches to each.
     pub async fn queue(&self, change: Change, attachment: Attachment) -> io::Result<()> {
@@ -92,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Returns when everything that was queued before is committed, and is durable.
+    /// Returns when everything that was queued before is committed.
     pub async fn catch_up(&self) -> io::Result<()> {
         self.write(Vec::new(), true).await
     }

@@ -1,10 +1,11 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
 use super::entry::WriteEntry;
+use super::gaps::WriteGaps;
+use super::job::{self, JobQueue, WriteJob};
 use super::tally::AuditTally;
-use super::transaction::{WriterConnection, probe};
+use super::transaction::WriterConnection;
 use super::transient::{is_of_database, is_transient};
-use crate::change::Change;
 use crate::database::Database;
 use crate::error::WriteError;
 use crate::health::{Health, Outage};
@@ -20,8 +21,6 @@ use toolhold_admission::Backoff;
 const BATCH_ENTRIES: usize = 256;
 /// Batching delay of writes that no caller awaits.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
-/// Events that PostgreSQL may hold in memory only. It flushes them by itself within a second.
-const UNFLUSHED_EVENTS: usize = 512;
 /// Waits between attempts to commit one batch.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 /// How long another process may lock SQLite's file before that counts as an outage.
@@ -31,25 +30,54 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs until the last handle is dropped.
 pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntry>) {
+    let _watch = PanicWatch(batches.health.clone());
     let mut batch = Vec::with_capacity(BATCH_ENTRIES);
     while batches.next(&mut entries, &mut batch).await.is_continue() {
         match batches.commit(&mut batch).await {
-            Ok(durable) => batches.answer(&mut batch, durable),
+            Ok(()) => answer(&mut batch),
             // One entry that cannot be written must not fail the others.
             Err(error) if batch.len() > 1 && !is_of_database(&error) => {
                 for entry in batch.drain(..) {
                     let mut one = vec![entry];
                     match batches.commit(&mut one).await {
-                        Ok(durable) => batches.answer(&mut one, durable),
+                        Ok(()) => answer(&mut one),
                         Err(error) => batches.refuse(&mut one, error),
                     }
                 }
             }
             Err(error) => batches.refuse(&mut batch, error),
         }
+        // One transaction: callers who come as fast as they are served must not hold up the journals of runs.
+        if let Some(job) = batches.jobs.try_recv() {
+            batches.serve(job).await;
+        }
+    }
+    while let Some(job) = batches.jobs.try_recv() {
+        batches.serve(job).await;
     }
     for entry in std::mem::take(&mut batches.backlog) {
         batches.lose(&entry, &"the process ends");
+    }
+}
+
+/// Notes an outage when it is dropped by a panic: nothing is written any more until the process is started again.
+struct PanicWatch(Health);
+
+impl Drop for PanicWatch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the task that writes to the database has failed: restart this process";
+            self.0.failed(Outage::ReadOnly, &reason);
+        }
+    }
+}
+
+/// Tells the callers of a committed batch.
+fn answer(batch: &mut Vec<WriteEntry>) {
+    for entry in batch.drain(..) {
+        if let Some(done) = entry.done {
+            let _ = done.send(Ok(()));
+        }
     }
 }
 
@@ -61,9 +89,6 @@ pub struct BatchWriter {
     /// Longest time for which a batch is retried during an outage.
     outage_timeout: Duration,
     health: Health,
-    /// Events that PostgreSQL has committed and would lose in a crash. They are written again if the server crashed
-    /// while this process lived.
-    unflushed: Vec<Change>,
     /// Audit rows of results that were given out, until the database takes them. While there are any, the database
     /// counts as out of order.
     backlog: VecDeque<WriteEntry>,
@@ -71,6 +96,9 @@ pub struct BatchWriter {
     backlog_batch: usize,
     /// Notified when a caller waits for a write.
     urgent: Arc<Notify>,
+    /// Transactions of callers: SQLite.
+    jobs: JobQueue,
+    gaps: WriteGaps,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -82,16 +110,18 @@ impl BatchWriter {
         outage_timeout: Duration,
         health: Health,
         urgent: Arc<Notify>,
+        jobs: mpsc::Receiver<Box<dyn WriteJob>>,
     ) -> Self {
         Self {
             database,
             connection: None,
             outage_timeout,
             health,
-            unflushed: Vec::new(),
             backlog: VecDeque::new(),
             backlog_batch: BATCH_ENTRIES,
             urgent,
+            jobs: JobQueue::new(jobs),
+            gaps: WriteGaps::new(),
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
         }
@@ -125,6 +155,7 @@ impl BatchWriter {
                     return ControlFlow::Continue(());
                 }
                 () = tokio::time::sleep_until(self.next_probe), if is_out => self.probe().await,
+                Some(job) = self.jobs.recv() => self.serve(job).await,
                 () = self.health.breaks(), if !is_out => {}
             }
         }
@@ -164,7 +195,9 @@ impl BatchWriter {
     /// Tries to write the backlog, or a probe without one, and notes the result.
     async fn probe(&mut self) {
         let probed = if self.backlog.is_empty() {
-            self.database.within(probe(&self.database)).await
+            let database = &self.database;
+            let probe = async { WriterConnection::open(database).await?.probe().await };
+            database.within(probe).await
         } else {
             let written = self.write_backlog().await;
             self.tally.waiting(self.backlog.len());
@@ -186,8 +219,8 @@ impl BatchWriter {
             let many = self.backlog_batch.min(self.backlog.len());
             let mut batch: Vec<WriteEntry> = self.backlog.drain(..many).collect();
             match self.attempt(&mut batch).await {
-                Ok(durable) => {
-                    self.answer(&mut batch, durable);
+                Ok(()) => {
+                    answer(&mut batch);
                     self.backlog_batch = BATCH_ENTRIES.min(many * 2);
                 }
                 Err(error) if many == 1 && !is_of_database(&error) => {
@@ -206,23 +239,6 @@ impl BatchWriter {
             }
         }
         Ok(())
-    }
-
-    /// Tells the callers of a committed batch. `durable`: everything that was committed survives a crash.
-    fn answer(&mut self, batch: &mut Vec<WriteEntry>, durable: bool) {
-        if durable {
-            self.unflushed.clear();
-        }
-        for entry in batch.drain(..) {
-            if !durable {
-                let events = entry.changes.into_iter();
-                let events = events.filter(|change| matches!(change, Change::Events { .. }));
-                self.unflushed.extend(events);
-            }
-            if let Some(done) = entry.done {
-                let _ = done.send(Ok(()));
-            }
-        }
     }
 
     /// Tells the callers of a failed batch, and keeps the audit rows that must not be lost.
@@ -247,18 +263,18 @@ impl BatchWriter {
         self.tally.waiting(self.backlog.len());
     }
 
-    /// Commits a batch, and retries through conflicts and outages. Returns whether the commit is durable.
-    async fn commit(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
+    /// Commits a batch, and retries through conflicts and outages.
+    async fn commit(&mut self, entries: &mut [WriteEntry]) -> Result<(), WriteError> {
         let started = Instant::now();
         let mut failures = 0;
         loop {
             let error = match self.attempt(entries).await {
-                Ok(durable) => {
+                Ok(()) => {
                     // A batch that changed nothing does not show that the database can be written.
                     if entries.iter().any(WriteEntry::is_a_write) {
                         self.wrote().await;
                     }
-                    return Ok(durable);
+                    return Ok(());
                 }
                 Err(error) => error,
             };
@@ -266,8 +282,43 @@ impl BatchWriter {
                 return Err(error);
             }
             failures += 1;
-            tokio::time::sleep(RETRY.after(failures)).await;
+            self.pause(RETRY.after(failures)).await;
         }
+    }
+
+    /// Waits, and serves callers meanwhile: they do not wait for the end of an outage.
+    async fn pause(&mut self, time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                Some(job) = self.jobs.recv() => self.serve(job).await,
+            }
+        }
+    }
+
+    /// Runs the transaction of a caller, and short ones of others that wait.
+    async fn serve(&mut self, first: Box<dyn WriteJob>) {
+        let opened = match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => WriterConnection::open(&self.database).await,
+        };
+        let refused = match opened {
+            Ok(WriterConnection::File(mut file)) => {
+                self.gaps.before_begin().await;
+                let served = job::serve(&mut file, first, &mut self.jobs).await;
+                self.gaps.after_end();
+                if served.is_ok() && file.has_no_transaction() {
+                    self.connection = Some(WriterConnection::File(file));
+                }
+                return;
+            }
+            // Never: the store runs these transactions on its pool.
+            Ok(WriterConnection::Server(_)) => sqlx::Error::WorkerCrashed,
+            Err(error) => error,
+        };
+        first.refuse(&refused);
+        self.jobs.refuse_waiting(&refused);
     }
 
     /// Whether a batch that failed is given up.
@@ -291,37 +342,29 @@ impl BatchWriter {
         }
     }
 
-    /// Tries once to commit `entries`. Returns whether the commit is durable. If the reply is lost, it is unknown
-    /// whether it succeeded.
-    async fn attempt(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
+    /// Tries once to commit `entries`. If the reply is lost, it is unknown whether it succeeded.
+    async fn attempt(&mut self, entries: &mut [WriteEntry]) -> Result<(), WriteError> {
         let database = self.database.clone();
         database.within(self.commit_once(entries)).await
     }
 
-    async fn commit_once(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
+    async fn commit_once(&mut self, entries: &mut [WriteEntry]) -> Result<(), WriteError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => WriterConnection::open(&self.database).await?,
         };
-        // On a new connection, the server may have crashed since the previous one.
-        let is_again = !connection.has_committed && !self.unflushed.is_empty();
-        let must_last = entries.iter().any(|entry| entry.durable)
-            || self.unflushed.len() >= UNFLUSHED_EVENTS
-            || is_again;
-        let is_file = self.database.is_file();
-        let again = if is_again {
-            self.unflushed.as_slice()
-        } else {
-            &[]
-        };
-        let written = connection.commit(is_file, must_last, again, entries).await;
-        connection.has_committed |= written.is_ok();
-        // SQLite ends a transaction by itself if something is wrong with the file.
-        if !written.as_ref().is_err_and(is_of_database) {
+        let durable = entries.iter().any(|entry| entry.durable);
+        if self.database.is_file() {
+            self.gaps.before_begin().await;
+        }
+        let written = connection.commit(durable, entries).await;
+        self.gaps.after_end();
+        // SQLite ends a transaction by itself if something is wrong with the file. On a connection whose transaction
+        // could not be undone, none begins any more.
+        if !written.as_ref().is_err_and(is_of_database) && connection.has_no_transaction() {
             self.connection = Some(connection);
         }
-        // SQLite's file survives a killed process at either level, so nothing has to be written again.
-        written.map(|()| is_file || must_last)
+        written
     }
 }
 
@@ -330,6 +373,7 @@ mod tests {
     use super::super::tally::AuditLosses;
     use super::*;
     use crate::audit_rows::Draft;
+    use crate::change::Change;
     use crate::database::Location;
     use crate::store::Store;
     use crate::tests::{TestDatabase, databases};
@@ -347,7 +391,9 @@ mod tests {
         let outage_timeout = Duration::from_millis(10);
         let store = Store::open(location, outage_timeout).await.unwrap();
         let database = Database::of(location).unwrap();
-        let batches = BatchWriter::new(database, outage_timeout, Health::default(), Arc::default());
+        let (_, jobs) = mpsc::channel(1);
+        let (health, urgent) = (Health::default(), Arc::default());
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent, jobs);
         (store, batches)
     }
 
@@ -414,12 +460,12 @@ mod tests {
         let (store, mut batches) = batches(&location).await;
         let full = sqlx::Error::Io(io::Error::from(io::ErrorKind::StorageFull));
         batches.refuse(&mut rows(0..600), full.into());
-        let mut connection = WriterConnection::open(&batches.database).await.unwrap();
+        let connection = WriterConnection::open(&batches.database).await.unwrap();
         // Fewer pages than the file has: it cannot grow.
-        sqlx::query("PRAGMA max_page_count = 1")
-            .execute(&mut connection.connection)
-            .await
-            .unwrap();
+        let WriterConnection::File(file) = &connection else {
+            unreachable!("it is a file");
+        };
+        file.run("PRAGMA max_page_count = 1").unwrap();
         batches.connection = Some(connection);
         batches.probe().await;
         assert_eq!(batches.health.outage(), Some(Outage::ReadOnly));

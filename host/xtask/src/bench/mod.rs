@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: the host's cost as a ratio to yardsticks of the same run. Times differ between machines
-//! and between hours; the ratios are compared with the last accepted ones.
+//! and between hours; the ratios are compared with the last accepted ones. The bench `servers` is a table of its own.
 
 mod measured;
 mod ratios;
+mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,11 +22,15 @@ use ratios::{RATIOS, Ratio};
 #[command(
     after_help = "Builds with optimisations, which takes long the first time, and measures for minutes: have the \
     machine do nothing else meanwhile. The accepted ratios are in host/xtask/bench-ratios.json. Neither .ci/run \
-    nor cargo xtask test measures: on a shared machine, what runs beside moves ratios, too.\n\n\
+    nor cargo xtask test compares with them: on a shared machine, what runs beside moves ratios, too. They hold a few \
+    with wide bounds (tests/costs.rs).\n\n\
+    servers: Wassette and ACT are installed from a registry of Python packages into ~/.cache/toolhold-tools, and rmcp is \
+    built. The table names what this machine cannot have, and why.\n\n\
     All benches, with criterion's own report: cargo bench -p toolhold-agent"
 )]
 pub struct BenchArguments {
-    /// Benches to run: calls, steps (default: all that have a yardstick)
+    /// Benches to run: calls, steps, servers (default: all that have a yardstick, and servers, which is Toolhold beside
+    /// other MCP servers over stdio)
     benches: Vec<String>,
     /// Fail if a ratio is worse than the accepted one by more than its bound
     #[arg(long, conflicts_with = "accept")]
@@ -36,14 +41,34 @@ pub struct BenchArguments {
     /// Measure nothing; use the results of the last run
     #[arg(long)]
     last: bool,
+    /// A server to measure that this cannot install; its tool is called `show`
+    #[arg(long, value_name = "TITLE: COMMAND", value_parser = servers::title_and_command)]
+    server: Vec<(String, String)>,
+    /// Calls one by one in a round of the servers; four times as many at once
+    #[arg(long, default_value_t = 3_000)]
+    calls: usize,
+    /// Rounds of the servers, of whose numbers the medians are shown
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
 }
 
 /// The accepted ratios, by name.
 type Accepted = BTreeMap<String, f64>;
 
 pub fn run(arguments: &BenchArguments) -> Result<ExitCode> {
-    let known: BTreeSet<_> = RATIOS.iter().map(|ratio| ratio.bench).collect();
-    let chosen = chosen(&known, &arguments.benches)?;
+    let mut known: BTreeSet<_> = RATIOS.iter().map(|ratio| ratio.bench).collect();
+    known.insert(servers::BENCH);
+    let mut chosen = chosen(&known, &arguments.benches)?;
+    if chosen.remove(servers::BENCH) && !arguments.last {
+        servers::measure(&servers::ServersRun {
+            given: &arguments.server,
+            calls: arguments.calls,
+            rounds: arguments.rounds,
+        })?;
+    }
+    if chosen.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
     let since = if arguments.last {
         SystemTime::UNIX_EPOCH
     } else {

@@ -5,6 +5,7 @@ use crate::contract::harmony::{self, Header, HeaderMatch};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_json::strict;
@@ -18,11 +19,12 @@ const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
 /// The names that a call may have.
 #[derive(Debug, Clone, Default)]
-pub(in crate::contract) struct CallableNames(BTreeSet<String>);
+pub(in crate::contract) struct CallableNames(Arc<BTreeSet<String>>);
 
 impl CallableNames {
-    pub(in crate::contract) fn of(tools: &[Tool]) -> Self {
-        Self(tools.iter().map(|tool| tool.name.clone()).collect())
+    pub(in crate::contract) fn of(tools: &[Arc<Tool>]) -> Self {
+        let names = tools.iter().map(|tool| tool.name.clone());
+        Self(Arc::new(names.collect()))
     }
 
     /// With functions that are no tools.
@@ -30,7 +32,7 @@ impl CallableNames {
         mut self,
         names: impl IntoIterator<Item = &'static str>,
     ) -> Self {
-        self.0.extend(names.into_iter().map(str::to_owned));
+        Arc::make_mut(&mut self.0).extend(names.into_iter().map(str::to_owned));
         self
     }
 

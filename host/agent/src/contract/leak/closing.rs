@@ -7,7 +7,7 @@ use toolhold_json::repair::TextEnd;
 
 /// The search for the mark that closes a call. When the text has grown, it resumes at its last position: each byte is
 /// compared with marks once, and the text before a mark is read as a call once for each of [`MAX_CLOSES`] marks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ClosingMark {
     mark: &'static Mark,
     /// Position of the search, in bytes behind the mark that opens the call.

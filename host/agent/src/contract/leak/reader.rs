@@ -11,7 +11,7 @@ use toolhold_json::repair::TextEnd;
 /// on. What it gives out, [`super::front`] of the complete answer begins with.
 ///
 /// Reading resumes where the last piece ended, so the same bytes cost no more in many small pieces than in one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::contract) struct LeakReader {
     offer: CallableNames,
     place: LeakPosition,
@@ -24,7 +24,7 @@ pub(in crate::contract) struct LeakReader {
     given: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum LeakPosition {
     /// Before the first call or between two, with too little text to tell.
     Before,

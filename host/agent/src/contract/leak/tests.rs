@@ -5,10 +5,11 @@ use crate::contract::leak::body::CallableNames;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use toolhold_protocol::tool::Tool;
 
 fn offer() -> CallableNames {
-    CallableNames::of(&["weather.now", "news", "a_b.c_d"].map(Tool::new))
+    CallableNames::of(&["weather.now", "news", "a_b.c_d"].map(|name| Arc::new(Tool::new(name))))
 }
 
 fn found(text: &str) -> Vec<(String, Value)> {

@@ -234,6 +234,7 @@ fn parameters(properties: &Map<String, Value>) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::contract::tests::read_completion_from;
+    use std::sync::Arc;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::tool::Tool;
 
@@ -331,7 +332,7 @@ mod tests {
             content: WRITTEN.to_owned(),
             ..Completion::default()
         };
-        let tools = [Tool::new("echo")];
+        let tools = [Arc::new(Tool::new("echo"))];
         let reason = |provenance: &Provenance| {
             read_completion_from(Contract::Tools, &completion, &tools, provenance).unwrap_err()
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolhold_json::scan::{SPACE, Scan};
 
 /// Takes the fragments of function calls and gives out the calls in their order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FunctionReader {
     slots: Vec<Slot>,
     /// Slots that were given out.
@@ -17,7 +17,7 @@ pub(super) struct FunctionReader {
     fields: Vec<&'static str>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Slot {
     name: Option<String>,
     scan: Scan,

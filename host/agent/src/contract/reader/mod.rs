@@ -18,6 +18,7 @@ use crate::contract::simple;
 use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::tool::Tool;
@@ -38,7 +39,7 @@ pub enum ReplyPart {
 /// wherever it finds a solution, its calls are those that were given out here, or begin with them where
 /// something had to be put right. It keeps the text of values that are not complete and the names of members,
 /// and no thoughts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReplyReader {
     contract: Contract,
     thoughts: Filter,
@@ -52,7 +53,7 @@ pub struct ReplyReader {
     is_prose: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum FormatReader {
     Schema(SolutionReader),
     Tools(FunctionReader),
@@ -72,7 +73,7 @@ impl FormatReader {
 }
 
 impl ReplyReader {
-    pub fn new(contract: Contract, tools: &[Tool]) -> Self {
+    pub fn new(contract: Contract, tools: &[Arc<Tool>]) -> Self {
         Self {
             contract,
             thoughts: Filter::default(),
@@ -239,6 +240,14 @@ fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<ReplyPart>) -> R
 }
 
 impl ReplyPart {
+    /// True if a run acts on it before the reply is complete.
+    pub fn is_acted_on(&self) -> bool {
+        match self {
+            Self::Call { .. } => true,
+            Self::Field { name, .. } => name == "meta" || name == "advisors",
+        }
+    }
+
     fn field(name: &str, value: Value) -> Self {
         Self::Field {
             name: name.to_owned(),

@@ -5,7 +5,7 @@ use toolhold_json::scan::{SPACE, Scan};
 
 /// Finds the first JSON object that has one of the wanted members. An object inside another is none
 /// of its own: a call that stands in an argument is data.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::contract) struct ObjectFinder {
     wanted: &'static [&'static str],
     place: ObjectPosition,
@@ -16,7 +16,7 @@ pub(in crate::contract) struct ObjectFinder {
 /// Maximum bytes that are kept of the text before the object: enough to tell a fence from prose.
 const MAX_BEFORE: usize = 16;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum ObjectPosition {
     Prose,
     /// After a brace, which begins an object if a string or its end follows.

@@ -10,7 +10,7 @@ use toolhold_json::scan::{SPACE, Scan};
 const CALLS: &str = "calls";
 
 /// Takes the text of one solution (docs/protocol.md, 4).
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::contract) struct SolutionReader {
     place: SolutionPosition,
     /// The value that is being read; where it stands is `place`.
@@ -19,7 +19,7 @@ pub(in crate::contract) struct SolutionReader {
     calls: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 enum SolutionPosition {
     #[default]
     BeforeObject,

@@ -53,9 +53,9 @@ fn asked(pieces: &[ReplyPart]) -> Vec<Call> {
     calls.map(|call| Call::read(call).unwrap()).collect()
 }
 
-fn offered() -> Vec<Tool> {
+fn offered() -> Vec<Arc<Tool>> {
     ["calculator.evaluate", "files.read", "a.b"]
-        .map(Tool::new)
+        .map(|name| Arc::new(Tool::new(name)))
         .into()
 }
 

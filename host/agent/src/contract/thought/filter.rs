@@ -6,14 +6,14 @@ use std::mem;
 
 /// Keeps thoughts apart while a reply is generated. What it gives comes to what
 /// [`super::split`] gives.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::contract) struct Filter {
     place: FilterState,
     /// Text that may be the beginning of a mark, or what is said before calls.
     held: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 enum FilterState {
     #[default]
     Start,

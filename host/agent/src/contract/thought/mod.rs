@@ -154,7 +154,7 @@ fn past_message<'t>(header: &Header<'t>) -> Option<&'t str> {
 
 /// Looks for a closing mark that begins a line and does not stand in code, and for the answer behind a
 /// thought that lost its marks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ClosingMarkFinder {
     /// The line so far, as long as it may be a mark.
     line: Option<String>,

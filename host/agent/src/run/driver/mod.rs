@@ -17,7 +17,8 @@ pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
 use crate::calls::aside::{BRIEF_STEPS, apart};
-use crate::calls::{CallRules, KeptResults, ResultsOfRun};
+use crate::calls::{CallRules, CallableTools, KeptResults, ResultsOfRun};
+use crate::catalogue::ToolCatalogue;
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
 use crate::run::bind;
@@ -271,9 +272,14 @@ impl Driver {
             }
         };
         let offered = if request.own_tools_only {
-            Vec::new()
+            Arc::default()
         } else {
-            self.toolbox.source.tools()
+            let tools = self.toolbox.source.tools();
+            if ToolCatalogue::is_brief(&tools) {
+                ToolCatalogue::shared(tools)?
+            } else {
+                apart(&lane, move || ToolCatalogue::shared(tools)).await?
+            }
         };
         let activities = match request.depth {
             0 => self.activities.clone(),
@@ -281,7 +287,7 @@ impl Driver {
         };
         let (tools, warnings) = bind::bind(
             &context,
-            offered,
+            &offered,
             self.toolbox.source.as_ref(),
             &activities,
             fetches,
@@ -294,7 +300,10 @@ impl Driver {
         request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
         let model = self.model.name().to_owned();
         // It checks the context again.
-        let machine = move || Machine::new(request, model, tools, warnings);
+        let machine = move || {
+            let tools = offered.extended(&tools)?;
+            Machine::new(request, model, tools, warnings)
+        };
         if is_long {
             apart(&lane, machine).await
         } else {
@@ -346,12 +355,12 @@ impl Driver {
                 end,
                 cost: StepCost::new(&machine, &begin.input),
                 rules: Arc::new(rules),
-                tools: Arc::default(),
+                tools: Arc::new(CallableTools::of_run(machine.catalogue().clone())),
                 deadline,
                 clock: RunClock::after(begin.elapsed),
                 budget,
                 parent: Arc::new(machine.request().clone()),
-                driver: self,
+                driver: Arc::new(self),
                 session: None,
                 class: begin.class.clone(),
                 sink,
@@ -359,7 +368,7 @@ impl Driver {
                 events,
                 subs: BTreeMap::new(),
                 nested_spent: HashMap::new(),
-                offered: machine.tools().into(),
+                offered: machine.tools().clone(),
                 work: JoinSet::new(),
                 doing: HashMap::new(),
                 waiting: Vec::new(),

@@ -36,6 +36,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use toolhold_model::{Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
@@ -50,7 +51,8 @@ use toolhold_protocol::window::Counted;
 const EVENT_BATCH: usize = 64;
 
 pub(super) struct Performer {
-    pub(super) driver: Driver,
+    /// Shared with its calls.
+    pub(super) driver: Arc<Driver>,
     /// Asked by the calls of the run before they begin.
     pub(super) end: Arc<RunEnd>,
     /// What answers this run, once it has asked.
@@ -354,7 +356,10 @@ impl Performer {
                     let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
                     self.spawn(TaskKind::Ask, async move {
                         match end.until(model.complete(&request, &mut heard)).await {
-                            Ok(completion) => Input::Replied(completion),
+                            Ok(completion) => Input::Replied(Completion {
+                                between_pieces_p95: heard.between_pieces_p95(),
+                                ..completion
+                            }),
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),
                                 retry_after_ms: error.retry_after().map(millis),

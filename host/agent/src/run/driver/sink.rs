@@ -1,8 +1,10 @@
-//! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
+//! The way of a run's events: into its journal and then to its readers, or to the run that it is inside of. Pieces of
+//! replies are sent to the readers alone.
 
 use super::CallEventSender;
 use crate::run::cancel::RunCancel;
 use crate::run::open_calls::OpenCalls;
+use std::borrow::Cow;
 use std::mem;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -32,8 +34,8 @@ pub(in crate::run) enum Sink {
 }
 
 impl Sink {
-    /// Records events that happened together in one write. Nothing may follow from them before this returns, or if they are
-    /// held.
+    /// Records events that happened together in one write, and shows them. Nothing may follow from them before this
+    /// returns, or if they are held. Pieces of a reply are shown and not recorded; nothing follows from them.
     ///
     /// # Errors
     /// It is not known to be recorded, so nothing may follow from it, and nothing more may be published.
@@ -46,8 +48,13 @@ impl Sink {
             Self::Journal(publisher) => publisher.publish(kinds, grace).await,
             // The run around it waits for the same journal, with its own grace, and drops this one when that is over.
             Self::Parent { calls, events } => {
-                let kinds = kinds.into_iter().map(|kind| within(calls, kind));
-                events.record(kinds.collect()).await;
+                let are_shown_only = kinds.iter().all(EventKind::is_shown_only);
+                let kinds = kinds.into_iter().map(|kind| within(calls, kind)).collect();
+                if are_shown_only {
+                    events.tell_all(kinds).await;
+                } else {
+                    events.record(kinds).await;
+                }
                 Ok(Publication::Recorded)
             }
         }
@@ -109,7 +116,8 @@ pub(super) fn within(calls: &[String], event: EventKind) -> EventKind {
         })
 }
 
-/// Adds the ends of calls that are left behind, numbers events, journals them, and only then shows them.
+/// Adds the ends of calls that are left behind, numbers events, journals them, and only then shows them. Shows pieces of
+/// replies, which have no number of their own.
 pub(in crate::run) struct Publisher {
     pub(super) run: Uuid,
     pub(super) seq: u64,
@@ -138,36 +146,62 @@ impl Publisher {
             .as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
         let was_held = !self.held.is_empty();
+        let mut kinds = kinds.into_iter().peekable();
+        // At once: a piece waits for no journal.
+        while let Some(kind) = kinds.next_if(EventKind::is_shown_only) {
+            let piece = self.piece(kind, at_ms);
+            self.show(piece, grace).await;
+        }
+        if kinds.peek().is_none() {
+            return Ok(if was_held {
+                Publication::Held
+            } else {
+                Publication::Recorded
+            });
+        }
         let mut events = mem::take(&mut self.held);
-        let open = &mut self.open;
-        for kind in kinds.into_iter().flat_map(|kind| open.with_ends(kind)) {
-            let event = Event {
-                run: self.run,
-                seq: self.seq,
-                at_ms,
-                kind,
-                removed: None,
-                seal: Seal::default(),
-            };
-            let event = event
-                .sealed(&self.seal)
-                .map_err(|error| RunError::Journal {
-                    source: error.into(),
-                })?;
-            self.seal = event.seal.clone();
-            self.seq += 1;
-            events.push(event);
+        let mut pieces = 0;
+        for kind in kinds {
+            if kind.is_shown_only() {
+                events.push(self.piece(kind, at_ms));
+                pieces += 1;
+                continue;
+            }
+            for kind in self.open.with_ends(kind) {
+                let event = Event {
+                    run: self.run,
+                    seq: self.seq,
+                    at_ms,
+                    kind,
+                    removed: None,
+                    seal: Seal::default(),
+                };
+                let event = event
+                    .sealed(&self.seal)
+                    .map_err(|error| RunError::Journal {
+                        source: error.into(),
+                    })?;
+                self.seal = event.seal.clone();
+                self.seq += 1;
+                events.push(event);
+            }
         }
         let is_end = |event: &Event| matches!(event.kind, EventKind::Done { .. });
         let has_end = events.iter().any(is_end);
         if was_held && !has_end {
+            events.retain(|event| !event.kind.is_shown_only());
             self.held = events;
             return Ok(Publication::Held);
         }
+        let is_recorded = |event: &&Event| !event.kind.is_shown_only();
+        let recorded: Cow<'_, [Event]> = match pieces {
+            0 => Cow::Borrowed(&events),
+            _ => events.iter().filter(is_recorded).cloned().collect(),
+        };
         let appended = tokio::select! {
             // An answer counts, also one that comes in the last moment.
             biased;
-            appended = self.journal.append(&events) => appended,
+            appended = self.journal.append(&recorded) => appended,
             () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
         };
         match appended {
@@ -175,23 +209,43 @@ impl Publisher {
             Err(error) if CancelRequested::is_cause_of(&error) && !has_end => {
                 // At once, so that no call begins that waits for its turn.
                 grace.cancel.cancel();
-                self.held = events;
+                self.held = recorded.into_owned();
                 return Ok(Publication::Held);
             }
             Err(source) => return Err(RunError::Journal { source }),
         }
+        drop(recorded);
         for event in events {
-            let Some(sender) = &self.sender else {
-                break;
-            };
-            tokio::select! {
-                biased;
-                // A reader that went away does not end the run; its journal is still being written.
-                _ = sender.send(event) => {}
-                () = grace.over() => self.sender = None,
-            }
+            self.show(event, grace).await;
         }
         Ok(Publication::Recorded)
+    }
+
+    /// A piece of a reply behind the last event that has a number.
+    fn piece(&self, kind: EventKind, at_ms: u64) -> Event {
+        Event {
+            run: self.run,
+            seq: self.seq.saturating_sub(1),
+            at_ms,
+            kind,
+            removed: None,
+            seal: Seal::default(),
+        }
+    }
+
+    async fn show(&mut self, event: Event, grace: &mut EndGrace) {
+        if let EventKind::Delta { .. } = &event.kind {
+            self.journal.shown(&event);
+        }
+        let Some(sender) = &self.sender else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            // A reader that went away does not end the run; its journal is still being written.
+            _ = sender.send(event) => {}
+            () = grace.over() => self.sender = None,
+        }
     }
 }
 

@@ -47,7 +47,8 @@ impl StepCost {
 /// Size that an input adds to the machine's data, in steps.
 fn added(input: &Input) -> u64 {
     match input {
-        Input::Wrote(delta) => of_text(text(delta)),
+        Input::Wrote(delta) | Input::Recorded(delta) => of_text(text(delta)),
+        Input::Written(pieces) => pieces.iter().map(|piece| of_text(text(piece))).sum(),
         Input::Replied(Completion {
             content,
             tool_calls,

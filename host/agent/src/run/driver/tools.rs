@@ -24,7 +24,7 @@ use toolhold_protocol::tool::{Execution, Tool};
 /// context gives to them: its author chooses those freely.
 #[derive(Debug)]
 pub(super) struct RunTools {
-    pub driver: Driver,
+    pub driver: Arc<Driver>,
     pub offered: Arc<[Bound]>,
     pub request: Arc<RunRequest>,
     pub deadline: Instant,
@@ -78,7 +78,7 @@ impl RunTools {
                         budget: self.budget.clone(),
                     },
                 };
-                let (driver, events) = (self.driver.clone(), self.events.clone());
+                let (driver, events) = (Driver::clone(&self.driver), self.events.clone());
                 Box::pin(sub_agent::run(
                     driver,
                     delegated,
@@ -98,12 +98,16 @@ impl RunTools {
 }
 
 impl ToolSource for RunTools {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         let own = self.offered.iter().filter_map(|bound| {
-            Some(Tool {
-                name: own_name(bound)?.to_owned(),
-                ..bound.tool.clone()
-            })
+            let name = own_name(bound)?;
+            if bound.tool.name == name {
+                return Some(bound.tool.clone());
+            }
+            Some(Arc::new(Tool {
+                name: name.to_owned(),
+                ..Tool::clone(&bound.tool)
+            }))
         });
         self.driver
             .toolbox
@@ -114,7 +118,7 @@ impl ToolSource for RunTools {
             .collect()
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         self.bound(name).map(|bound| bound.tool)
     }
 

@@ -7,6 +7,7 @@ use super::{Action, Effects, Machine, StepState};
 use crate::contract::{self, ReplyReader, RequestView};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::advisor;
@@ -69,7 +70,9 @@ impl Machine {
                 && self.own_steps() < self.request.settings.max_steps,
             ..StepState::default()
         };
-        self.step.reader = Some(ReplyReader::new(self.contract(), self.offered()));
+        self.tools.choose();
+        let reader = ReplyReader::new(self.contract(), self.offered());
+        self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
 
@@ -212,7 +215,7 @@ impl Machine {
     }
 
     /// The tools that the reply may call.
-    pub(super) fn offered(&self) -> &[Tool] {
+    pub(super) fn offered(&self) -> &[Arc<Tool>] {
         if self.step.is_vote {
             return &[];
         }

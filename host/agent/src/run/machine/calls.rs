@@ -10,6 +10,7 @@ use crate::guard::shield::Screening;
 use crate::run::schedule::Appends;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
+use std::mem;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
@@ -180,7 +181,7 @@ impl Machine {
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let arguments = self
             .privacy
-            .for_tool(bound, call.instance.as_deref(), &arguments);
+            .for_tool(bound, call.instance.as_deref(), arguments);
         let repair = self.request.settings.repair;
         let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
         if !repairs.is_empty() {
@@ -230,7 +231,7 @@ impl Machine {
             arguments,
             context,
             ..
-        } = self.prepared(index, &arguments)?.call;
+        } = self.prepared(index, Some(&arguments))?.call;
         let context = context.into_iter();
         effects.actions.push(Action::Screen(Box::new(Screening {
             call: id,
@@ -330,41 +331,64 @@ impl Machine {
         effects: &mut Effects,
     ) -> Result<(), ToolFailure> {
         // What is wrong with it is said now, and not when its turn comes.
-        self.prepared(index, &arguments)?;
+        let work = self.prepared(index, Some(&arguments))?;
         self.step.calls.queue(index, arguments);
-        self.start_queued(effects);
+        self.start_ready(Some((index, work)), effects);
         Ok(())
     }
 
     /// Starts calls while there is room (7.3).
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
+        self.start_ready(None, effects);
+    }
+
+    /// Starts calls while there is room. The call that was just prepared need not be prepared again if it is the first
+    /// to start: nothing has changed since.
+    fn start_ready(&mut self, mut ready: Option<(usize, Work)>, effects: &mut Effects) {
         while self.running.has_room(self.request.settings.parallel_calls) {
             let Some(index) = self.step.calls.next_queued() else {
                 return;
             };
-            if let Err(failure) = self.start_call(index, effects) {
+            let work = ready.take().filter(|(of, _)| *of == index);
+            let work = work.map(|(_, work)| work);
+            if let Err(failure) = self.start_call(index, work, effects) {
                 self.settle(index, SettledResult::refused(failure), effects);
             }
         }
     }
 
-    fn start_call(&mut self, index: usize, effects: &mut Effects) -> Result<(), ToolFailure> {
+    fn start_call(
+        &mut self,
+        index: usize,
+        ready: Option<Work>,
+        effects: &mut Effects,
+    ) -> Result<(), ToolFailure> {
         let Some(own) = self.step.calls.get(index) else {
             return Ok(());
         };
-        let (call, arguments) = (own.call.clone(), own.arguments.clone());
         let is_background = own.wiring.target.is_none()
             && self
                 .tools
-                .find(&call.tool)
+                .find(&own.call.tool)
                 .is_some_and(|bound| bound.tool.annotations.fire_and_forget);
         self.usage.take_call()?;
         // A sub-agent's budget is what remains without this call.
-        let work = self.prepared(index, &arguments)?;
+        let work = match ready {
+            Some(work) => Work {
+                left: self.usage.left(),
+                ..work
+            },
+            None => self.prepared(index, None)?,
+        };
+        let Some(own) = self.step.calls.get(index) else {
+            return Ok(());
+        };
+        let call = own.call.clone();
+        let detached = is_background.then(|| call.clone());
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
-            filled: (arguments != call.arguments).then_some(arguments),
-            call: call.clone(),
+            filled: (own.arguments != call.arguments).then(|| own.arguments.clone()),
+            call,
             may_be_repeated: false,
         });
         self.usage.begin_call();
@@ -373,23 +397,25 @@ impl Machine {
             return Ok(());
         }
         self.running.begin();
-        effects.actions.push(Action::Call(Box::new(work.clone())));
-        if is_background {
+        if let Some(call) = detached {
             let told = "started in the background; its result is not reported".into();
             self.step.calls.answer(index, told, false, &[]);
-            self.running.detach(call, work);
+            self.running.detach(call, work.clone());
         } else {
             self.step.calls.run(index);
         }
+        effects.actions.push(Action::Call(Box::new(work)));
         Ok(())
     }
 
-    /// What is needed to make the call at `index` with `arguments`.
-    fn prepared(&mut self, index: usize, arguments: &Value) -> Result<Work, ToolFailure> {
+    /// Returns what is needed to make the call at `index` with `arguments`; absent: those with which it was queued.
+    fn prepared(&mut self, index: usize, arguments: Option<&Value>) -> Result<Work, ToolFailure> {
         let gone = || ToolFailure::correctable("unknown_tool", "the tool is not there any more");
         let own = self.step.calls.get(index).ok_or_else(gone)?;
         let call = &own.call;
-        let bound = self.tools.find(&call.tool).ok_or_else(gone)?;
+        let arguments = arguments.unwrap_or(&own.arguments);
+        let tool = self.tools.callable(&call.tool).ok_or_else(gone)?;
+        let bound = &tool.bound;
         let instance = call.instance.as_deref();
         let mut context = scoped(&self.context, &own.wiring.scopes, instance)?;
         let runner = match &bound.runner {
@@ -406,19 +432,19 @@ impl Machine {
             .map(|(_, value)| value)
             .chain(reserved.values_mut())
         {
-            *value = self.privacy.for_tool(bound, instance, value);
+            *value = self.privacy.for_tool(bound, instance, mem::take(value));
         }
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         let settings = &self.request.settings;
         Ok(Work {
             step: self.steps,
             masked: self.privacy.masked(bound, given),
-            check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
+            check: tool.check.clone(),
             call: ToolCall {
                 instance: call.instance.clone(),
                 context,
                 reserved,
-                schema: Some(self.tools.schema(&call.tool)),
+                schema: Some(tool.schema().clone()),
                 timeout: settings.call_timeout,
                 ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
@@ -434,8 +460,7 @@ impl Machine {
 
     /// The work of a call that was begun, again.
     pub(super) fn work(&mut self, index: usize) -> Option<Work> {
-        let arguments = self.step.calls.get(index)?.arguments.clone();
-        self.prepared(index, &arguments).ok()
+        self.prepared(index, None).ok()
     }
 
     /// Ends a call that will not be made, or not again.

@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_client_is_told_of_each_call_that_was_made_or_may_have_been() {
         let client = Bound {
-            tool: Tool::new("weather"),
+            tool: Tool::new("weather").into(),
             runner: Runner::Client,
         };
         let done = event(

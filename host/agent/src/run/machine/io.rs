@@ -22,8 +22,13 @@ use toolhold_protocol::window::Counted;
 #[derive(Debug)]
 pub enum Input {
     Start,
-    /// A piece of the reply arrived.
+    /// A piece of the reply arrived. It is shown, and no event of the record: what follows from it follows from
+    /// [`Self::Written`].
     Wrote(Delta),
+    /// The next pieces of the reply's recorded text.
+    Written(Vec<Delta>),
+    /// A piece of the reply that is an event of the record of an older version.
+    Recorded(Delta),
     Replied(Completion),
     /// There is no reply, or no more of it.
     ModelFailed(RunFailure),

@@ -67,6 +67,7 @@ mod wiring;
 pub use io::{Action, Effects, Input, Work};
 
 use crate::calls::validator;
+use crate::catalogue::ToolCatalogue;
 use crate::contract::ReplyReader;
 use crate::language::told_instructions;
 use crate::run::budget_tracker::RunUsage;
@@ -88,11 +89,13 @@ use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
+use toolhold_protocol::completion::Delta;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, FORMAT, PROMPTS, RunFailure, StopReason};
 use toolhold_protocol::plan::Mode;
+use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
@@ -154,7 +157,18 @@ pub struct Machine {
 /// One Request, its reply and the calls in it.
 #[derive(Debug, Default)]
 struct StepState {
-    reader: Option<ReplyReader>,
+    /// Reads the recorded text of the reply. Absent once something speaks against the reply.
+    reader: Option<Box<ReplyReader>>,
+    /// Has read what follows as well, and says when the run acts on it.
+    ahead: Option<Box<ReplyReader>>,
+    /// Pieces that were shown and are not recorded, since the recorded text.
+    unrecorded: Vec<Delta>,
+    /// How far the reply is shown.
+    shown: ReplyOffset,
+    /// How far it is recorded.
+    recorded: ReplyOffset,
+    /// The record has each piece, as older versions wrote it.
+    has_deltas: bool,
     calls: StepCalls,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
@@ -197,15 +211,15 @@ impl Machine {
     /// `tools` as [`crate::run::bind`] found them.
     ///
     /// # Errors
-    /// A context that cannot be used, schemas that are none.
+    /// A context that cannot be used, an output schema that is none.
     pub fn new(
         request: RunRequest,
         model: String,
-        tools: Vec<Bound>,
+        tools: Arc<ToolCatalogue>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
-        let tools = ToolTable::new(tools)?;
+        let tools = ToolTable::new(tools);
         let output = request
             .output_schema
             .as_ref()
@@ -249,7 +263,7 @@ impl Machine {
         };
         machine.fence = machine.derive("knowledge", 0);
         machine.opening = machine.opening_turns();
-        machine.choose_tools();
+        machine.limit_tools();
         machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)
@@ -279,14 +293,19 @@ impl Machine {
     }
 
     /// Every tool of the run, with what runs it.
-    pub fn tools(&self) -> &[Bound] {
+    pub fn tools(&self) -> &Arc<[Bound]> {
         self.tools.bound()
+    }
+
+    /// Catalogue of the run's tools, for the calls that modules make.
+    pub(in crate::run) fn catalogue(&self) -> &Arc<ToolCatalogue> {
+        self.tools.catalogue()
     }
 
     /// The [price](Validator::price) of the dearest schema of its tools and its output.
     pub(in crate::run) fn schema_price(&self) -> u64 {
         let output = self.output.as_ref().map_or(0, |schema| schema.price());
-        self.tools.checks.price().max(output)
+        self.tools.catalogue().price().max(output)
     }
 
     /// Usage of the run so far, ended sub-agents included.
@@ -306,6 +325,8 @@ impl Machine {
             Input::Called { id, result } => self.called(&id, result, &mut effects),
             Input::Start => self.start(&mut effects),
             Input::Wrote(delta) => self.wrote(delta, &mut effects),
+            Input::Written(pieces) => self.written(pieces, &mut effects),
+            Input::Recorded(delta) => self.recorded(delta, &mut effects),
             Input::Replied(completion) => self.replied(completion, &mut effects),
             Input::ModelFailed(failure) => self.model_failed(failure, &mut effects),
             Input::Decided { id, decision } => self.decided(&id, decision, &mut effects),
@@ -322,10 +343,12 @@ impl Machine {
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),
             Input::Cancelled { reason } => {
+                self.keep_written(&mut effects);
                 let failure = reason.map(|reason| RunFailure::new(ErrorClass::Fatal, reason));
                 self.finish(StopReason::Cancelled, Value::Null, failure, &mut effects);
             }
             Input::OutOf(budget) => {
+                self.keep_written(&mut effects);
                 self.fail(
                     budget.reason(),
                     ErrorClass::Fatal,
@@ -334,6 +357,7 @@ impl Machine {
                 );
             }
             Input::TimedOut => {
+                self.keep_written(&mut effects);
                 let message = format!(
                     "the run did not finish within {} s",
                     self.request.settings.timeout.as_secs_f32()
@@ -362,7 +386,7 @@ impl Machine {
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
-            tools: self.tools.bound().to_vec(),
+            tools: self.tools.bound().clone(),
             host: env!("CARGO_PKG_VERSION").into(),
         });
         for message in std::mem::take(&mut self.warnings) {

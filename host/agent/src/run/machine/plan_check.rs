@@ -307,6 +307,7 @@ pub(super) fn objects(calls: &[Call]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::ToolCatalogue;
     use toolhold_protocol::bound::Bound;
     use toolhold_protocol::context::Message;
     use toolhold_protocol::tool::{Execution, Tool};
@@ -330,9 +331,9 @@ mod tests {
             } else {
                 Runner::Activity(tool.name.clone())
             },
-            tool,
+            tool: tool.into(),
         });
-        ToolTable::new(bound.into()).unwrap()
+        ToolTable::new(ToolCatalogue::new(bound).unwrap())
     }
 
     fn context(messages: Value) -> Context {

@@ -5,6 +5,7 @@ use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::bound::Bound;
@@ -30,7 +31,7 @@ pub(super) struct RunPrivacy {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunData<'a> {
     pub request: &'a RunRequest,
-    pub tools: &'a [Tool],
+    pub tools: &'a [Arc<Tool>],
     pub context: &'a Context,
     pub history: &'a [Turn],
 }
@@ -201,7 +202,10 @@ impl RunPrivacy {
     }
 
     /// Warnings of names that the model is shown as functions although they hold what it must not see.
-    pub fn warnings_of_names(&mut self, tools: &[Tool]) -> Vec<String> {
+    pub fn warnings_of_names(&mut self, tools: &[Arc<Tool>]) -> Vec<String> {
+        if self.is_off() {
+            return Vec::new();
+        }
         let names = tools.iter().map(|tool| tool.name.as_str());
         names
             .filter_map(|name| {
@@ -266,13 +270,13 @@ impl RunPrivacy {
         said
     }
 
-    /// The view of `value` that the tool may see in a call for `instance`.
-    pub fn for_tool(&mut self, tool: &Bound, instance: Option<&str>, value: &Value) -> Value {
+    /// Returns the view of `value` that the tool may see in a call for `instance`.
+    pub fn for_tool(&mut self, tool: &Bound, instance: Option<&str>, value: Value) -> Value {
         match self.hidden_from(tool) {
             Some(hidden) => self
                 .vault
-                .mask(value, instance, &|kind| hidden.contains(&kind)),
-            None => value.clone(),
+                .mask(&value, instance, &|kind| hidden.contains(&kind)),
+            None => value,
         }
     }
 
@@ -332,7 +336,7 @@ mod tests {
 
     fn bound(name: &str) -> Bound {
         Bound {
-            tool: Tool::new(name),
+            tool: Tool::new(name).into(),
             runner: Runner::Activity(name.into()),
         }
     }
@@ -399,8 +403,8 @@ mod tests {
         let mut privacy = mail_hidden();
         let value = json!({"to": MAIL});
         let (trusted, other) = (bound("trusted"), bound("other"));
-        assert_eq!(privacy.for_tool(&trusted, None, &value), value);
-        let given = privacy.for_tool(&other, None, &value);
+        assert_eq!(privacy.for_tool(&trusted, None, value.clone()), value);
+        let given = privacy.for_tool(&other, None, value.clone());
         assert_ne!(given, value);
         let masked = privacy.masked(&other, [&given].into_iter());
         assert_eq!(masked.reveal_value(&given), value);
@@ -417,7 +421,10 @@ mod tests {
         assert_eq!(meant.instance.as_deref(), Some(MAIL));
         let said = json!([{"_instance": shown}]);
         assert_eq!(privacy.advised(&said, &instances)[0]["_instance"], MAIL);
-        assert_eq!(privacy.warnings_of_names(&[Tool::new(MAIL)]).len(), 1);
+        assert_eq!(
+            privacy.warnings_of_names(&[Tool::new(MAIL).into()]).len(),
+            1
+        );
     }
 
     #[test]
@@ -427,6 +434,10 @@ mod tests {
         assert_eq!(privacy.hide_turn(turn.clone(), true), turn);
         assert_eq!(privacy.hide(MAIL), MAIL);
         assert!(privacy.is_off() && privacy.counts().is_empty());
-        assert!(privacy.warnings_of_names(&[Tool::new(MAIL)]).is_empty());
+        assert!(
+            privacy
+                .warnings_of_names(&[Tool::new(MAIL).into()])
+                .is_empty()
+        );
     }
 }

@@ -129,9 +129,16 @@ fn machine(parallel: usize) -> Machine {
             "client" => Runner::Client,
             name => Runner::Activity(name.into()),
         };
+        let tool = tool.into();
         Bound { tool, runner }
     });
-    Machine::new(request, "model".into(), tools.into(), Vec::new()).unwrap()
+    Machine::new(
+        request,
+        "model".into(),
+        ToolCatalogue::new(tools).unwrap(),
+        Vec::new(),
+    )
+    .unwrap()
 }
 
 /// What the driver does, under a script of random numbers.
@@ -143,11 +150,14 @@ struct World {
     running: usize,
     most: usize,
     is_over: bool,
+    /// The record has each piece of a reply, as older versions wrote it.
+    has_deltas: bool,
 }
 
 impl World {
     fn new() -> Self {
         Self {
+            has_deltas: false,
             events: Vec::new(),
             pending: Vec::new(),
             asked: 0,
@@ -159,6 +169,9 @@ impl World {
 
     fn take(&mut self, machine: &Machine, sketches: &[Sketch], effects: Effects) {
         for kind in effects.events {
+            if kind.is_shown_only() {
+                continue;
+            }
             self.is_over |= matches!(kind, EventKind::Done { .. });
             self.events.push(Event {
                 run: machine.request().id,
@@ -276,6 +289,7 @@ fn play(
         let choice = choices.next().unwrap();
         let input = if world.pending.is_empty() || (whole.is_some() && choice % 2 == 0) {
             match text.pop() {
+                Some(delta) if world.has_deltas => Input::Recorded(delta),
                 Some(delta) => Input::Wrote(delta),
                 None => {
                     replied += 1;
@@ -369,6 +383,22 @@ proptest! {
         prop_assert!(replayed.is_done && replayed.unsaid.is_empty());
     }
 
+    /// The record of an older version, which has each piece of a reply, comes to the same events again.
+    #[test]
+    fn a_record_with_pieces_is_replayed(
+        sketches in sketches(OWN),
+        choices in prop::collection::vec(0..1_000_usize, 1..40),
+        parallel in 1..5_usize,
+    ) {
+        let (mut machine, mut world) = (machine(parallel), World::new());
+        world.has_deltas = true;
+        play(&mut machine, &mut world, &sketches, Input::Start, &choices);
+        let is_delta = |event: &Event| matches!(event.kind, EventKind::Delta { from: None, .. });
+        prop_assert!(world.events.iter().any(is_delta));
+        let replayed = replay(&world.events).unwrap();
+        prop_assert!(replayed.is_done && replayed.unsaid.is_empty());
+    }
+
     #[test]
     fn a_run_ends_with_its_clients_calls_when_its_own_are_over(
         sketches in sketches(TOOLS.len()),
@@ -402,8 +432,10 @@ proptest! {
         choices in prop::collection::vec(0..1_000_usize, 1..40),
         kept in any::<prop::sample::Index>(),
         parallel in 1..5_usize,
+        is_old in any::<bool>(),
     ) {
         let (mut first, mut world) = (machine(parallel), World::new());
+        world.has_deltas = is_old;
         play(&mut first, &mut world, &sketches, Input::Start, &choices);
         let kept = kept.index(world.events.len()) + 1;
         let mut again = World::new();

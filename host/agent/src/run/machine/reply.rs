@@ -20,18 +20,70 @@ use toolhold_protocol::turn::Turn;
 use toolhold_text::cut;
 
 impl Machine {
-    /// A piece of the reply: calls that it completes are made at once (7.2).
+    /// A piece of the reply. If it completes a call, the text so far is recorded, and the call is made at once (7.2).
     pub(super) fn wrote(&mut self, delta: Delta, effects: &mut Effects) {
-        self.step.has_begun = true;
         let provenance = &self.material.provenance;
-        let reader = self.step.reader.as_mut();
-        let read = reader.map(|reader| (reader.push_from(&delta, provenance), reader.is_prose()));
-        let (pieces, is_prose) = read.unwrap_or_default();
+        let step = &mut self.step;
         effects.events.push(EventKind::Delta {
             step: self.steps,
-            delta,
+            delta: delta.clone(),
+            from: Some(step.shown.clone()),
         });
-        self.take_pieces(pieces, is_prose, effects);
+        step.shown.pass(&delta);
+        if step.ahead.is_none() {
+            step.ahead.clone_from(&step.reader);
+        }
+        let ahead = step.ahead.as_mut();
+        let parts = ahead.map(|reader| reader.push_from(&delta, provenance));
+        let acts = parts.iter().flatten().any(ReplyPart::is_acted_on);
+        step.unrecorded.push(delta);
+        if acts {
+            self.keep_written(effects);
+        }
+    }
+
+    /// Records what was shown of the reply and is not recorded yet.
+    pub(super) fn keep_written(&mut self, effects: &mut Effects) {
+        let pieces = std::mem::take(&mut self.step.unrecorded);
+        if !pieces.is_empty() {
+            self.written(pieces, effects);
+        }
+    }
+
+    /// Takes the next recorded text of the reply. The text is read when it is recorded, so that a replay reads the same:
+    /// another input may have come since it was shown.
+    pub(super) fn written(&mut self, pieces: Vec<Delta>, effects: &mut Effects) {
+        let from = self.step.recorded.clone();
+        effects.events.push(EventKind::Written {
+            step: self.steps,
+            from,
+            pieces: pieces.clone(),
+        });
+        for piece in &pieces {
+            self.read(piece, effects);
+        }
+    }
+
+    /// A piece that is an event of the record of an older version.
+    pub(super) fn recorded(&mut self, delta: Delta, effects: &mut Effects) {
+        self.step.has_deltas = true;
+        effects.events.push(EventKind::Delta {
+            step: self.steps,
+            delta: delta.clone(),
+            from: None,
+        });
+        self.read(&delta, effects);
+    }
+
+    fn read(&mut self, piece: &Delta, effects: &mut Effects) {
+        self.step.has_begun = true;
+        self.step.ahead = None;
+        self.step.recorded.pass(piece);
+        let provenance = &self.material.provenance;
+        let reader = self.step.reader.as_mut();
+        let read = reader.map(|reader| (reader.push_from(piece, provenance), reader.is_prose()));
+        let (parts, is_prose) = read.unwrap_or_default();
+        self.take_pieces(parts, is_prose, effects);
     }
 
     /// Calls are taken as long as nothing speaks against the reply; from then on it is judged as a
@@ -94,8 +146,21 @@ impl Machine {
             completion: completion.clone(),
         });
         effects.events.push(tokens);
+        self.step.unrecorded.clear();
+        self.step.ahead = None;
         if let Some(mut reader) = self.step.reader.take() {
-            let pieces = reader.finish_from(&self.material.provenance);
+            let provenance = &self.material.provenance;
+            // The record has it in the reply alone.
+            let rest = if self.step.has_deltas {
+                Vec::new()
+            } else {
+                self.step.recorded.rest(&completion)
+            };
+            let rest = rest.iter();
+            let mut pieces: Vec<_> = rest
+                .flat_map(|piece| reader.push_from(piece, provenance))
+                .collect();
+            pieces.append(&mut reader.finish_from(provenance));
             self.take_pieces(pieces, reader.is_prose(), effects);
             self.step.reader = None;
         }
@@ -150,6 +215,7 @@ impl Machine {
 
     /// There is no reply, or it broke off. Calls that were already made are not made again.
     pub(super) fn model_failed(&mut self, failure: RunFailure, effects: &mut Effects) {
+        self.keep_written(effects);
         effects.events.push(EventKind::ModelFailed {
             step: self.steps,
             failure: failure.clone(),

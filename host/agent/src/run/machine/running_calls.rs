@@ -97,7 +97,7 @@ mod tests {
             masked: GivenPlaceholders::default(),
             check: Arc::new(ToolCheck::new(&tool).unwrap()),
             bound: Bound {
-                tool,
+                tool: tool.into(),
                 runner: Runner::Activity("t".into()),
             },
             left: Budgets::default(),

@@ -5,105 +5,177 @@
 //! loop's own: the machine answers them, unless the run has tools of these names.
 
 use crate::calls::CallChecks;
-use crate::context::{Toolbook, stored, toolbook};
+use crate::catalogue::{CallableTool, ToolCatalogue};
+use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 use toolhold_protocol::bound::Bound;
-use toolhold_protocol::error::RunError;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 /// The tools of one run.
 #[derive(Debug)]
 pub(super) struct ToolTable {
-    bound: Vec<Bound>,
-    /// The same, as the model is shown them.
-    offered: Vec<Tool>,
-    /// The same, as calls carry them.
-    schemas: Vec<Arc<Value>>,
+    catalogue: Arc<ToolCatalogue>,
     pub(super) checks: CallChecks,
-    /// The tools that are shown, in the order in which they came to be; all of them if absent.
-    shown: Option<Vec<Tool>>,
-    book: Toolbook,
+    /// Absent once the choice is made, or where all tools are shown.
+    limits: Option<ShowingLimits>,
+    /// Chosen when a model is first asked. A plan that asks no model never chooses.
+    chosen: OnceLock<ShownTools>,
+    /// True where `read_result` is to be shown behind the tools that will be chosen.
+    offers_reading: bool,
+}
+
+/// Everything that the choice of the shown tools depends on, as it is when the run begins: shields may change the
+/// task before a model is asked.
+#[derive(Debug, Clone)]
+pub(super) struct ShowingLimits {
+    /// The texts of the task, by which tools are ranked.
+    pub task: String,
+    /// Maximum number of tools; at least one is shown.
+    pub max: usize,
+    /// Maximum tokens of their definitions, as estimated from bytes. Absent: the window is not known.
+    pub max_tokens: Option<u64>,
+}
+
+impl ShowingLimits {
+    /// True if all tools are shown: the limits allow it, or one of them has the name of the tool that finds the others.
+    fn allow_all(&self, catalogue: &ToolCatalogue) -> bool {
+        let tools = catalogue.tools();
+        let bytes = || tools.iter().map(|tool| tool.bytes()).sum();
+        catalogue.find(toolbook::FIND_TOOLS).is_some() || self.allow(tools.len(), bytes())
+    }
+
+    fn allow(&self, tools: usize, bytes: usize) -> bool {
+        let fits = |most: u64| TokenMeter::default().tokens(bytes) <= most;
+        tools <= self.max.max(1) && self.max_tokens.is_none_or(fits)
+    }
+}
+
+/// The tools that a model is shown.
+#[derive(Debug, Default)]
+struct ShownTools {
+    /// In the order in which they came to be shown; all tools of the run if absent.
+    some: Option<Vec<Arc<Tool>>>,
+    /// Absent where all tools are shown.
+    book: Option<Arc<Toolbook>>,
+}
+
+impl ShownTools {
+    /// Chooses all tools if the limits allow it. Otherwise first those that the task speaks of, as many as the limits
+    /// allow, and the tool that finds the others.
+    fn choose(catalogue: &ToolCatalogue, limits: &ShowingLimits) -> Self {
+        let tools = catalogue.tools();
+        if limits.allow_all(catalogue) {
+            return Self::default();
+        }
+        let book = catalogue.book();
+        let found: Vec<usize> = book
+            .find(&limits.task)
+            .into_iter()
+            .filter_map(|name| catalogue.place(name))
+            .collect();
+        let spoken_of: HashSet<usize> = found.iter().copied().collect();
+        let others = (0..tools.len()).filter(|at| !spoken_of.contains(at));
+        let mut some = Vec::new();
+        let mut bytes = 0_usize;
+        for tool in found
+            .into_iter()
+            .chain(others)
+            .filter_map(|at| tools.get(at))
+        {
+            bytes += tool.bytes();
+            if !limits.allow(some.len() + 1, bytes) {
+                break;
+            }
+            some.push(tool.bound.tool.clone());
+        }
+        some.push(Arc::new(find_tools(tools.len())));
+        Self {
+            some: Some(some),
+            book: Some(book.clone()),
+        }
+    }
+
+    /// Shows `read_result`, too.
+    fn offer_reading(&mut self, offered: &[Arc<Tool>]) {
+        let shown = self.some.get_or_insert_with(|| offered.to_vec());
+        show(Some(shown), &Arc::new(read_result()));
+    }
 }
 
 impl ToolTable {
-    /// # Errors
-    /// A schema that is none, or two tools of one name.
-    pub(super) fn new(bound: Vec<Bound>) -> Result<Self, RunError> {
-        let offered: Vec<Tool> = bound.iter().map(|bound| bound.tool.clone()).collect();
-        Ok(Self {
-            checks: CallChecks::new(&offered)?,
-            schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
-            bound,
-            offered,
-            shown: None,
-            book: Toolbook::default(),
+    /// All tools are shown.
+    pub(super) fn new(catalogue: Arc<ToolCatalogue>) -> Self {
+        Self {
+            checks: CallChecks::new(catalogue.clone()),
+            catalogue,
+            limits: None,
+            chosen: OnceLock::new(),
+            offers_reading: false,
+        }
+    }
+
+    /// From now on no more tools are shown than the limits allow. To be called before a model is asked.
+    pub(super) fn limit(&mut self, limits: ShowingLimits) {
+        debug_assert!(
+            self.chosen.get().is_none(),
+            "the choice was made without limits"
+        );
+        // A run that shows all tools does not keep the texts of its task for the choice.
+        self.limits = (!limits.allow_all(&self.catalogue)).then_some(limits);
+    }
+
+    /// Makes the choice, which keeps its limits no longer than until then.
+    pub(super) fn choose(&mut self) {
+        self.chosen();
+        self.limits = None;
+    }
+
+    fn chosen(&self) -> &ShownTools {
+        self.chosen.get_or_init(|| {
+            let limits = self.limits.as_ref();
+            let mut chosen = limits.map_or_else(ShownTools::default, |limits| {
+                ShownTools::choose(&self.catalogue, limits)
+            });
+            if self.offers_reading {
+                chosen.offer_reading(self.catalogue.offered());
+            }
+            chosen
         })
     }
 
-    /// Settles which of the tools are shown: all, if there are at most `max` and `fits` says so of the bytes
-    /// that they take; otherwise first those that `task` speaks of, as many as fit, and the tool that finds
-    /// the others.
-    pub(super) fn choose(&mut self, task: &str, max: usize, fits: impl Fn(usize) -> bool) {
-        let fits = |tools: &[&Tool]| {
-            tools.len() <= max.max(1) && fits(tools.iter().map(|tool| size(tool)).sum())
-        };
-        let all: Vec<&Tool> = self.offered.iter().collect();
-        if fits(&all) || self.find(toolbook::FIND_TOOLS).is_some() {
-            return;
-        }
-        let book = Toolbook::new(&self.offered);
-        let found = book.find(task);
-        let spoken_of = found
-            .iter()
-            .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
-        let others = self
-            .offered
-            .iter()
-            .filter(|tool| !found.contains(&tool.name.as_str()));
-        let mut shown: Vec<&Tool> = Vec::new();
-        for tool in spoken_of.chain(others) {
-            shown.push(tool);
-            if !fits(&shown) {
-                shown.pop();
-                break;
-            }
-        }
-        let mut shown: Vec<Tool> = shown.into_iter().cloned().collect();
-        shown.push(find_tools(self.offered.len()));
-        self.shown = Some(shown);
-        self.book = book;
+    /// Every tool of the run with what is derived from it.
+    pub(super) fn catalogue(&self) -> &Arc<ToolCatalogue> {
+        &self.catalogue
     }
 
-    pub(super) fn bound(&self) -> &[Bound] {
-        &self.bound
+    pub(super) fn bound(&self) -> &Arc<[Bound]> {
+        self.catalogue.bound()
     }
 
     /// Every tool of the run, whether it is shown or not.
-    pub(super) fn offered(&self) -> &[Tool] {
-        &self.offered
+    pub(super) fn offered(&self) -> &[Arc<Tool>] {
+        self.catalogue.offered()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Bound> {
-        self.bound.iter().find(|bound| bound.tool.name == name)
+        self.callable(name).map(|tool| &tool.bound)
     }
 
-    /// A tool of the run as its calls are told of it.
-    pub(super) fn schema(&self, name: &str) -> Arc<Value> {
-        let mut schemas = self.offered.iter().zip(&self.schemas);
-        let own = schemas.find(|(tool, _)| tool.name == name);
-        own.map(|(_, schema)| schema.clone()).unwrap_or_default()
+    pub(super) fn callable(&self, name: &str) -> Option<&CallableTool> {
+        self.catalogue.find(name).map(AsRef::as_ref)
     }
 
     /// The tools that a reply may call, as they are shown.
-    pub(super) fn shown(&self) -> &[Tool] {
-        self.shown.as_deref().unwrap_or(&self.offered)
+    pub(super) fn shown(&self) -> &[Arc<Tool>] {
+        self.chosen().some.as_deref().unwrap_or(self.offered())
     }
 
     /// The one tool that a candidate of the fallback is asked to call; nothing if there is no such tool.
-    pub(super) fn only(&self, name: &str) -> Option<&[Tool]> {
-        let at = self.offered.iter().position(|tool| tool.name == name)?;
-        self.offered.get(at..=at)
+    pub(super) fn only(&self, name: &str) -> Option<&[Arc<Tool>]> {
+        let at = self.catalogue.place(name)?;
+        self.offered().get(at..=at)
     }
 
     /// Whether a tool is one of the loop's own, and is shown.
@@ -125,34 +197,37 @@ impl ToolTable {
 
     /// Answers a call of `find_tools`. What it finds is shown from now on.
     pub(super) fn answer_find(&mut self, arguments: &Value) -> Value {
-        let (answer, found) = self.book.answer(arguments, &self.offered);
-        let found = found
-            .iter()
-            .filter_map(|name| self.offered.iter().find(|tool| tool.name == *name));
-        for tool in found {
-            show(self.shown.as_mut(), tool);
+        self.choose();
+        let Some(ShownTools {
+            some,
+            book: Some(book),
+        }) = self.chosen.get_mut()
+        else {
+            return Value::Null;
+        };
+        let (answer, found) = book.answer(arguments, self.catalogue.offered());
+        for tool in found.iter().filter_map(|name| self.catalogue.find(name)) {
+            show(some.as_mut(), &tool.bound.tool);
         }
         answer
     }
 
     /// From now on `read_result` is shown.
     pub(super) fn offer_reading(&mut self) {
-        let shown = self.shown.get_or_insert_with(|| self.offered.clone());
-        show(Some(shown), &read_result());
+        self.offers_reading = true;
+        if let Some(chosen) = self.chosen.get_mut() {
+            chosen.offer_reading(self.catalogue.offered());
+        }
     }
 }
 
 /// Shows a tool behind the others, so that what was sent before stays a prefix.
-fn show(shown: Option<&mut Vec<Tool>>, tool: &Tool) {
+fn show(shown: Option<&mut Vec<Arc<Tool>>>, tool: &Arc<Tool>) {
     if let Some(shown) = shown
         && !shown.iter().any(|known| known.name == tool.name)
     {
         shown.push(tool.clone());
     }
-}
-
-fn size(tool: &Tool) -> usize {
-    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
 fn read_result() -> Tool {
@@ -191,18 +266,27 @@ fn own(name: &str, description: String, parameters: Value) -> Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
     use toolhold_protocol::bound::Runner;
 
     fn tools(described: &[(&str, &str)]) -> ToolTable {
         let bound = described.iter().map(|(name, description)| Bound {
-            tool: Tool {
+            tool: Arc::new(Tool {
                 description: (*description).into(),
                 ..Tool::new(*name)
-            },
+            }),
             runner: Runner::Activity((*name).into()),
         });
-        ToolTable::new(bound.collect()).unwrap()
+        ToolTable::new(ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap())
+    }
+
+    fn limits(task: &str, max: usize, max_tokens: Option<u64>) -> ShowingLimits {
+        ShowingLimits {
+            task: task.into(),
+            max,
+            max_tokens,
+        }
     }
 
     fn names(tools: &ToolTable) -> Vec<&str> {
@@ -219,7 +303,7 @@ mod tests {
     #[test]
     fn all_are_shown_that_fit() {
         let mut all = tools(&THREE);
-        all.choose("mail", 3, |_| true);
+        all.limit(limits("mail", 3, None));
         assert_eq!(names(&all), ["files.read", "weather.now", "mail.send"]);
         assert!(!all.is_own(toolbook::FIND_TOOLS));
     }
@@ -227,7 +311,7 @@ mod tests {
     #[test]
     fn the_task_says_which_are_shown_first_and_the_others_are_found() {
         let mut few = tools(&THREE);
-        few.choose("Send a mail about the weather", 2, |_| true);
+        few.limit(limits("Send a mail about the weather", 2, None));
         assert_eq!(names(&few).len(), 3);
         assert!(!names(&few).contains(&"files.read"), "{:?}", names(&few));
         assert!(few.is_own(toolbook::FIND_TOOLS));
@@ -238,14 +322,14 @@ mod tests {
             assert_eq!(names(&few).len(), 4);
         }
         let mut little = tools(&THREE);
-        little.choose("mail", 64, |bytes| bytes < 80);
+        little.limit(limits("mail", 64, Some(26)));
         assert_eq!(names(&little), ["mail.send", toolbook::FIND_TOOLS]);
     }
 
     #[test]
     fn a_tool_of_the_run_takes_the_place_of_the_loop_s_own() {
         let mut tools = tools(&[(toolbook::FIND_TOOLS, "."), (stored::READ_RESULT, ".")]);
-        tools.choose("", 1, |_| true);
+        tools.limit(limits("", 1, None));
         assert_eq!(names(&tools).len(), 2);
         assert!(!tools.is_own(toolbook::FIND_TOOLS) && !tools.is_own(stored::READ_RESULT));
         assert!(!tools.can_read_results());
@@ -263,6 +347,85 @@ mod tests {
         assert_eq!(only[0].name, "mail.send");
         assert!(tools.only("none").is_none());
         assert_eq!(tools.find("mail.send").unwrap().called(), "mail.send");
-        assert_eq!(tools.schema("none").as_ref(), &Value::Null);
+        assert!(tools.callable("none").is_none());
+    }
+
+    #[test]
+    fn nothing_is_chosen_before_a_model_is_asked() {
+        let mut tools = tools(&THREE);
+        tools.limit(limits("mail", 1, None));
+        assert!(!tools.is_own("mail.send") && tools.find("mail.send").is_some());
+        tools.offer_reading();
+        assert!(tools.chosen.get().is_none());
+        tools.choose();
+        let expected = ["mail.send", toolbook::FIND_TOOLS, stored::READ_RESULT];
+        assert_eq!(names(&tools), expected);
+        assert!(tools.limits.is_none(), "the task is not kept");
+        assert_eq!(names(&tools), expected);
+    }
+
+    /// The choice by its definition, which weighs all that would be shown for each tool anew.
+    fn by_definition(offered: &[Arc<Tool>], limits: &ShowingLimits) -> Option<Vec<String>> {
+        let size = |tool: &Tool| {
+            tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+        };
+        let fits =
+            |tools: &[&Tool]| limits.allow(tools.len(), tools.iter().map(|tool| size(tool)).sum());
+        let all: Vec<&Tool> = offered.iter().map(Arc::as_ref).collect();
+        if fits(&all) || offered.iter().any(|tool| tool.name == toolbook::FIND_TOOLS) {
+            return None;
+        }
+        let book = Toolbook::new(offered);
+        let found = book.find(&limits.task);
+        let spoken_of = found
+            .iter()
+            .filter_map(|name| offered.iter().find(|tool| tool.name == *name));
+        let others = offered
+            .iter()
+            .filter(|tool| !found.contains(&tool.name.as_str()));
+        let mut shown: Vec<&Tool> = Vec::new();
+        for tool in spoken_of.chain(others).map(Arc::as_ref) {
+            shown.push(tool);
+            if !fits(&shown) {
+                shown.pop();
+                break;
+            }
+        }
+        let mut names: Vec<String> = shown.iter().map(|tool| tool.name.clone()).collect();
+        names.push(toolbook::FIND_TOOLS.into());
+        Some(names)
+    }
+
+    proptest! {
+        #[test]
+        fn the_choice_in_one_pass_is_that_of_the_definition(
+            described in prop::collection::vec("(mail|file|read|city|send|x){1,6}", 0..12),
+            task in "((mail|file|read|city) ){0,4}",
+            max in 0_usize..14,
+            max_tokens in prop::option::of(0_u64..250),
+            has_own_finder in prop::bool::weighted(0.1),
+        ) {
+            let mut offered: Vec<Arc<Tool>> = (0..)
+                .zip(&described)
+                .map(|(number, description): (usize, &String)| Tool {
+                    description: description.clone(),
+                    ..Tool::new(format!("m{number}.{}", description.get(..4).unwrap_or("t")))
+                })
+                .map(Arc::new)
+                .collect();
+            if has_own_finder {
+                offered.push(Arc::new(Tool::new(toolbook::FIND_TOOLS)));
+            }
+            let limits = limits(&task, max, max_tokens);
+            let bound = offered.iter().map(|tool| Bound {
+                tool: tool.clone(),
+                runner: Runner::Module(tool.name.clone()),
+            });
+            let catalogue = ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap();
+            let chosen = ShownTools::choose(&catalogue, &limits).some.map(|some| {
+                some.iter().map(|tool| tool.name.clone()).collect::<Vec<String>>()
+            });
+            prop_assert_eq!(chosen, by_definition(&offered, &limits));
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::composed::Composed;
 use super::history::MIN_STORED_RESULT_BYTES;
 use super::results::SettledResult;
 use super::retrieval;
+use super::tools::ShowingLimits;
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
@@ -28,10 +29,9 @@ const SUMMARY_WINDOW_DIVISOR: u64 = 4;
 const KEPT_WINDOW_PERCENT: u64 = 70;
 
 impl Machine {
-    /// Settles which tools the model is shown.
-    pub(super) fn choose_tools(&mut self) {
-        let window = &self.window;
-        let most = window.window().map(|tokens| tokens / TOOLS_WINDOW_DIVISOR);
+    /// Bounds which tools the model is shown, by the task as it is now.
+    pub(super) fn limit_tools(&mut self) {
+        let window = self.window.window();
         let texts = self.request.context.iter();
         let said: Vec<&str> = texts
             .filter_map(|message| match message {
@@ -39,9 +39,10 @@ impl Machine {
                 _ => None,
             })
             .collect();
-        let max = self.request.settings.window.max_tools;
-        self.tools.choose(&said.join("\n"), max, |bytes| {
-            most.is_none_or(|most| window.tokens(bytes) <= most)
+        self.tools.limit(ShowingLimits {
+            task: said.join("\n"),
+            max: self.request.settings.window.max_tools,
+            max_tokens: window.map(|tokens| tokens / TOOLS_WINDOW_DIVISOR),
         });
     }
 

@@ -19,7 +19,7 @@ impl Play {
     fn begin(change: impl FnOnce(&mut Settings)) -> Self {
         let mut request = RunRequest::new(uuid::Uuid::now_v7(), "task");
         change(&mut request.settings);
-        let machine = Machine::new(request, "model".into(), Vec::new(), Vec::new());
+        let machine = Machine::new(request, "model".into(), Arc::default(), Vec::new());
         let mut play = Self {
             machine: machine.unwrap(),
             events: Vec::new(),
@@ -32,6 +32,9 @@ impl Play {
     fn tell(&mut self, input: Input) {
         let effects = self.machine.handle(input, Duration::ZERO);
         for kind in effects.events {
+            if kind.is_shown_only() {
+                continue;
+            }
             self.events.push(Event {
                 run: self.machine.request().id,
                 seq: self.events.len() as u64,

@@ -98,11 +98,6 @@ impl WindowTokens {
         self.endpoint = EndpointCounts::default();
     }
 
-    /// About so many tokens.
-    pub fn tokens(&self, bytes: usize) -> u64 {
-        self.meter.tokens(bytes)
-    }
-
     /// About how many bytes the n-th part of the window is; a bound that says nothing if it is unknown.
     pub fn bytes_of_share(&self, divisor: u64) -> usize {
         let tokens = self.window.unwrap_or(u64::from(u32::MAX));

@@ -47,12 +47,32 @@ pub async fn watched(
     events
 }
 
+/// The events of [`watched`], and the pieces of replies, which are shown and not recorded.
+pub async fn shown(
+    driver: &Driver,
+    request: RunRequest,
+    on_event: impl FnMut(&Event),
+) -> Vec<Event> {
+    let started = Box::pin(driver.start(request, Box::new(NoJournal)));
+    let run = started.await.expect("a run");
+    let events = all(run, on_event).await;
+    holds(&events);
+    events
+}
+
 /// The events of a run until it ends.
 pub async fn rest(run: Run) -> Vec<Event> {
     watch(run, |_| ()).await
 }
 
-pub async fn watch(mut run: Run, mut on_event: impl FnMut(&Event)) -> Vec<Event> {
+/// The events of a run until it ends, as they are recorded: without the pieces of replies.
+pub async fn watch(run: Run, on_event: impl FnMut(&Event)) -> Vec<Event> {
+    let mut events = all(run, on_event).await;
+    events.retain(|event| !event.kind.is_shown_only());
+    events
+}
+
+async fn all(mut run: Run, mut on_event: impl FnMut(&Event)) -> Vec<Event> {
     let all = async {
         let mut events = Vec::new();
         while let Some(event) = run.events.recv().await {

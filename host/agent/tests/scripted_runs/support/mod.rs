@@ -13,7 +13,7 @@ mod script;
 pub mod told;
 mod tools;
 
-pub use drive::{driver, holds, request, rest, run, watch, watched};
+pub use drive::{driver, holds, request, rest, run, shown, watch, watched};
 pub use events::{end, json_of, lines, place, results, starts};
 pub use reply::{Reply, calls, output};
 pub use script::{Gate, Script};

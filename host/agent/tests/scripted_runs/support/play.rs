@@ -199,8 +199,8 @@ pub fn echo() -> Tool {
 }
 
 impl ToolSource for Shelf {
-    fn tools(&self) -> Vec<Tool> {
-        self.0.clone()
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        self.0.iter().cloned().map(Arc::new).collect()
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {

@@ -86,7 +86,7 @@ impl Echo {
 pub struct NoModules;
 
 impl ToolSource for NoModules {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         Vec::new()
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_agent::Activities;
 use toolhold_agent::calls::ToolCheck;
+use toolhold_agent::catalogue::ToolCatalogue;
 use toolhold_agent::run::bind::bind;
 use toolhold_mcp::Servers;
 use toolhold_protocol::bound::Bound;
@@ -205,8 +206,9 @@ async fn bound(
     let activities = servers.activities(Activities::default());
     // Nothing runs, so no record tells what was fetched: the log does.
     let mut fetches = Vec::new();
-    let (bound, _) = bind(context, Vec::new(), &toolbox, &activities, &mut fetches).await?;
-    Ok(bound)
+    let offered = ToolCatalogue::default();
+    let (bound, _) = bind(context, &offered, &toolbox, &activities, &mut fetches).await?;
+    Ok(bound.to_vec())
 }
 
 async fn tools(

@@ -128,7 +128,7 @@ fn refused(reasons: &[String]) -> Exit {
 #[derive(Debug)]
 struct PlanTools {
     modules: SandboxTools,
-    tools: Vec<Tool>,
+    tools: Vec<Arc<Tool>>,
     /// The called names that belong to MCP servers; all tools of the servers if the context defines tools.
     of_servers: Option<Vec<String>>,
     /// Why tools of the plan cannot be called.
@@ -193,7 +193,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     }
     Ok(PlanTools {
         modules: host::toolbox(config, registry),
-        tools: found.into_values().collect(),
+        tools: found.into_values().map(Arc::new).collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,
     })
@@ -211,12 +211,12 @@ fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
 }
 
 impl ToolSource for PlanTools {
-    fn tools(&self) -> Vec<Tool> {
+    fn tools(&self) -> Vec<Arc<Tool>> {
         self.tools.clone()
     }
 
     /// Modules may call tools that are not in the plan.
-    fn tool(&self, name: &str) -> Option<Tool> {
+    fn tool(&self, name: &str) -> Option<Arc<Tool>> {
         let own = self.tools.iter().find(|tool| tool.name == name);
         own.cloned().or_else(|| self.modules.tool(name))
     }

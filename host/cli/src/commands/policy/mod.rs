@@ -119,7 +119,7 @@ async fn offered(
     let mut offered: Vec<_> = tools
         .map(|tool| {
             let waits = rules.apply_to(&tool.name, tool.annotations);
-            (tool.name, waits)
+            (tool.name.clone(), waits)
         })
         .collect();
     offered.sort();

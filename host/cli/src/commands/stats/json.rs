@@ -42,7 +42,7 @@ fn step_json(step: &StepStats) -> Value {
         );
         fields.insert(
             "between_pieces_p95_ms".into(),
-            json!(step.gaps_ms.percentile(95)),
+            json!(step.between_pieces_p95().map(in_millis)),
         );
         fields.insert(
             "last_token_ms".into(),

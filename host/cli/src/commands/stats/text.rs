@@ -65,7 +65,6 @@ fn step_row(run: &RunStats, step: &StepStats) -> [String; 11] {
     if step.model != run.model {
         let _ = write!(name, " by {}", line(&step.model));
     }
-    let gap = step.gaps_ms.percentile(95).map(Duration::from_millis);
     [
         name,
         counted(took.prompt),
@@ -73,7 +72,7 @@ fn step_row(run: &RunStats, step: &StepStats) -> [String; 11] {
         counted(took.completion),
         time(step.first_token),
         time(step.between_tokens()),
-        time(gap),
+        time(step.between_pieces_p95()),
         time(step.last_token),
         took.calls.to_string(),
         if took.calls > 0 {

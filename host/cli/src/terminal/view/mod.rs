@@ -173,9 +173,10 @@ impl EventPrinter {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // Shown elsewhere: a native call when it is made, each shield's verdict by itself, a given-up endpoint by its
-            // caller, and what is no completion by the next attempt.
+            // Shown elsewhere: a native call when it is made, text piece by piece, each shield's verdict by itself, a
+            // given-up endpoint by its caller, and what is no completion by the next attempt.
             EventKind::Delta { .. }
+            | EventKind::Written { .. }
             | EventKind::Screened { .. }
             | EventKind::Counted { .. }
             | EventKind::Routing(Routing::GaveUp { .. } | Routing::NoCompletion { .. }) => {}

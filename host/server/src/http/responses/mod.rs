@@ -182,7 +182,7 @@ async fn cancel(
     client.may(Scope::Run)?;
     let row = app.response(&client, &id).await?;
     app.stop(&row).await?;
-    let watcher = app.dispatcher.watch(row.id, 0, client.viewer());
+    let watcher = app.dispatcher.watch(row.id, None, client.viewer());
     if let Ok(ended) = tokio::time::timeout(CANCEL_GRACE, watcher.ended()).await {
         ended?;
     }

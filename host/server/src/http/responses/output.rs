@@ -298,6 +298,7 @@ mod tests {
             output.take(&EventKind::Delta {
                 step: 1,
                 delta: Delta::Content((*piece).to_owned()),
+                from: None,
             });
         }
         let mut turn = Turn::new(run);

@@ -1,6 +1,6 @@
 //! Whether a call's result may go where the call says (docs/protocol.md, 3.1 and 5.5).
 
-use crate::calls::compiled;
+use super::compiled;
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_protocol::failure::ToolFailure;
