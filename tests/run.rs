@@ -2,7 +2,7 @@
 //! an endpoint, a model or a module can spoil it.
 
 use serde_json::{Value, json};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host, finish, signal};
@@ -608,13 +608,27 @@ fn begun(host: &Host, endpoint: &Endpoint) -> std::process::Child {
         .expect("runs")
 }
 
-/// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.
+/// Starts a run, sends it Ctrl-C as soon as an event of this kind is printed, and returns how it ended.
 fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
-    let child = begun(host, endpoint);
-    Records::of(host).until_there_is(ready);
+    let mut child = begun(host, endpoint);
+    let mut printed = BufReader::new(child.stdout.take().expect("a pipe"));
+    let ready = format!(r#""event":"{ready}""#);
+    let mut stdout = String::new();
+    while !stdout
+        .lines()
+        .last()
+        .is_some_and(|line| line.contains(&ready))
+    {
+        let length = printed.read_line(&mut stdout).expect("a line");
+        assert_ne!(length, 0, "it ended before: {stdout}");
+    }
     signal(child.id(), "INT");
     let started = Instant::now();
-    let done = finish(child.wait_with_output().expect("ends"));
+    printed.read_to_string(&mut stdout).expect("the rest");
+    let done = Finished {
+        stdout,
+        ..finish(child.wait_with_output().expect("ends"))
+    };
     assert!(
         started.elapsed() < Duration::from_secs(20),
         "{:?}",

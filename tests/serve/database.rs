@@ -81,10 +81,11 @@ fn runs_outlast_a_database_that_comes_back() {
     );
 }
 
-/// A server that does not wait long for its database, and a run on it that would have no end.
+/// A server that does not wait long for its database, and a run on it whose reply takes a few seconds.
 fn impatient(cluster: &Cluster) -> (Host, Endpoint, Server, String) {
     let host = host("[storage]\npatience_ms = 500\n");
-    let endpoint = scripted([Reply::endless().delayed_ms(0, 50), answers("later")]);
+    let long = "words ".repeat(100);
+    let endpoint = scripted([answers(long.as_str()).delayed_ms(0, 50), answers("later")]);
     let server = serve(&host, &endpoint, cluster);
     let run = streamed(&server, "t", 20);
     (host, endpoint, server, run)
