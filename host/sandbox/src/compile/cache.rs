@@ -6,6 +6,9 @@
 //! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
 //! component is compiled again. `docs/security.md`, promise 5.
 //!
+//! A component is copied into memory that is sealed, checked there and mapped from there (`compile/sealed.rs`). The entry
+//! itself is not mapped: its pages would change with the file after the check.
+//!
 //! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 //!
@@ -13,13 +16,15 @@
 //! component's; the MAC of one kind does not verify for the other.
 
 use super::process::Artefact;
+use super::sealed::SealedCopy;
 use super::unused;
 use crate::disk::private_folder;
 use crate::engine::Engine;
 use crate::error::LoadError;
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,18 +107,11 @@ impl Cache {
     }
 
     fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
-        let artefact = self.read(engine, EntryKind::Component, digest)?;
-        // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
-        // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
-        // bytes, in memory, proves that this host wrote them for this digest and this engine: without
-        // the key, which is not in the cache folder, such an entry cannot be made, and the bytes cannot
-        // change between check and use.
-        #[expect(
-            unsafe_code,
-            reason = "loading compiled code is unsafe by nature; see above"
-        )]
-        let component = unsafe { Component::deserialize(engine.wasmtime(), &artefact) };
-        component
+        let kind = EntryKind::Component;
+        let entry = self.opened(engine, kind, digest)?;
+        let checked = entry.checked(self.hasher(engine, kind, digest, EntryPart::Held));
+        let code = entry.told(digest, checked)?;
+        code.load(engine)
             .inspect_err(
                 |error| tracing::warn!(%digest, %error, "a compiled cache entry did not load"),
             )
@@ -147,25 +145,29 @@ impl Cache {
         kind: EntryKind,
         digest: &Digest,
     ) -> Option<Vec<u8>> {
-        let file = toolhold_files::open(&self.path(engine, kind, digest), Links::Refuse).ok()?;
-        let Some(held) = self.checked(&file, engine, kind, digest) else {
-            tracing::warn!(%digest, "an entry of the compile cache failed its check; it is made anew");
-            return None;
-        };
-        unused::mark(&file);
-        Some(held)
+        let entry = self.opened(engine, kind, digest)?;
+        let held = entry.read(self.hasher(engine, kind, digest, EntryPart::Held));
+        entry.told(digest, held)
     }
 
-    /// What is in an entry, if both MACs are right. Reads no more than the length that this host wrote.
-    fn checked(
+    /// The entry with this name, if there is one and the MAC of its length is right.
+    fn opened(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> Option<OpenEntry> {
+        let file = toolhold_files::open(&self.path(engine, kind, digest), Links::Refuse).ok()?;
+        let entry = self.header(file, engine, kind, digest);
+        if entry.is_none() {
+            warn_of_unsound(digest);
+        }
+        entry
+    }
+
+    fn header(
         &self,
-        file: &fs::File,
+        mut file: fs::File,
         engine: &Engine,
         kind: EntryKind,
         digest: &Digest,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<OpenEntry> {
         let mut header = [0; HEADER_BYTES];
-        let mut file = file;
         file.read_exact(&mut header).ok()?;
         let (length, macs) = header.split_first_chunk::<LENGTH_BYTES>()?;
         let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
@@ -176,12 +178,11 @@ impl Cache {
         {
             return None;
         }
-        let length = u64::from_le_bytes(*length);
-        let mut held = Vec::with_capacity(usize::try_from(length).ok()?);
-        // A byte more than there may be shows that the file is longer.
-        file.take(length + 1).read_to_end(&mut held).ok()?;
-        let mac = self.mac(engine, kind, digest, EntryPart::Held, &held);
-        (mac == blake3::Hash::from_bytes(*of_held)).then_some(held)
+        Some(OpenEntry {
+            file,
+            length: u64::from_le_bytes(*length),
+            mac: blake3::Hash::from_bytes(*of_held),
+        })
     }
 
     /// Readers see the whole entry or none.
@@ -226,14 +227,140 @@ impl Cache {
         part: EntryPart,
         bytes: &[u8],
     ) -> blake3::Hash {
+        let mut hasher = self.hasher(engine, kind, digest, part);
+        hasher.update(bytes);
+        hasher.finalize()
+    }
+
+    /// Makes the MAC of a part of an entry from that part's bytes.
+    fn hasher(
+        &self,
+        engine: &Engine,
+        kind: EntryKind,
+        digest: &Digest,
+        part: EntryPart,
+    ) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
             .update(digest.as_bytes())
             .update(&compatibility(engine).to_le_bytes())
-            .update(&[kind as u8 + part as u8])
-            .update(bytes);
-        hasher.finalize()
+            .update(&[kind as u8 + part as u8]);
+        hasher
     }
+}
+
+/// An entry that was read up to what it holds. Its length is the one that this host wrote.
+struct OpenEntry {
+    file: fs::File,
+    length: u64,
+    /// That of what it holds.
+    mac: blake3::Hash,
+}
+
+impl OpenEntry {
+    /// A byte more than there may be: it shows that the file is longer.
+    fn rest(&self) -> io::Take<&fs::File> {
+        (&self.file).take(self.length + 1)
+    }
+
+    /// What it holds, if that has the right MAC.
+    fn read(&self, mut hasher: blake3::Hasher) -> Option<Vec<u8>> {
+        let mut held = Vec::with_capacity(usize::try_from(self.length).ok()?);
+        self.rest().read_to_end(&mut held).ok()?;
+        hasher.update(&held);
+        (hasher.finalize() == self.mac).then_some(held)
+    }
+
+    /// The code that it holds, if that has the right MAC: in sealed memory, or read where there is none.
+    fn checked(&self, mut hasher: blake3::Hasher) -> Option<CheckedCode> {
+        let copy = match SealedCopy::of(&mut self.rest()) {
+            Ok(copy) => copy,
+            Err(error) => {
+                tracing::debug!(%error, "compiled code is read and not mapped");
+                let mut file = &self.file;
+                file.seek(SeekFrom::Start(HEADER_BYTES as u64)).ok()?;
+                return self.read(hasher).map(CheckedCode::Read);
+            }
+        };
+        if copy.length().ok()? != self.length {
+            return None;
+        }
+        // After the seal: what is checked here cannot be changed any more.
+        hasher.update_reader(copy.reader().ok()?).ok()?;
+        (hasher.finalize() == self.mac).then_some(CheckedCode::Sealed(copy))
+    }
+
+    /// Marks the entry as used if it was sound, and says so if it was not.
+    fn told<T>(&self, digest: &Digest, sound: Option<T>) -> Option<T> {
+        match &sound {
+            Some(_) => unused::mark(&self.file),
+            None => warn_of_unsound(digest),
+        }
+        sound
+    }
+}
+
+fn warn_of_unsound(digest: &Digest) {
+    tracing::warn!(%digest, "an entry of the compile cache failed its check; it is made anew");
+}
+
+/// Code whose MAC was just verified over these very bytes. They cannot change between that check and their use.
+enum CheckedCode {
+    /// Nobody can write into the copy.
+    Sealed(SealedCopy),
+    /// In memory of this process.
+    Read(Vec<u8>),
+}
+
+impl CheckedCode {
+    /// # Errors
+    /// wasmtime's.
+    fn load(&self, engine: &Engine) -> wasmtime::Result<Component> {
+        let bytes = match self {
+            Self::Read(bytes) => Cow::Borrowed(bytes.as_slice()),
+            Self::Sealed(copy) => {
+                if let Some(component) = mapped(engine, copy) {
+                    return Ok(component);
+                }
+                let mut bytes = Vec::new();
+                copy.reader()?.read_to_end(&mut bytes)?;
+                Cow::Owned(bytes)
+            }
+        };
+        // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from `Component::serialize` of a
+        // compatible engine. The keyed MAC of a `CheckedCode` proves that this host wrote them for this digest and this
+        // engine: without the key, which is not in the cache folder, such an entry cannot be made. The bytes cannot
+        // change between check and use: they are in memory of this process, or come from a copy that was sealed before.
+        #[expect(
+            unsafe_code,
+            reason = "loading compiled code is unsafe by nature; see above"
+        )]
+        unsafe {
+            Component::deserialize(engine.wasmtime(), &bytes)
+        }
+    }
+}
+
+/// Maps the code of a [`CheckedCode::Sealed`]. Absent if it cannot be mapped: it can still be read.
+fn mapped(engine: &Engine, checked: &SealedCopy) -> Option<Component> {
+    let path = checked.path()?;
+    // SAFETY: `deserialize_file` maps the file and runs whatever code it holds, so it must come from
+    // `Component::serialize` of a compatible engine and never change. The MAC of a `CheckedCode` proves the first, as
+    // above. It was verified over a copy that had been sealed before, and that cannot be unsealed, so no handle, open or
+    // new, changes it now. The path is the kernel's name for this very copy, which `checked` keeps open during the call.
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code is unsafe by nature; see above"
+    )]
+    let component = unsafe { Component::deserialize_file(engine.wasmtime(), path) };
+    component
+        .inspect_err(|error| {
+            tracing::debug!(
+                error = format!("{error:#}"),
+                "compiled code cannot be mapped"
+            );
+        })
+        .ok()
 }
 
 /// Digest of a module's folder, under which the list of its author's edits is kept.
@@ -268,7 +395,7 @@ pub(super) enum EntryKind {
     Edits = 4,
 }
 
-/// What of an entry a MAC is over: the one of a length is none of what follows.
+/// Part of an entry that a MAC is over. The length has a MAC of its own, checked before anything else is read.
 #[derive(Debug, Clone, Copy)]
 enum EntryPart {
     Length = 0,
@@ -437,10 +564,29 @@ mod tests {
         cache.store(&engine, &digest, b"artefact").unwrap();
         let path = cache.path(&engine, EntryKind::Component, &digest);
         let sound = fs::read(&path).unwrap();
+        let kind = EntryKind::Component;
         let checked = |bytes: &[u8], digest: &Digest| {
             fs::write(&path, bytes).unwrap();
-            let file = toolhold_files::open(&path, Links::Refuse).unwrap();
-            cache.checked(&file, &engine, EntryKind::Component, digest)
+            let hasher = || cache.hasher(&engine, kind, digest, EntryPart::Held);
+            // Once read into this process and once as it is mapped: both find the same.
+            let held = [false, true].map(|is_mapped| {
+                let file = toolhold_files::open(&path, Links::Refuse).unwrap();
+                let entry = cache.header(file, &engine, kind, digest)?;
+                if !is_mapped {
+                    return entry.read(hasher());
+                }
+                match entry.checked(hasher())? {
+                    CheckedCode::Read(held) => Some(held),
+                    CheckedCode::Sealed(copy) => {
+                        let mut held = Vec::new();
+                        copy.reader().unwrap().read_to_end(&mut held).unwrap();
+                        Some(held)
+                    }
+                }
+            });
+            let [read, mapped] = held;
+            assert_eq!(read, mapped);
+            read
         };
         assert_eq!(checked(&sound, &digest).as_deref(), Some(&b"artefact"[..]));
         for at in 0..sound.len() {
@@ -456,6 +602,53 @@ mod tests {
         let of_length = &sound[LENGTH_BYTES..][..MAC_BYTES];
         let exchanged = [length, of_length, of_length, length].concat();
         assert_eq!(checked(&exchanged, &digest), None);
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn a_sound_entry_is_mapped_and_stays_what_it_was_when_the_file_is_overwritten() {
+        use std::os::unix::fs::FileExt as _;
+
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let component = wat::parse_str(
+            "(component
+              (core module $m (memory 1) (data (i32.const 0) \"kept\")
+                (func (export \"f\") (result i32) (i32.load (i32.const 0))))
+              (core instance $m (instantiate $m))
+              (func (export \"f\") (result u32) (canon lift (core func $m \"f\"))))",
+        );
+        let component = component.unwrap();
+        let digest = Digest::of(&component);
+        let artefact = engine.wasmtime().precompile_component(&component).unwrap();
+        cache.store(&engine, &digest, &artefact).unwrap();
+        let path = cache.path(&engine, EntryKind::Component, &digest);
+        // A handle that was open before the entry was checked.
+        let writer = fs::File::options().write(true).open(&path).unwrap();
+        let entry = cache
+            .opened(&engine, EntryKind::Component, &digest)
+            .unwrap();
+        let hasher = cache.hasher(&engine, EntryKind::Component, &digest, EntryPart::Held);
+        let Some(CheckedCode::Sealed(copy)) = entry.checked(hasher) else {
+            panic!("the entry is sound, and this system seals memory");
+        };
+        let zeros = vec![0; artefact.len() + HEADER_BYTES];
+        writer.write_all_at(&zeros, 0).unwrap();
+        let component = mapped(&engine, &copy).expect("sealed memory can be mapped");
+        assert!(cache.load(&engine, &digest).is_none());
+        // The component has the copy for itself.
+        drop(copy);
+        let linker = wasmtime::component::Linker::new(engine.wasmtime());
+        let mut store = wasmtime::Store::new(engine.wasmtime(), ());
+        store.set_epoch_deadline(1_000_000);
+        store.set_fuel(1_000_000).unwrap();
+        let instance = linker.instantiate_async(&mut store, &component).await;
+        let f = instance
+            .unwrap()
+            .get_typed_func::<(), (u32,)>(&mut store, "f");
+        let (kept,) = f.unwrap().call_async(&mut store, ()).await.unwrap();
+        assert_eq!(kept.to_le_bytes(), *b"kept");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod dwarf;
 mod edits;
 mod lines;
 mod process;
+mod sealed;
 pub mod unused;
 
 pub use cache::{Cache, CacheLookupCounts};

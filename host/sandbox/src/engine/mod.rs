@@ -19,6 +19,7 @@ use crate::descriptors::GuestDescriptors;
 use crate::error::LoadError;
 use crate::hold::Holds;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
@@ -27,6 +28,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use toolhold_admission::{FairQueue, FairRate, MemoryCeiling};
 use toolhold_policy::MAX_CALL_DEPTH;
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
+use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 /// Compiles components and hands out permits to run them. Cheap to clone.
@@ -37,6 +39,9 @@ pub struct Engine {
 
 struct EngineShared {
     wasmtime: wasmtime::Engine,
+    /// The `Linker<T>` of this engine, made for its first module. Its `T` is the state of a call, which this room does
+    /// not know. Before the ticker, whose thread ends when nothing else holds the engine.
+    linker: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     variant: Variant,
     ticker: Ticker,
     family: Arc<Family>,
@@ -119,6 +124,7 @@ impl Engine {
         Ok(Self {
             inner: Arc::new(EngineShared {
                 wasmtime,
+                linker: Mutex::default(),
                 variant,
                 ticker,
                 family,
@@ -164,6 +170,25 @@ impl Engine {
 
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.inner.wasmtime
+    }
+
+    /// The linker that all modules of this engine share. `make` defines what it holds, once for the engine: a module
+    /// adds nothing to it, and what is granted is decided by each call's state.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn linker<T: 'static>(
+        &self,
+        make: impl FnOnce(&wasmtime::Engine) -> wasmtime::Result<Linker<T>>,
+    ) -> wasmtime::Result<Arc<Linker<T>>> {
+        let mut kept = self.inner.linker.lock();
+        let known = kept.clone().and_then(|linker| linker.downcast().ok());
+        if let Some(linker) = known {
+            return Ok(linker);
+        }
+        let linker = Arc::new(make(&self.inner.wasmtime)?);
+        *kept = Some(linker.clone());
+        Ok(linker)
     }
 
     pub(crate) fn admission(&self) -> &Arc<CallQueue> {
@@ -294,5 +319,64 @@ pub(crate) fn code_config(variant: Variant) -> Config {
         .async_stack_size(variant.stack_bytes + (1536 << 10))
         .async_stack_zeroing(true)
         .cranelift_opt_level(OptLevel::Speed);
+    // Tables for native unwinders. wasmtime walks frame pointers, for backtraces of traps and for profiles, and a panic in
+    // a host function is caught before it reaches the guest's frames. Windows cannot do without.
+    if cfg!(not(windows)) {
+        c.native_unwind_info(false);
+    }
     c
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_linker_is_made_once_for_each_engine() {
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let unmetered = Variant {
+            metered: false,
+            ..engine.which()
+        };
+        let sibling = engine.variant(unmetered).unwrap();
+        let mut made = 0;
+        let mut linker = |engine: &Engine| {
+            let linker = engine.linker(|wasmtime| {
+                made += 1;
+                Ok(Linker::<()>::new(wasmtime))
+            });
+            linker.unwrap()
+        };
+        let first = linker(&engine);
+        assert!(Arc::ptr_eq(&first, &linker(&engine.clone())));
+        let other = linker(&sibling);
+        assert!(!Arc::ptr_eq(&first, &other));
+        assert!(wasmtime::Engine::same(other.engine(), sibling.wasmtime()));
+        assert_eq!(made, 2);
+        // What failed is tried again.
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let failed = engine.linker::<()>(|_| Err(wasmtime::Error::msg("no")));
+        assert!(failed.is_err());
+        engine
+            .linker(|wasmtime| Ok(Linker::<()>::new(wasmtime)))
+            .unwrap();
+    }
+
+    #[test]
+    #[cfg(not(windows))]
+    fn compiled_code_has_no_tables_for_native_unwinders() {
+        let component = wat::parse_str(
+            "(component (core module (func (export \"f\") (result i32) (i32.const 7))))",
+        );
+        let component = component.unwrap();
+        let has_tables = |config: &Config| {
+            let engine = wasmtime::Engine::new(config).unwrap();
+            let artefact = engine.precompile_component(&component).unwrap();
+            let name = b".eh_frame";
+            artefact.windows(name.len()).any(|bytes| bytes == name)
+        };
+        let variant = Variant::of(&Limits::default());
+        assert!(!has_tables(&code_config(variant)));
+        assert!(has_tables(code_config(variant).native_unwind_info(true)));
+    }
 }

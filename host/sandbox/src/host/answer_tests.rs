@@ -93,7 +93,7 @@ async fn an_answer_counts_until_the_next_host_call() {
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
     let mut store = fresh_store(context, clock, Instant::now(), None).unwrap();
-    let linker = crate::host::linker(engine.wasmtime()).unwrap();
+    let linker = crate::host::linker(&engine).unwrap();
     let instance = linker
         .instantiate_async(&mut store, &component)
         .await

@@ -31,12 +31,18 @@ mod revocation_tests;
 
 use crate::bindings;
 use crate::call::CallState;
+use crate::engine::Engine;
+use std::sync::Arc;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
-/// Everything a component may import. What was not granted is linked too, and answers "empty" or
-/// "denied": most language runtimes import all of WASI whether they use it or not.
-pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
+/// Everything a component may import, once for all modules of an engine. What was not granted is linked too, and answers
+/// "empty" or "denied": most language runtimes import all of WASI whether they use it or not.
+pub(crate) fn linker(engine: &Engine) -> Result<Arc<Linker<CallState>>> {
+    engine.linker(make_linker)
+}
+
+fn make_linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;

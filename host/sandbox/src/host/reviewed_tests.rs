@@ -3,7 +3,7 @@
 //! The names come from the WIT files of the linked wasmtime. A patch of WASI that brings a new function fails here, until
 //! the function is replaced or its reason stands in the list below.
 
-use super::linker;
+use super::make_linker;
 use super::replaced::replaced_here;
 use crate::engine::{Engine, EngineConfig};
 use serde_json::Value;
@@ -310,7 +310,7 @@ type NamedFunction = (String, String);
 /// The functions of the WIT files that a guest of this host is linked to.
 fn linked() -> BTreeSet<NamedFunction> {
     let engine = Engine::new(EngineConfig::default()).unwrap();
-    let mut linker = linker(engine.wasmtime()).unwrap();
+    let mut linker = make_linker(engine.wasmtime()).unwrap();
     // Both crates have the packages that both need. Each name is tried once, because the trial defines it.
     let mut linked = named();
     linked.retain(|(of, function)| {

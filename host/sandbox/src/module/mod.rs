@@ -188,7 +188,7 @@ impl Module {
         let pre = {
             let (engine, component) = (engine.clone(), component.clone());
             blocking(move || {
-                host::linker(engine.wasmtime())
+                host::linker(&engine)
                     .and_then(|linker| linker.instantiate_pre(&component))
                     .map_err(|error| LoadError::Link {
                         reason: format!("{error:#}"),

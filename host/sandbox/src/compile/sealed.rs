@@ -1,0 +1,106 @@
+//! Bytes in memory that nobody can change any more, neither this process nor another: so a check of them holds for as long
+//! as they are used, and they may be mapped.
+//!
+//! A mapping of a file is not like that. What has another write access to the file (an open handle is enough, whatever the
+//! mode of its folder is now) changes pages of the mapping after the check, and with them code that runs.
+
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::path::PathBuf;
+
+/// A sealed copy of a part of a file.
+#[derive(Debug)]
+pub(super) struct SealedCopy(File);
+
+impl SealedCopy {
+    /// Copies what is left of `source`, which the kernel does where it can, and seals the copy.
+    ///
+    /// # Errors
+    /// This system has no memory that can be sealed, or no more of it.
+    #[cfg(target_os = "linux")]
+    pub fn of(source: &mut io::Take<&File>) -> io::Result<Self> {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let mut copy = File::from(memfd_create("toolhold-compiled", flags)?);
+        io::copy(source, &mut copy)?;
+        let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+        fcntl_add_seals(&copy, all)?;
+        Ok(Self(copy))
+    }
+
+    /// # Errors
+    /// Always: this system has no memory that can be sealed.
+    #[cfg(not(target_os = "linux"))]
+    pub fn of(_: &mut io::Take<&File>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Number of bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    /// Reads the bytes from the beginning. One reader at a time: all have the same place in the copy.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn reader(&self) -> io::Result<&File> {
+        let mut copy = &self.0;
+        copy.rewind()?;
+        Ok(copy)
+    }
+
+    /// The path by which this process opens the copy, for as long as it has it. Absent where `/proc` is not the kernel's:
+    /// the path would lead to whatever lies there.
+    #[cfg(target_os = "linux")]
+    pub fn path(&self) -> Option<PathBuf> {
+        use rustix::fs::{PROC_SUPER_MAGIC, statfs};
+        use std::os::fd::AsRawFd as _;
+
+        const OPEN_FILES: &str = "/proc/self/fd";
+        let is_kernels = statfs(OPEN_FILES).is_ok_and(|it| it.f_type == PROC_SUPER_MAGIC);
+        is_kernels.then(|| PathBuf::from(format!("{OPEN_FILES}/{}", self.0.as_raw_fd())))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn path(&self) -> Option<PathBuf> {
+        None
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn a_sealed_copy_has_the_bytes_and_takes_no_others() {
+        let mut source = tempfile::tempfile().unwrap();
+        source.write_all(b"head: held and more").unwrap();
+        let mut from = &source;
+        from.rewind().unwrap();
+        from.read_exact(&mut [0; 6]).unwrap();
+        let copy = SealedCopy::of(&mut from.take(4)).unwrap();
+        // Whatever becomes of the file that it was copied from.
+        source.write_all_at(b"changed", 0).unwrap();
+        for _ in 0..2 {
+            let mut held = String::new();
+            copy.reader().unwrap().read_to_string(&mut held).unwrap();
+            assert_eq!((held.as_str(), copy.length().unwrap()), ("held", 4));
+        }
+
+        let path = copy.path().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"held");
+        // By no handle: neither the one that wrote it nor a new one.
+        copy.0.write_all_at(b"x", 0).unwrap_err();
+        copy.0.set_len(3).unwrap_err();
+        let other = File::options().write(true).open(&path).unwrap();
+        other.write_all_at(b"x", 0).unwrap_err();
+    }
+}
