@@ -134,6 +134,9 @@ async fn a_module_can_run_without_fuel() {
     load(&registry, "slow", components::COMPUTE).await.unwrap();
     let report = call(&registry, "slow.count", json!({})).await;
     assert_eq!((kind(&report), report.usage.fuel), ("ok", 0));
+    // A number would read as a measurement.
+    let usage = serde_json::to_value(report.usage).unwrap();
+    assert!(usage.get("fuel").is_none() && usage["memory_bytes"].as_u64() > Some(0));
     assert_eq!(
         kind(&call(&registry, "slow.spin", json!({})).await),
         "deadline"

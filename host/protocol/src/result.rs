@@ -79,6 +79,8 @@ impl From<Value> for ToolOutput {
 #[serde(default)]
 pub struct ToolUsage {
     pub duration_us: u64,
+    /// Instructions, roughly. Absent if none ran or if they are not counted.
+    #[serde(skip_serializing_if = "is_nothing")]
     pub fuel: u64,
     pub memory_bytes: u64,
     /// Tokens of a sub-agent's model.

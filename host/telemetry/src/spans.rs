@@ -191,7 +191,10 @@ pub fn replied(span: &OpenSpan, completion: &Completion) {
 pub fn called(span: &OpenSpan, usage: &ToolUsage, module: Option<&str>) {
     if let Some(digest) = module {
         span.set(KeyValue::new(names::MODULE, digest.to_owned()));
-        span.set(number(names::FUEL, usage.fuel));
+        // Where instructions are not counted, a 0 would read as a measurement.
+        if usage.fuel > 0 {
+            span.set(number(names::FUEL, usage.fuel));
+        }
         span.set(number(names::MEMORY, usage.memory_bytes));
     }
 }

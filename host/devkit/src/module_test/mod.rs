@@ -275,12 +275,15 @@ impl Peak {
         }
         let limits = module.limits();
         let judged = [
-            ("fuel", percent(self.fuel, limits.fuel)),
-            (
-                "memory_bytes",
-                percent(self.memory_bytes, limits.memory_bytes),
-            ),
+            ("fuel", self.fuel, limits.fuel),
+            ("memory_bytes", self.memory_bytes, limits.memory_bytes),
         ];
+        // Fuel without a limit is not counted, and has no share.
+        let judged: Vec<(&str, u64)> = judged
+            .into_iter()
+            .filter(|(_, _, limit)| *limit > 0)
+            .map(|(name, used, limit)| (name, percent(used, limit)))
+            .collect();
         let time = percent(self.duration_us / 1_000, limits.timeout_ms);
         let shares = judged
             .iter()

@@ -35,12 +35,22 @@ pub struct CallUsage {
     /// Of that, waiting for a permit.
     #[serde(serialize_with = "micros", rename = "queued_us")]
     pub queued: Duration,
-    /// Instructions, roughly. 0 if the module's instructions are not counted.
+    /// Instructions, roughly. 0 if none ran, or if the module's are not counted (`fuel = 0`); then absent in JSON, where
+    /// it would read as a measurement.
+    #[serde(skip_serializing_if = "is_zero")]
     pub fuel: u64,
     /// The most linear memory the component held, all memories together.
     pub memory_bytes: u64,
     /// What host calls moved: files, streams, keys and values.
     pub host_bytes: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

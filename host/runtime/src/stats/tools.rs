@@ -27,7 +27,7 @@ pub struct ToolStats {
     pub errors: BTreeMap<String, u64>,
     /// Microseconds of each call that was made.
     pub duration_us: Histogram,
-    /// Of each call that was made.
+    /// Of each call whose instructions were counted.
     pub fuel: Histogram,
 }
 
@@ -39,7 +39,9 @@ impl Tools {
         } else {
             stats.calls += 1;
             stats.duration_us.add(usage.duration_us);
-            stats.fuel.add(usage.fuel);
+            if usage.fuel > 0 {
+                stats.fuel.add(usage.fuel);
+            }
         }
         if let ToolOutcome::Error(failure) = outcome {
             *entry(&mut stats.errors, &failure.kind, MAX_KINDS) += 1;

@@ -40,12 +40,13 @@ pub fn took(usage: &ToolUsage, by_host: bool, cached: Option<&Cached>) -> String
 }
 
 pub fn cost(usage: &ToolUsage) -> String {
-    format!(
-        "{} · fuel {} · memory {}",
-        duration(usage.duration_us),
-        count(usage.fuel),
-        bytes(usage.memory_bytes)
-    )
+    let took = duration(usage.duration_us);
+    let memory = bytes(usage.memory_bytes);
+    // Where instructions are not counted, a 0 would read as a measurement.
+    if usage.fuel == 0 {
+        return format!("{took} · memory {memory}");
+    }
+    format!("{took} · fuel {} · memory {memory}", count(usage.fuel))
 }
 
 pub fn name(reason: StopReason) -> &'static str {
@@ -228,4 +229,24 @@ pub(super) fn said_by(council: &Council) -> Vec<String> {
         format!("council{of}: {}", line(&outcome))
     });
     opinions.chain(tallies).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuel_is_left_out_where_it_is_not_counted() {
+        let usage = |fuel| ToolUsage {
+            duration_us: 1_200,
+            fuel,
+            memory_bytes: 1 << 20,
+            ..ToolUsage::default()
+        };
+        assert_eq!(
+            cost(&usage(35_100)),
+            "1.2 ms · fuel 35.1 k · memory 1.0 MiB"
+        );
+        assert_eq!(cost(&usage(0)), "1.2 ms · memory 1.0 MiB");
+    }
 }
