@@ -27,7 +27,7 @@ pub struct ToolStats {
     pub errors: BTreeMap<String, u64>,
     /// Microseconds of each call that was made.
     pub duration_us: Histogram,
-    /// Of each call whose instructions were counted.
+    /// Instructions of each call that counted them.
     pub fuel: Histogram,
 }
 

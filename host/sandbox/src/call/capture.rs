@@ -6,12 +6,7 @@
 use super::meter::{Gauge, TooManyBytes};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::io::AsyncWrite;
 use toolhold_policy::Captured;
-use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// What a guest printed to either stream, kept up to a limit for each.
@@ -90,22 +85,6 @@ impl CapturePipe {
     }
 }
 
-impl IsTerminal for CapturePipe {
-    fn is_terminal(&self) -> bool {
-        false
-    }
-}
-
-impl StdoutStream for CapturePipe {
-    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn p2_stream(&self) -> Box<dyn OutputStream> {
-        Box::new(self.clone())
-    }
-}
-
 impl OutputStream for CapturePipe {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.accept(&bytes)
@@ -125,28 +104,6 @@ impl OutputStream for CapturePipe {
 #[wasmtime_wasi::async_trait]
 impl Pollable for CapturePipe {
     async fn ready(&mut self) {}
-}
-
-impl AsyncWrite for CapturePipe {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Poll::Ready(
-            self.accept(bytes)
-                .map(|()| bytes.len())
-                .map_err(io::Error::other),
-        )
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod profiler;
 mod state;
 mod verdict;
 
+pub(crate) use capture::{CapturePipe, PrintStream};
 pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{ArgumentText, fit, shallow, shallow_members};
@@ -42,7 +43,6 @@ use crate::engine::Engine;
 use crate::grant::{OpenScratch, PreparedGrant};
 use crate::revocation::Revocation;
 use bytes::Bytes;
-use capture::PrintStream;
 use crash::Crash;
 use meter::RefusedResource;
 use serde_json::{Map, Value};
@@ -206,17 +206,17 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let (permit, queued) = if context.is_listing {
         (Ok(None), Duration::ZERO)
     } else {
-        let lane = Lane {
+        let lane = || Lane {
             group: number,
             member: tenant.clone(),
             // Who waits for a nested call holds a permit.
             depth: context.depth,
         };
         let queue = engine.admission();
-        match queue.try_enter(lane.clone(), most) {
+        match queue.try_enter(lane(), most) {
             Some(permit) => (Ok(Some(permit)), Duration::ZERO),
             None => {
-                let permit = queue.enter(lane, most, clock.deadline().into()).await;
+                let permit = queue.enter(lane(), most, clock.deadline().into()).await;
                 (permit.map(Some), clock.elapsed())
             }
         }
@@ -261,13 +261,17 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     if revocation.check().is_err() {
         return CallOutcome::without_store(revoked(), waited());
     }
-    let work = CallWork::new(engine.work(), number, tenant, revocation.clone());
-    let scratch = tokio::select! {
-        biased;
-        scratch = context.granted.open_scratch(context.caller, &work) => scratch,
-        cause = ended(&clock, &revocation, module, timeout) => {
-            return CallOutcome::without_store(cause, waited());
+    let scratch = if context.granted.has_scratch() {
+        let work = CallWork::new(engine.work(), number, tenant, revocation.clone());
+        tokio::select! {
+            biased;
+            scratch = context.granted.open_scratch(context.caller, &work) => scratch,
+            cause = ended(&clock, &revocation, module, timeout) => {
+                return CallOutcome::without_store(cause, waited());
+            }
         }
+    } else {
+        Ok(None)
     };
     let scratch = match scratch {
         Ok(scratch) => scratch,

@@ -1,6 +1,5 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use super::capture::{CapturePipe, PrintStream};
 use super::growth::GrowthMeter;
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, KeptBytes};
@@ -84,11 +83,8 @@ impl CallState {
         let share = engine.kept().of(clock.tenant()).for_module(number);
         let gauge = Gauge::new(limits, share);
         let mut wasi = WasiCtxBuilder::new();
-        wasi.stdout(CapturePipe::new(&gauge, PrintStream::Stdout))
-            .stderr(CapturePipe::new(&gauge, PrintStream::Stderr))
-            // No address is granted, so a socket would only hold a descriptor.
-            .allow_tcp(false)
-            .allow_udp(false);
+        // No address is granted, so a socket would only hold a descriptor.
+        wasi.allow_tcp(false).allow_udp(false);
         let files = granted.apply(started, scratch, &mut wasi);
         let tenant = clock.tenant();
         let work = CallWork::new(engine.work(), number, tenant, revocation.clone());

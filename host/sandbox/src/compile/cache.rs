@@ -253,7 +253,7 @@ impl Cache {
 struct OpenEntry {
     file: fs::File,
     length: u64,
-    /// That of what it holds.
+    /// MAC of the bytes that it holds.
     mac: blake3::Hash,
 }
 
@@ -263,7 +263,7 @@ impl OpenEntry {
         (&self.file).take(self.length + 1)
     }
 
-    /// What it holds, if that has the right MAC.
+    /// Reads the bytes that it holds, if they have the right MAC.
     fn read(&self, mut hasher: blake3::Hasher) -> Option<Vec<u8>> {
         let mut held = Vec::with_capacity(usize::try_from(self.length).ok()?);
         self.rest().read_to_end(&mut held).ok()?;
@@ -271,7 +271,7 @@ impl OpenEntry {
         (hasher.finalize() == self.mac).then_some(held)
     }
 
-    /// The code that it holds, if that has the right MAC: in sealed memory, or read where there is none.
+    /// Returns the code that it holds, if it has the right MAC: in sealed memory, or read where there is none.
     fn checked(&self, mut hasher: blake3::Hasher) -> Option<CheckedCode> {
         let copy = match SealedCopy::of(&mut self.rest()) {
             Ok(copy) => copy,
@@ -304,9 +304,9 @@ fn warn_of_unsound(digest: &Digest) {
     tracing::warn!(%digest, "an entry of the compile cache failed its check; it is made anew");
 }
 
-/// Code whose MAC was just verified over these very bytes. They cannot change between that check and their use.
+/// Code whose MAC was verified over these very bytes. They cannot change between that check and their use.
 enum CheckedCode {
-    /// Nobody can write into the copy.
+    /// In memory that takes no writes any more.
     Sealed(SealedCopy),
     /// In memory of this process.
     Read(Vec<u8>),

@@ -1,8 +1,8 @@
-//! Bytes in memory that nobody can change any more, neither this process nor another: so a check of them holds for as long
-//! as they are used, and they may be mapped.
+//! Sealed memory: it takes no more writes, from this process or another, so a check of its bytes holds for as long as they
+//! are used, and they may be mapped.
 //!
-//! A mapping of a file is not like that. What has another write access to the file (an open handle is enough, whatever the
-//! mode of its folder is now) changes pages of the mapping after the check, and with them code that runs.
+//! A mapped file is different. A handle that was open for writing before the check, whatever the mode of the folder is
+//! now, changes pages of the mapping after it, and with them code that runs.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -55,7 +55,7 @@ impl SealedCopy {
     }
 
     /// The path by which this process opens the copy, for as long as it has it. Absent where `/proc` is not the kernel's:
-    /// the path would lead to whatever lies there.
+    /// the path would lead to another file.
     #[cfg(target_os = "linux")]
     pub fn path(&self) -> Option<PathBuf> {
         use rustix::fs::{PROC_SUPER_MAGIC, statfs};

@@ -232,6 +232,11 @@ impl PreparedGrant {
         })
     }
 
+    /// True if calls have a scratch directory.
+    pub fn has_scratch(&self) -> bool {
+        self.grant.scratch.is_some() && self.scratch_root.is_some()
+    }
+
     /// Makes and opens the scratch directory of a call; absent if it is granted none.
     ///
     /// # Errors

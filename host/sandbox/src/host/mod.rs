@@ -20,6 +20,7 @@ mod listing;
 mod metadata;
 mod open;
 mod output;
+mod prints;
 mod random;
 mod refused_file;
 mod refusing;
@@ -51,6 +52,7 @@ fn make_linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     metadata::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;
     random::add_to_linker(&mut linker)?;
+    prints::add_to_linker(&mut linker)?;
     refusing::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;

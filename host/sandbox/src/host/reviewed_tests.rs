@@ -15,7 +15,7 @@ use wit_parser::{SourceMap, UnresolvedPackage};
 /// Interface, functions, and the reason why they need no meter.
 type ReviewedFunctions = (&'static str, &'static [&'static str], &'static str);
 
-const REVIEWED: [ReviewedFunctions; 26] = [
+const REVIEWED: [ReviewedFunctions; 24] = [
     (
         "wasi:cli/environment",
         &["get-arguments", "initial-cwd"],
@@ -30,16 +30,6 @@ const REVIEWED: [ReviewedFunctions; 26] = [
         "wasi:cli/stdin",
         &["get-stdin"],
         "a handle of an empty stream; handles are counted",
-    ),
-    (
-        "wasi:cli/stdout",
-        &["get-stdout"],
-        "a handle of a stream of this host, which counts; handles are counted",
-    ),
-    (
-        "wasi:cli/stderr",
-        &["get-stderr"],
-        "a handle of a stream of this host, which counts; handles are counted",
     ),
     (
         "wasi:cli/terminal-stdin",
