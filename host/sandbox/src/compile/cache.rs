@@ -110,7 +110,7 @@ impl Cache {
         let kind = EntryKind::Component;
         let entry = self.opened(engine, kind, digest)?;
         let checked = entry.checked(self.hasher(engine, kind, digest, EntryPart::Held));
-        let code = entry.told(digest, checked)?;
+        let code = entry.note_check(digest, checked)?;
         code.load(engine)
             .inspect_err(
                 |error| tracing::warn!(%digest, %error, "a compiled cache entry did not load"),
@@ -147,7 +147,7 @@ impl Cache {
     ) -> Option<Vec<u8>> {
         let entry = self.opened(engine, kind, digest)?;
         let held = entry.read(self.hasher(engine, kind, digest, EntryPart::Held));
-        entry.told(digest, held)
+        entry.note_check(digest, held)
     }
 
     /// The entry with this name, if there is one and the MAC of its length is right.
@@ -291,7 +291,7 @@ impl OpenEntry {
     }
 
     /// Marks the entry as used if it was sound, and says so if it was not.
-    fn told<T>(&self, digest: &Digest, sound: Option<T>) -> Option<T> {
+    fn note_check<T>(&self, digest: &Digest, sound: Option<T>) -> Option<T> {
         match &sound {
             Some(_) => unused::mark(&self.file),
             None => warn_of_unsound(digest),

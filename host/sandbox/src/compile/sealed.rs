@@ -1,7 +1,7 @@
 //! Sealed memory: it takes no more writes, from this process or another, so a check of its bytes holds for as long as they
 //! are used, and they may be mapped.
 //!
-//! A mapped file is different. A handle that was open for writing before the check, whatever the mode of the folder is
+//! A mapped file is different. A handle that was open for writing before the check, under any mode that the folder has
 //! now, changes pages of the mapping after it, and with them code that runs.
 
 use std::fs::File;
