@@ -76,13 +76,17 @@ impl Records {
         found.is_ok_and(|count: i64| count > 0)
     }
 
-    /// The lines of a run's record.
+    /// The lines of a run's record, with the tools that are kept beside them.
     pub fn lines(&self, run: &str) -> Vec<String> {
         self.with(async |connection| {
-            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 ORDER BY seq")
-                .bind(run)
-                .fetch_all(connection)
-                .await
+            sqlx::query_scalar(
+                "SELECT COALESCE(REPLACE(line, '\"tools\":{\"catalogue\":\"' || digest || '\"}', \
+                 '\"tools\":' || tools), line) FROM events LEFT JOIN event_catalogues USING (run, seq) \
+                 LEFT JOIN tool_catalogues USING (digest) WHERE run = $1 ORDER BY seq",
+            )
+            .bind(run)
+            .fetch_all(connection)
+            .await
         })
     }
 

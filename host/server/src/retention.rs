@@ -168,7 +168,7 @@ impl ClockCheck {
 mod tests {
     use super::*;
     use std::slice::from_ref;
-    use std::sync::Arc;
+    use toolhold_protocol::bound::BoundTools;
     use toolhold_protocol::event::Seal;
     use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
     use toolhold_protocol::settings::RunRequest;
@@ -235,7 +235,7 @@ mod tests {
             task: "t".into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), "t")),
-            tools: Arc::default(),
+            tools: BoundTools::default(),
             host: String::new(),
         };
         let done = EventKind::Done {

@@ -8,8 +8,10 @@ use crate::label::Label;
 use crate::reply_parts::{self, ReplyPart};
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
+use crate::tool_catalogues;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::decision::Pending;
 use uuid::Uuid;
 
@@ -50,6 +52,13 @@ pub enum Change {
         lease: RunLease,
         /// True if calls begin with them, and the run does not end.
         begin_calls: bool,
+    },
+    /// Tools that an event of the run names by their digest.
+    Catalogue {
+        run: Uuid,
+        /// Number of the event.
+        seq: i64,
+        tools: BoundTools,
     },
     /// A call waits for a person's decision.
     Waits {
@@ -155,6 +164,9 @@ impl Change {
                     begin_calls: *begin_calls,
                 };
                 events.write(transaction).await?;
+            }
+            Self::Catalogue { run, seq, tools } => {
+                tool_catalogues::write(transaction, *run, *seq, tools).await?;
             }
             Self::Waits {
                 run,

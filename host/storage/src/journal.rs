@@ -10,6 +10,7 @@ use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
 use crate::reply_so_far::ReplyPartWriter;
 use crate::shown_texts::{KnowledgeTools, TextIds};
+use crate::tool_catalogues;
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -108,16 +109,26 @@ impl RunJournal {
         let Some(first) = events.first() else {
             return Ok(Vec::new());
         };
+        let run = self.run;
+        let mut lines = Vec::with_capacity(events.len());
+        let mut catalogues = Vec::new();
+        for event in events {
+            let (line, tools) = tool_catalogues::stored(event)?;
+            lines.push(line);
+            catalogues.extend(tools.map(|tools| Change::Catalogue {
+                run,
+                seq: signed(event.seq),
+                tools,
+            }));
+        }
         let mut changes = vec![Change::Events {
-            run: self.run,
+            run,
             seq: signed(first.seq),
-            lines: events
-                .iter()
-                .map(serde_json::to_string)
-                .collect::<Result<_, _>>()?,
+            lines,
             lease: self.lease.clone(),
             begin_calls: begin_calls(events),
         }];
+        changes.extend(catalogues);
         for event in events {
             self.follow(event, &mut changes);
         }

@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::knowledge::delete_facts_of_session;
 use crate::statements::OpenTransaction;
 use crate::store::Store;
+use crate::tool_catalogues;
 use std::sync::LazyLock;
 use std::time::Duration;
 use uuid::Uuid;
@@ -97,7 +98,18 @@ impl Store {
         while self.forget_some(ms).await? > 0 {
             tokio::time::sleep(BATCH_DELAY).await;
         }
+        while self.delete_unnamed_catalogues().await? > 0 {
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
         Ok(all)
+    }
+
+    /// Deletes some of the lists of tools that no record names any more.
+    async fn delete_unnamed_catalogues(&self) -> Result<u64, StoreError> {
+        let work = self.transact_long(|mut transaction| {
+            Box::pin(async move { Ok(tool_catalogues::delete_unnamed(&mut transaction).await?) })
+        });
+        work.await
     }
 
     async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<PrunedCounts, StoreError> {
@@ -141,6 +153,7 @@ impl Store {
             Box::pin(async move {
                 let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
                 if gone > 0 {
+                    tool_catalogues::delete_unnamed(&mut transaction).await?;
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
                 Ok(gone > 0)

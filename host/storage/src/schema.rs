@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 18] = [
+const MIGRATIONS: [(i64, &str, Sql); 19] = [
     (
         1,
         "initial",
@@ -106,6 +106,11 @@ const MIGRATIONS: [(i64, &str, Sql); 18] = [
         18,
         "reply parts",
         Sql::Both(include_str!("schema/0018_reply_parts.sql")),
+    ),
+    (
+        19,
+        "tool catalogues",
+        Sql::Both(include_str!("schema/0019_tool_catalogues.sql")),
     ),
 ];
 

@@ -9,6 +9,7 @@ use crate::runs::{LISTED, RunRow};
 use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
+use crate::tool_catalogues;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use std::ops::Range;
@@ -101,6 +102,7 @@ impl Store {
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
                 if is_gone {
                     let turns = delete_turns(&mut transaction, id).await?;
+                    tool_catalogues::delete_unnamed(&mut transaction).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }

@@ -17,7 +17,7 @@ use crate::context::Toolbook;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use toolhold_policy::text;
-use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::tool::Tool;
 
@@ -33,7 +33,7 @@ const BRIEF_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub struct ToolCatalogue {
     tools: Vec<Arc<CallableTool>>,
-    bound: Arc<[Bound]>,
+    bound: BoundTools,
     offered: Vec<Arc<Tool>>,
     /// Places in the lists.
     by_name: HashMap<String, usize>,
@@ -49,7 +49,7 @@ impl ToolCatalogue {
     ///
     /// # Errors
     /// A schema that is none, or two tools of one name.
-    pub fn new(bound: impl Into<Arc<[Bound]>>) -> Result<Arc<Self>, RunError> {
+    pub fn new(bound: impl Into<BoundTools>) -> Result<Arc<Self>, RunError> {
         Self::with_parts_of(&[], bound.into())
     }
 
@@ -106,14 +106,14 @@ impl ToolCatalogue {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn extended(self: &Arc<Self>, bound: &Arc<[Bound]>) -> Result<Arc<Self>, RunError> {
-        if Arc::ptr_eq(&self.bound, bound) {
+    pub fn extended(self: &Arc<Self>, bound: &BoundTools) -> Result<Arc<Self>, RunError> {
+        if self.bound.is_same(bound) {
             return Ok(self.clone());
         }
         Self::with_parts_of(std::slice::from_ref(self), bound.clone())
     }
 
-    fn with_parts_of(others: &[Arc<Self>], bound: Arc<[Bound]>) -> Result<Arc<Self>, RunError> {
+    fn with_parts_of(others: &[Arc<Self>], bound: BoundTools) -> Result<Arc<Self>, RunError> {
         let mut by_name = HashMap::with_capacity(bound.len());
         for (at, own) in bound.iter().enumerate() {
             let name = &own.tool.name;
@@ -154,8 +154,8 @@ impl ToolCatalogue {
         known.filter(|known| known.shares(bound))
     }
 
-    /// Returns the tools and who runs them, as a run's record has them.
-    pub fn bound(&self) -> &Arc<[Bound]> {
+    /// Returns the tools and who runs them, as a run's record has them. All runs that share the catalogue write one text.
+    pub fn bound(&self) -> &BoundTools {
         &self.bound
     }
 
@@ -210,7 +210,7 @@ impl ToolCatalogue {
 }
 
 /// Returns the tools with the toolbox as their runner, under their own names.
-fn of_toolbox(tools: Vec<Arc<Tool>>) -> Arc<[Bound]> {
+fn of_toolbox(tools: Vec<Arc<Tool>>) -> BoundTools {
     let bound = tools.into_iter().map(|tool| Bound {
         runner: Runner::Module(tool.name.clone()),
         tool,

@@ -6,7 +6,7 @@ use crate::toolbox::{Activities, ResolvedModule, ToolSource};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_protocol::advisor;
-use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -25,7 +25,7 @@ pub async fn bind(
     source: &dyn ToolSource,
     activities: &Activities,
     fetches: &mut Vec<RequestFetch>,
-) -> Result<(Arc<[Bound]>, Vec<String>), RunError> {
+) -> Result<(BoundTools, Vec<String>), RunError> {
     let mut warnings = Vec::new();
     let consult = advisor::consult_tool(&context.advisors);
     if context.tools.is_empty() && consult.is_none() {

@@ -244,6 +244,7 @@ fn answer(output: &Value, schema: Option<&Value>) -> Check {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use toolhold_protocol::bound::BoundTools;
     use toolhold_protocol::event::{FORMAT, PROMPTS, Seal};
     use toolhold_protocol::tool::{Execution, Tool};
     use uuid::Uuid;
@@ -252,7 +253,7 @@ mod tests {
     fn record(
         context: &Value,
         output_schema: Option<Value>,
-        tools: impl Into<Arc<[Bound]>>,
+        tools: impl Into<BoundTools>,
     ) -> Vec<Event> {
         let request = RunRequest {
             context: Message::parse_all(context).unwrap(),

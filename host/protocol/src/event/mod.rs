@@ -10,7 +10,7 @@ pub use removed::{MAX_NAMED, RemovedSource, RemovedTexts};
 pub use so_far::{ReplySoFar, ShownText, TextMissing};
 
 use crate::advisor::{Council, Dissent, Tally};
-use crate::bound::{Bound, own_list, shared_list};
+use crate::bound::BoundTools;
 use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
@@ -38,7 +38,6 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
-use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
 use toolhold_json::hex::hex;
@@ -143,8 +142,7 @@ pub enum EventKind {
         model: String,
         request: Box<RunRequest>,
         /// Shared by all that hold the event: of some hundred tools each clone would cost milliseconds.
-        #[serde(serialize_with = "shared_list", deserialize_with = "own_list")]
-        tools: Arc<[Bound]>,
+        tools: BoundTools,
         host: String,
     },
     /// The verdict of one shield. It does not change the run by itself.

@@ -8,7 +8,9 @@ use crate::error::{RecordError, StoreError};
 use crate::images;
 use crate::redacted_lines::RedactedLine;
 use crate::store::Store;
+use crate::tool_catalogues::{self, StoredLine};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::event::Seal;
 use uuid::Uuid;
@@ -171,13 +173,13 @@ impl Store {
 
     /// The event of a run with this number; `None` if there is none, or none that can be read.
     pub(crate) async fn event_at(&self, run: Uuid, seq: i64) -> Result<Option<Event>, StoreError> {
-        let line: Option<String> =
-            sqlx::query_scalar("SELECT line FROM events WHERE run = $1 AND seq = $2")
-                .bind(run.to_string())
-                .bind(seq)
-                .fetch_optional(&self.pool)
-                .in_time(&self.database)
-                .await?;
+        let line: Option<StoredLine> = sqlx::query_as(tool_catalogues::LINE.as_str())
+            .bind(run.to_string())
+            .bind(seq)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        let line = line.map(tool_catalogues::whole);
         Ok(line.and_then(|line| serde_json::from_str(&line).ok()))
     }
 
@@ -191,16 +193,15 @@ impl Store {
     /// # Errors
     /// They cannot be read, or there are none.
     pub async fn ends(&self, run: Uuid) -> Result<(Event, Event), RecordError> {
-        let rows: Vec<(i64, String)> = sqlx::query_as(
-            "SELECT seq, line FROM events WHERE run = $1 AND seq IN \
-             (SELECT MIN(seq) FROM events WHERE run = $1 UNION SELECT MAX(seq) FROM events WHERE run = $1) \
-             ORDER BY seq",
-        )
-        .bind(run.to_string())
-        .fetch_all(&self.pool)
-        .in_time(&self.database)
-        .await?;
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+        let rows: Vec<(i64, String, Option<String>, Option<String>)> =
+            sqlx::query_as(ENDS.as_str())
+                .bind(run.to_string())
+                .fetch_all(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        let whole = |(seq, line, digest, list)| (seq, tool_catalogues::whole((line, digest, list)));
+        let lines: Vec<(i64, String)> = rows.into_iter().map(whole).collect();
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
             return Err(RecordError::Unknown {
                 name: run.to_string(),
             });
@@ -239,7 +240,7 @@ impl Store {
         from: i64,
         bounds: PageBounds,
     ) -> Result<Vec<(i64, Option<String>, i64)>, sqlx::Error> {
-        sqlx::query_as(LINES)
+        let rows: Vec<SizedRow> = sqlx::query_as(LINES.as_str())
             .bind(run.to_string())
             .bind(from)
             .bind(signed(bounds.events))
@@ -247,18 +248,45 @@ impl Store {
             .bind(signed(bounds.longest))
             .fetch_all(&self.pool)
             .in_time(&self.database)
-            .await
+            .await?;
+        let whole = |(seq, line, bytes, digest, list): SizedRow| {
+            let line = line.map(|line| tool_catalogues::whole((line, digest, list)));
+            (seq, line, bytes)
+        };
+        Ok(rows.into_iter().map(whole).collect())
     }
 }
 
+/// Number, line unless it is too long, length in bytes of the whole line, digest and text of the tools that it names.
+type SizedRow = (i64, Option<String>, i64, Option<String>, Option<String>);
+
 /// At most $3 lines of the run $1 from $2 on, of at most $4 bytes together, or one; of lines with more than $5 bytes the
-/// length alone. The inner query reads only lengths, which the databases know without reading the lines.
-const LINES: &str = "SELECT seq, CASE WHEN OCTET_LENGTH(line) <= $5 THEN line END AS line, \
-     CAST(OCTET_LENGTH(line) AS BIGINT) AS bytes FROM events \
-     WHERE run = $1 AND seq >= $2 AND seq <= (SELECT MAX(seq) FROM \
-     (SELECT seq, bytes, SUM(bytes) OVER (ORDER BY seq) - bytes AS sooner FROM \
-     (SELECT seq, OCTET_LENGTH(line) AS bytes FROM events WHERE run = $1 AND seq >= $2 ORDER BY seq LIMIT $3) AS sized) \
-     AS summed WHERE sooner = 0 OR sooner + bytes <= $4) ORDER BY seq";
+/// length alone. The inner query reads only lengths, which the databases know without reading the lines. A line has the
+/// length that it has with its tools.
+static LINES: LazyLock<String> = LazyLock::new(|| {
+    let bytes = "OCTET_LENGTH(line) + COALESCE(added, 0)";
+    let events = tool_catalogues::EVENTS;
+    format!(
+        "SELECT events.seq, CASE WHEN {bytes} <= $5 THEN line END AS line, CAST({bytes} AS BIGINT) AS bytes, \
+         event_catalogues.digest, CASE WHEN {bytes} <= $5 THEN tools END AS tools FROM {events} \
+         WHERE events.run = $1 AND events.seq >= $2 AND events.seq <= (SELECT MAX(seq) FROM \
+         (SELECT seq, bytes, CAST(SUM(bytes) OVER (ORDER BY seq) AS BIGINT) - bytes AS sooner FROM \
+         (SELECT events.seq AS seq, {bytes} AS bytes FROM events LEFT JOIN event_catalogues \
+         ON event_catalogues.run = events.run AND event_catalogues.seq = events.seq \
+         WHERE events.run = $1 AND events.seq >= $2 ORDER BY events.seq LIMIT $3) AS sized) \
+         AS summed WHERE sooner = 0 OR sooner + bytes <= $4) ORDER BY events.seq"
+    )
+});
+
+/// The first line of the run $1, and the last.
+static ENDS: LazyLock<String> = LazyLock::new(|| {
+    let events = tool_catalogues::EVENTS;
+    format!(
+        "SELECT events.seq, line, event_catalogues.digest, tools FROM {events} WHERE events.run = $1 AND events.seq IN \
+         (SELECT MIN(seq) FROM events WHERE run = $1 UNION SELECT MAX(seq) FROM events WHERE run = $1) \
+         ORDER BY events.seq"
+    )
+});
 
 fn event(run: Uuid, (seq, line): (i64, &str)) -> Result<Event, RecordError> {
     serde_json::from_str(line).map_err(|source| RecordError::Line {

@@ -17,6 +17,7 @@ use crate::redacted_lines::RedactedLine;
 use crate::responses;
 use crate::store::Store;
 use crate::time::now_ms;
+use crate::tool_catalogues;
 use plan::{DeletedTexts, RedactionPlan};
 use sqlx::{AnyConnection, Row as _};
 use std::collections::BTreeSet;
@@ -205,16 +206,14 @@ impl Store {
             });
             let line =
                 serde_json::to_string(&event).map_err(|error| sqlx::Error::Encode(error.into()))?;
-            let exchanged = sqlx::query(
-                "UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4",
-            )
-            .bind(&line)
-            .bind(plan.run.to_string())
-            .bind(change.seq)
-            .bind(&change.line)
-            .execute(&mut *transaction)
-            .await?;
-            if exchanged.rows_affected() == 0 {
+            let exchanged = tool_catalogues::exchange_line(
+                &mut transaction,
+                plan.run,
+                change.seq,
+                &change.line,
+                &line,
+            );
+            if !exchanged.await? {
                 transaction.rollback().await?;
                 return Ok(false);
             }

@@ -6,9 +6,8 @@ use crate::audit_rows::{self, RunAudit, link};
 use crate::*;
 use serde_json::{Map, Value, json};
 use std::slice::from_ref;
-use std::sync::Arc;
 use toolhold_policy::Digest;
-use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::{EventKind, Journal as _, ToolOutcome};
 use toolhold_protocol::result::ToolUsage;
@@ -324,7 +323,7 @@ fn a_tool_of_memory_is_known_under_another_name() {
     let EventKind::Run { tools, .. } = &mut began.kind else {
         panic!("it is the begin");
     };
-    *tools = Arc::new([Bound {
+    *tools = BoundTools::from([Bound {
         tool: Tool::new("note").into(),
         runner: Runner::Module("knowledge.remember".into()),
     }]);

@@ -21,14 +21,15 @@ mod redaction_composed;
 mod reply_parts;
 mod shares;
 mod space;
+mod tool_catalogues;
 
 use crate::*;
 use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
-use std::sync::Arc;
 use std::time::Duration;
 use toolhold_needs::{Need, leave_out};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::Seal;
@@ -36,7 +37,7 @@ use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
 use toolhold_protocol::image::Image;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::tool::Annotations;
+use toolhold_protocol::tool::{Annotations, Tool};
 use url::Url;
 use uuid::Uuid;
 
@@ -118,7 +119,7 @@ impl EventScript {
             task: task.into(),
             model: "m".into(),
             request: Box::new(RunRequest::new(Uuid::now_v7(), task)),
-            tools: Arc::default(),
+            tools: BoundTools::default(),
             host: String::new(),
         })
     }
@@ -139,6 +140,35 @@ impl EventScript {
             cost_nano: None,
             duration_ms: 6,
         })
+    }
+}
+
+/// Tools of a module, of some hundred bytes each.
+pub fn offering(module: &str, tools: usize) -> BoundTools {
+    let bound = |number: usize| {
+        let name = format!("{module}.t{number}");
+        let tool = Tool {
+            description: "a \"tool\" ".repeat(20),
+            ..Tool::new(name.as_str())
+        };
+        Bound {
+            tool: tool.into(),
+            runner: Runner::Module(name),
+        }
+    };
+    (0..tools).map(bound).collect()
+}
+
+/// The begin of a run, or of a sub-agent, with these tools.
+pub fn begin_with(tools: &BoundTools) -> EventKind {
+    EventKind::Run {
+        format: toolhold_protocol::event::FORMAT,
+        prompts: toolhold_protocol::event::PROMPTS,
+        task: "t".into(),
+        model: "m".into(),
+        request: Box::new(RunRequest::new(Uuid::now_v7(), "t")),
+        tools: tools.clone(),
+        host: String::new(),
     }
 }
 
@@ -207,7 +237,7 @@ async fn images_are_kept_beside_the_events() {
             task: "what is it?".into(),
             model: "m".into(),
             request: Box::new(request),
-            tools: Arc::default(),
+            tools: BoundTools::default(),
             host: String::new(),
         }
     };

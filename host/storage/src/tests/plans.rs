@@ -33,6 +33,10 @@ async fn growing_tables_are_read_by_their_indexes() {
             &["sqlite_autoindex_shown_texts_1", "sqlite_autoindex_runs_1"],
         ),
         (
+            tool_catalogues::UNNAMED[1].to_owned(),
+            &["event_catalogues_by_digest"],
+        ),
+        (
             knowledge::left_statement(),
             &["sqlite_autoindex_sessions_1", "sqlite_autoindex_runs_1"],
         ),

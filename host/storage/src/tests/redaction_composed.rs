@@ -9,7 +9,7 @@ use crate::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::slice::from_ref;
-use std::sync::Arc;
+use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, FORMAT, Journal as _, PROMPTS};
 use toolhold_protocol::settings::{CarriedTexts, RunRequest};
@@ -52,7 +52,7 @@ async fn recorded(store: &Store, label: Label, asked: RunRequest, events: Vec<Ev
         task: "t".into(),
         model: "m".into(),
         request: Box::new(asked),
-        tools: Arc::default(),
+        tools: BoundTools::default(),
         host: String::new(),
     };
     let kinds = [vec![begin], events].concat();

@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use toolhold_model::{Model, RunContext};
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
@@ -75,7 +75,7 @@ pub(super) struct Performer {
     /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
     /// part of that call's usage.
     pub(super) nested_spent: HashMap<String, RunUsage>,
-    pub(super) offered: Arc<[Bound]>,
+    pub(super) offered: BoundTools,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     pub(super) work: JoinSet<Input>,

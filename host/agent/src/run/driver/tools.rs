@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
-use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
@@ -25,7 +25,7 @@ use toolhold_protocol::tool::{Execution, Tool};
 #[derive(Debug)]
 pub(super) struct RunTools {
     pub driver: Arc<Driver>,
-    pub offered: Arc<[Bound]>,
+    pub offered: BoundTools,
     pub request: Arc<RunRequest>,
     pub deadline: Instant,
     pub budget: Arc<BudgetTracker>,

@@ -88,7 +88,7 @@ use step_calls::StepCalls;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Moment;
-use toolhold_protocol::bound::Bound;
+use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
@@ -293,7 +293,7 @@ impl Machine {
     }
 
     /// Every tool of the run, with what runs it.
-    pub fn tools(&self) -> &Arc<[Bound]> {
+    pub fn tools(&self) -> &BoundTools {
         self.tools.bound()
     }
 

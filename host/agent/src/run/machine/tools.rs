@@ -10,7 +10,7 @@ use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use toolhold_protocol::bound::Bound;
+use toolhold_protocol::bound::{Bound, BoundTools};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 /// The tools of one run.
@@ -150,7 +150,7 @@ impl ToolTable {
         &self.catalogue
     }
 
-    pub(super) fn bound(&self) -> &Arc<[Bound]> {
+    pub(super) fn bound(&self) -> &BoundTools {
         self.catalogue.bound()
     }
 
