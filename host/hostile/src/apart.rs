@@ -20,20 +20,49 @@ const AROUND: Duration = Duration::from_secs(30);
 /// Bytes that are kept of what a process prints.
 const MAX_PRINTED: u64 = 64 << 10;
 
-/// The attacks that take longest. They begin first, so that no processor waits for one in the end.
-const LONGEST: [&str; 12] = [
-    "databases_of_many_writers",
-    "random_bytes",
-    "foreign_component_under_a_shipped_name",
+/// Attacks that take longest and compute, the longest first. They begin first, so that no processor waits for one in the
+/// end.
+const LONGEST: [&str; 23] = [
     "keys_sent_elsewhere",
     "truncated_files",
-    "state_left_behind",
+    "foreign_component_under_a_shipped_name",
+    "random_bytes",
+    "copies_of_requests_that_left",
+    "found_file_of_a_stranger",
+    "flipped_bytes",
+    "file_being_swapped",
+    "found_file_without_end",
     "cancelled_at_random",
-    "directory_never_left",
+    "schema_of_arguments",
+    "weight_of_all_places",
+    "grants_of_many_processes",
+    "decisions_of_many_people",
+    "databases_of_many_writers",
+    "module_becomes_a_fifo",
+    "calls_that_begin_beside_sweeps",
+    "schema_of_a_result",
+    "state_left_behind",
+    "values_kept_by_many",
     "nested_in_all_places",
+    "forged_tombstones",
     "two_tenants",
+];
+
+/// Attacks that wait for deadlines and turns and compute next to nothing, the longest first. They wait beside those that
+/// compute, and take no place of these.
+const WAITING: [&str; 12] = [
+    "calls_in_places_that_an_end_frees",
+    "directory_never_left",
     "failures_for_now_without_end",
     "runs_of_a_frozen_server",
+    "dropped_while_made",
+    "requests_that_wait_for_their_turn",
+    "memory_kept_by_one_key",
+    "descriptors_hoarded_by_two",
+    "sweeps_beside_a_stopped_process",
+    "work_of_an_expired_key",
+    "locks_never_released",
+    "work_of_a_revoked_key",
 ];
 
 /// What happens while a suite runs.
@@ -43,24 +72,48 @@ pub enum SuiteProgress<'a> {
     Ended(&'a Attack, AttackVerdict),
 }
 
-/// Runs `attacks` in processes, two at a time for each processor of this machine, because many wait for their deadlines,
-/// and those that want to be alone afterwards. `command` makes the command that runs one attack by [`crate::run`] and
-/// prints its verdict as one JSON object; `told` hears of each.
+/// Attacks that are run one after the other by each of some workers.
+struct AttackLane<'a> {
+    attacks: Vec<&'a Attack>,
+    next: AtomicUsize,
+    workers: usize,
+}
+
+impl<'a> AttackLane<'a> {
+    /// `first`: names of the attacks that begin first.
+    fn new(mut attacks: Vec<&'a Attack>, first: &[&str], workers: usize) -> Self {
+        attacks.sort_by_key(|attack| {
+            let place = first.iter().position(|name| *name == attack.name);
+            place.unwrap_or(first.len())
+        });
+        Self {
+            attacks,
+            next: AtomicUsize::new(0),
+            workers,
+        }
+    }
+
+    fn begin_next(&self) -> Option<&'a Attack> {
+        let place = self.next.fetch_add(1, Ordering::Relaxed);
+        self.attacks.get(place).copied()
+    }
+}
+
+/// Runs `attacks` in processes: for each processor of this machine two at a time, because few compute all the time, and
+/// one more that only waits; afterwards those that want to be alone. `command` makes the command that runs one attack by
+/// [`crate::run`] and prints its verdict as one JSON object; `told` hears of each.
 pub fn run_all(
     attacks: &[Attack],
     scale: Scale,
     command: &(dyn Fn(&Attack) -> Command + Sync),
     mut told: impl FnMut(SuiteProgress<'_>),
 ) {
-    let (alone, mut others): (Vec<&Attack>, Vec<&Attack>) = attacks
+    let (alone, others): (Vec<&Attack>, Vec<&Attack>) = attacks
         .iter()
         .partition(|attack| attack.company == Company::Alone);
-    others.sort_by_key(|attack| {
-        LONGEST
-            .iter()
-            .position(|longest| *longest == attack.name)
-            .unwrap_or(LONGEST.len())
-    });
+    let (waiting, computing): (Vec<&Attack>, Vec<&Attack>) = others
+        .into_iter()
+        .partition(|attack| WAITING.contains(&attack.name));
     // Without it, each compiles its guests anew.
     let cache = tempfile::Builder::new()
         .prefix("toolhold-hostile-")
@@ -74,14 +127,20 @@ pub fn run_all(
         command
     };
     let command: &(dyn Fn(&Attack) -> Command + Sync) = &command;
-    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    for (attacks, workers) in [(others, 2 * workers), (alone, 1)] {
-        let next = AtomicUsize::new(0);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let beside = [
+        AttackLane::new(computing, &LONGEST, 2 * processors),
+        AttackLane::new(waiting, &WAITING, processors),
+    ];
+    let apart = [AttackLane::new(alone, &[], 1)];
+    for lanes in [&beside[..], &apart[..]] {
         let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
-            for _ in 0..workers {
-                let (sender, attacks, next) = (sender.clone(), &attacks, &next);
-                scope.spawn(move || work(attacks, next, scale, command, &sender));
+            for lane in lanes {
+                for _ in 0..lane.workers {
+                    let sender = sender.clone();
+                    scope.spawn(move || work(lane, scale, command, &sender));
+                }
             }
             drop(sender);
             receiver.iter().for_each(&mut told);
@@ -90,13 +149,12 @@ pub fn run_all(
 }
 
 fn work<'a>(
-    attacks: &[&'a Attack],
-    next: &AtomicUsize,
+    lane: &AttackLane<'a>,
     scale: Scale,
     command: &(dyn Fn(&Attack) -> Command + Sync),
     told: &Sender<SuiteProgress<'a>>,
 ) {
-    while let Some(attack) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
+    while let Some(attack) = lane.begin_next() {
         // The receiver outlives the workers.
         let _ = told.send(SuiteProgress::Begun(attack));
         let verdict = run_apart(scale, command(attack));
@@ -230,13 +288,12 @@ mod tests {
     #[test]
     fn those_that_begin_first_are_in_the_suite() {
         let suite = suite();
-        for longest in LONGEST {
-            let attack = suite.iter().find(|attack| attack.name == longest);
-            assert_eq!(
-                attack.map(|it| it.company),
-                Some(Company::Others),
-                "{longest}"
-            );
+        for name in LONGEST.iter().chain(&WAITING) {
+            let attack = suite.iter().find(|attack| attack.name == *name);
+            let company = attack.map(|attack| attack.company);
+            assert_eq!(company, Some(Company::Others), "{name}");
         }
+        let in_both = LONGEST.iter().find(|name| WAITING.contains(name));
+        assert_eq!(in_both, None);
     }
 }

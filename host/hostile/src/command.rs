@@ -2,10 +2,11 @@
 //! it than the sandbox, or that never end.
 
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Lab, ms};
+use crate::lab::{Lab, SharedCode, ms};
 use crate::process;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -54,7 +55,23 @@ impl CommandFolder {
             variables: Vec::new(),
         };
         fs::create_dir(folder.path().join("modules"))?;
+        if let Some(code) = lab.shared_code() {
+            folder.find_compiled(code)?;
+        }
         Ok(folder)
+    }
+
+    /// Has the commands find components that other attacks compiled, and keep theirs for these. All else of their
+    /// cache and state is their own.
+    fn find_compiled(&self, code: &SharedCode) -> Result<(), AttackFailure> {
+        for name in ["cache", "state"] {
+            let mut builder = fs::DirBuilder::new();
+            builder.mode(0o700).create(self.path().join(name))?;
+        }
+        symlink(&code.compiled, self.path().join("cache/compiled"))?;
+        // An entry is sound for the key alone with which it was made.
+        fs::copy(&code.key, self.path().join("state/cache.key"))?;
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {

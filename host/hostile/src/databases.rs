@@ -44,8 +44,6 @@ fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
     let rows = lab.times(60, 300);
     let folder = CommandFolder::new(lab)?;
     fs::create_dir(folder.path().join("data"))?;
-    // Without a folder of modules, those that come with the program are used.
-    fs::remove_dir(folder.path().join("modules"))?;
     folder.write(
         "host.toml",
         "[modules]\npinning = \"never\"\n[decisions]\ndefault = \"never\"\n\
@@ -100,7 +98,8 @@ fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// A server of this host over its input and output.
+/// A server of this host over its input and output. It serves one of the modules that come with the program, and so
+/// compiles no other one.
 struct DatabaseWriter {
     child: Child,
 }
@@ -116,7 +115,7 @@ struct WrittenRows {
 impl DatabaseWriter {
     fn start(folder: &CommandFolder) -> Result<Self, AttackFailure> {
         let child = folder
-            .command(&[&["mcp"][..], &CONFIG].concat())
+            .command(&[&["mcp", "--tools", "sqlite"][..], &CONFIG].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -7,14 +7,14 @@ use crate::ground::AttackFolders;
 use crate::lab::{Arena, Lab, kind, ms};
 use crate::measure::fifo;
 use crate::process;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toolhold_policy::Grant;
+use toolhold_policy::{Grant, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
 pub const ATTACKS: &[Attack] = &[
@@ -178,11 +178,10 @@ impl Swapper {
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 for source in [&pipe, &file] {
-                    // In one step, by a name for what is there already.
+                    // In one step, by a name for what is there already. The other one of the two is at the path, so
+                    // the name is free again.
                     fs::hard_link(source, &next)?;
                     fs::rename(&next, &path)?;
-                    // A hard link to what is there already is no change, and keeps its name.
-                    let _ = fs::remove_file(&next);
                 }
             }
             Ok(())
@@ -219,9 +218,10 @@ async fn fifo_by_a_race(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab.against_guest(grant, |l| l.timeout_ms = 3_000).await?;
     let swapper = Swapper::start(&ground.inside("raced"), aside.path(), b"granted")?;
     let (mut slowest, calls) = (Duration::ZERO, lab.times(12, 40));
-    let mut outcome = Ok(());
-    // Some hundred reads, which take a fraction of the deadline unless one of them hangs.
-    let watch = json!({"dir": "/data", "path": "raced", "times": 400, "nanoseconds": 1});
+    let (mut outcome, mut changes) = (Ok(()), 0);
+    // Some hundred reads, which take a fraction of the deadline unless one of them hangs. No pause between them: the
+    // shortest one is a millisecond, in which no read meets a change.
+    let watch = json!({"dir": "/data", "path": "raced", "times": 400, "nanoseconds": 0});
     for _ in 0..calls {
         let started = Instant::now();
         let report = arena.call("bad.watch", watch.clone()).await;
@@ -234,12 +234,23 @@ async fn fifo_by_a_race(lab: &Lab) -> Result<String, AttackFailure> {
             )));
             break;
         }
+        if let Ok(Output::Value(Value::Array(contents)) | Output::Message(Value::Array(contents))) =
+            &report.result
+        {
+            changes += contents.len().saturating_sub(1);
+        }
     }
     swapper.stop()?;
     outcome?;
+    ensure(changes > 0, || {
+        "no call saw both the file and the FIFO: nothing is proved".into()
+    })?;
     arena.unharmed().await?;
     // Threads that are left behind are counted after this.
-    Ok(format!("{calls} calls, slowest {}", ms(slowest)))
+    Ok(format!(
+        "{calls} calls, which saw {changes} changes; slowest {}",
+        ms(slowest)
+    ))
 }
 
 async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
@@ -247,8 +258,8 @@ async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let bytes = components::parse(&components::which(1))?;
     let swapper = Swapper::start(&folder.path().join("raced.wasm"), aside.path(), &bytes)?;
-    let (mut slowest, loads) = (Duration::ZERO, lab.times(4_000, 20_000));
-    let mut outcome = Ok(());
+    let (mut slowest, loads) = (Duration::ZERO, lab.times(4_000, 6_000));
+    let (mut outcome, mut loaded) = (Ok(()), 0);
     for _ in 0..loads {
         let registry = Registry::new(arena.engine.clone(), lab.cache(), Policy::default());
         let started = Instant::now();
@@ -261,9 +272,17 @@ async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
             break;
         }
         slowest = slowest.max(started.elapsed());
+        loaded += usize::from(registry.module("raced").is_some());
     }
     swapper.stop()?;
     outcome?;
+    // Both the file and the FIFO were found, or nothing is proved.
+    ensure((1..loads).contains(&loaded), || {
+        format!("the file was loaded {loaded} times of {loads}: nothing is proved")
+    })?;
     arena.unharmed().await?;
-    Ok(format!("{loads} loads, slowest {}", ms(slowest)))
+    Ok(format!(
+        "{loads} loads, {loaded} of the file; slowest {}",
+        ms(slowest)
+    ))
 }

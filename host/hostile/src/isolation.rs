@@ -55,7 +55,7 @@ async fn state_left_behind(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::LEFTOVERS, |l| l.fuel = u64::MAX)
         .await?;
-    let rounds = lab.times(5, 25);
+    let rounds = lab.times(5, 10);
     for _ in 0..rounds {
         // Every place has been full, so every place that is looked into had something to hide.
         let leaving = join_all((0..8).map(|_| arena.value("bad.leave", json!({})))).await;
@@ -109,7 +109,7 @@ async fn two_tenants(lab: &Lab) -> Result<String, AttackFailure> {
         }
         tenants.push((name, tenant(&arena, registry, lab)?));
     }
-    let rounds = lab.times(10, 40);
+    let rounds = lab.times(10, 16);
     for _ in 0..rounds {
         // Both at once, so that they meet in the engine's pools.
         join_all(tenants.iter().map(|(name, tenant)| own(name, tenant)))

@@ -8,7 +8,7 @@ use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::process;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -45,6 +45,24 @@ pub struct Lab {
     engine: EngineConfig,
     /// Of what all attacks load: compiling it is not what they try.
     cache: Option<Cache>,
+    /// The place of that cache.
+    shared: Option<SharedCode>,
+}
+
+/// Place of the compiled components that all attacks of a run share, and of the key that vouches for them.
+#[derive(Debug)]
+pub(crate) struct SharedCode {
+    pub compiled: PathBuf,
+    pub key: PathBuf,
+}
+
+impl SharedCode {
+    fn in_folder(folder: &Path) -> Self {
+        Self {
+            compiled: folder.join("compiled"),
+            key: folder.join("own/key"),
+        }
+    }
 }
 
 impl Lab {
@@ -55,14 +73,16 @@ impl Lab {
             Scale::Quick => Duration::from_secs(1),
             Scale::Full => Duration::from_millis(250),
         };
-        let cache = std::env::var_os(CACHE).and_then(|folder| {
-            let folder = Path::new(&folder);
-            Cache::open(&folder.join("compiled"), &folder.join("own/key")).ok()
-        });
+        let shared =
+            std::env::var_os(CACHE).map(|folder| SharedCode::in_folder(Path::new(&folder)));
+        let cache = shared
+            .as_ref()
+            .and_then(|code| Cache::open(&code.compiled, &code.key).ok());
         let lab = Self {
             scale,
             grace,
             engine,
+            shared: shared.filter(|_| cache.is_some()),
             cache,
         };
         lab.warm_up();
@@ -72,6 +92,11 @@ impl Lab {
     /// The cache of compiled code, for attacks on something else than the compiler.
     pub(crate) fn cache(&self) -> Option<Cache> {
         self.cache.clone()
+    }
+
+    /// Place of the cache, for hosts in processes of their own. `None`: there is none.
+    pub(crate) fn shared_code(&self) -> Option<&SharedCode> {
+        self.shared.as_ref()
     }
 
     /// How long after its deadline a call may still return.

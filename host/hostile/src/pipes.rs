@@ -8,6 +8,8 @@ use crate::lab::{Lab, invoke};
 use crate::measure::{Baseline, Released, fifo, in_time};
 use serde_json::json;
 use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +93,13 @@ impl Files {
         Ok(())
     }
 
+    /// Copies the files of a host that ran into another folder, which is not there yet. Their module need not be
+    /// compiled again.
+    fn copied(&self, root: &Path) -> Result<Self, AttackFailure> {
+        copy(&self.0, root)?;
+        Ok(Self(root.to_owned()))
+    }
+
     /// The files below a folder, which must be there.
     fn below(&self, folder: &str) -> Result<Vec<PathBuf>, AttackFailure> {
         let (mut found, mut pending) = (Vec::new(), vec![self.at(folder)]);
@@ -111,8 +120,26 @@ impl Files {
     }
 }
 
+/// Copies a folder and all that is below it. Only this user may write to what it makes, as a cache must be.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), &to)?;
+        }
+    }
+    Ok(())
+}
+
 async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
     let (mut places, mut broke) = (0, Vec::new());
+    let first = lab.folder()?;
+    let template = Files::new(first.path())?;
+    template.start(&lab.engine()?).await?;
     for place in [
         "compiled",
         "key",
@@ -122,8 +149,9 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
         "modules/m.wit",
     ] {
         let folder = lab.folder()?;
-        let files = Files::new(folder.path())?;
+        let files = template.copied(&folder.path().join("host"))?;
         let engine = lab.engine()?;
+        // What a host keeps under the path of its folder is there, too.
         files.start(&engine).await?;
         let replaced = match place {
             "compiled" | "approvals" | "values" => files.below(place)?,
@@ -134,7 +162,7 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
     }
     for place in ["module.toml", "m.wasm", "wit/m.wit"] {
         let folder = lab.folder()?;
-        let files = Files::new(folder.path())?;
+        let files = template.copied(&folder.path().join("host"))?;
         let engine = lab.engine()?;
         let own = files.at("modules/own");
         fs::create_dir_all(own.join("wit"))?;

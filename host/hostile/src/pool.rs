@@ -212,7 +212,7 @@ async fn nested_in_all_places(lab: &Lab) -> Result<String, AttackFailure> {
     const DEADLINE: Duration = Duration::from_secs(1);
     let arena = arena(lab, DEADLINE).await?;
     let (mut ended, mut beside) = (0, 0);
-    for _ in 0..lab.times(2, 10) {
+    for _ in 0..lab.times(2, 4) {
         let mut calls = JoinSet::new();
         for tool in ENDLESS.into_iter().cycle().take(CALLS) {
             calls.spawn(call(arena.registry.clone(), tool));

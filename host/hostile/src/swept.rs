@@ -330,7 +330,7 @@ async fn calls_that_begin_beside_sweeps(lab: &Lab) -> Result<String, AttackFailu
         }
         sweeps
     });
-    let rounds = lab.times(40, 400);
+    let rounds = lab.times(40, 160);
     let calling = async {
         let mut result = Ok(());
         for round in 0..rounds {

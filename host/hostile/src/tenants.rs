@@ -185,7 +185,7 @@ const CROWD: usize = 64;
 /// Makes the calls of the crowd to a module with `limit` places, and two others. Returns the longest time that one of
 /// these waited.
 async fn crowd(lab: &Lab, limit: Option<u64>) -> Result<Duration, AttackFailure> {
-    const SLEEP: Duration = Duration::from_millis(400);
+    const SLEEP: Duration = Duration::from_millis(250);
     // A later caller gets the next free place, and does not wait for the eight rounds or more that the crowd
     // needs.
     let most = SLEEP + lab.grace();

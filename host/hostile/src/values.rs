@@ -77,7 +77,7 @@ async fn values_kept_by_many(lab: &Lab) -> Result<String, AttackFailure> {
     let small = json!({"key": "k", "value": "v"});
     expect_kind(&arena.call_as(at, "bad.remember", small).await, "ok")?;
     let folder = keys_that_take_long_to_read(&values)?;
-    let rounds = lab.times(10, 40);
+    let rounds = lab.times(10, 20);
     for round in 0..rounds {
         let bytes = LARGE;
         let calls = (0..PLACES).map(|place| {
