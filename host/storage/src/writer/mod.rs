@@ -5,11 +5,13 @@
 mod entry;
 mod gaps;
 mod job;
+mod server;
 mod tally;
 mod task;
 mod thread;
 mod transaction;
 mod transient;
+mod whole_batch;
 
 #[cfg(test)]
 mod tests;
