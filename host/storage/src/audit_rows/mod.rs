@@ -76,6 +76,17 @@ pub async fn lock_head<'c>(
     head.ok_or(sqlx::Error::RowNotFound)
 }
 
+/// Like [`lock_head`], for a transaction that uses the number of the row that it adds: another process may have added rows
+/// since the last commit of this one.
+pub async fn lock_numbered_head(
+    transaction: &mut OpenTransaction<'_>,
+) -> Result<LogHead, sqlx::Error> {
+    if let OpenTransaction::Native(connection) = transaction {
+        connection.last_head = None;
+    }
+    lock_head(transaction).await
+}
+
 const HEAD: &str = "SELECT number, hash FROM audit_head";
 
 /// Returns the last row of the log, after which other transactions may add rows at any time.

@@ -699,3 +699,27 @@ async fn documents_expire_in_the_collections_that_say_so() {
         assert!(!store.keep_documents_for("a", &kept, days).await.unwrap());
     }
 }
+
+/// Two connections of one process would wait for each other's lock of the file.
+#[tokio::test]
+async fn knowledge_in_a_file_is_written_by_the_thread_of_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("toolhold.db"));
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let ours = collection(&store, "ann", "notes").await;
+    let mut staged = stage(&store, &ours, &new("a", "1", &BTreeMap::new())).await;
+    store.pool.close().await;
+    let passages = [passage("one"), passage("two")];
+    store.stage_passages(&mut staged, &passages).await.unwrap();
+    let published = store.publish_document("ann", &ours, &staged, ROOM);
+    published.await.unwrap();
+    let deleted = store.delete_document("ann", &ours, staged.id);
+    assert!(deleted.await.unwrap());
+    assert!(store.delete_collection("ann", &ours).await.unwrap());
+    assert!(!store.delete_collection("ann", &ours).await.unwrap());
+    drop(store);
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let removed = store.remove_gone_passages(0).await.unwrap();
+    assert_eq!(removed.passages, 2);
+    assert_eq!(store.verify_audit(None).await.unwrap().faults, []);
+}
