@@ -49,7 +49,9 @@ impl ServerConnection {
         let mut transaction = self.connection.begin_with(begin).await?;
         let head = write(&mut OpenTransaction::from(&mut transaction), entries).await?;
         transaction.commit().await?;
-        self.last_head = head;
+        if head.is_some() {
+            self.last_head = head;
+        }
         Ok(())
     }
 
