@@ -25,7 +25,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_sandbox::Registry;
-use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, Store};
+use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, StartedWrite, Store};
 use toolhold_telemetry::{CallSpan, Telemetry};
 
 /// The recorder of calls outside of runs. Clones share it.
@@ -254,10 +254,13 @@ impl CallRecording for Recording {
         let writing = self.close(end).and_then(|row| self.writing(row));
         Box::pin(async move {
             match writing {
+                None => Ok(()),
+                Some(StartedWrite::Queued(written)) => reported(written).await,
                 // A task of its own: the call was made, and must be recorded even if the caller goes away
                 // now.
-                Some(writing) => tokio::spawn(writing).await.map_err(io::Error::other)?,
-                None => Ok(()),
+                Some(StartedWrite::Waiting(written)) => tokio::spawn(reported(written))
+                    .await
+                    .map_err(io::Error::other)?,
             }
         })
     }
@@ -309,23 +312,21 @@ impl Recording {
         Some((id, row))
     }
 
-    fn writing(
-        &mut self,
-        (call, row): (String, Draft),
-    ) -> Option<impl Future<Output = io::Result<()>> + Send + use<>> {
-        let audit = self.recorder.audit.clone()?;
-        let open = self.open.take();
-        Some(async move {
-            let written = audit
-                .store
-                .audit_call(&call, row, audit.until, Box::new(open));
-            let written = written.await;
-            if let Err(error) = &written {
-                tracing::error!(%error, "a call is not in the audit log");
-            }
-            written
-        })
+    /// Begins to write the row. What counts the call as open is dropped when that is done.
+    fn writing(&mut self, (call, row): (String, Draft)) -> Option<StartedWrite> {
+        let audit = self.recorder.audit.as_ref()?;
+        let open = Box::new(self.open.take());
+        Some(audit.store.audit_call(&call, row, audit.until, open))
     }
+}
+
+/// Waits for the row of a call, and logs that it could not be written.
+async fn reported(written: BoxFuture<'static, io::Result<()>>) -> io::Result<()> {
+    let written = written.await;
+    if let Err(error) = &written {
+        tracing::error!(%error, "a call is not in the audit log");
+    }
+    written
 }
 
 impl Drop for Recording {
@@ -336,11 +337,12 @@ impl Drop for Recording {
         let mut end = CallEnd::dropped(self.was_begun);
         let took = self.began.elapsed().as_micros();
         end.result.usage.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
+        // A row in the queue is written without a task.
         if let Some(row) = self.close(&end)
+            && let Some(StartedWrite::Waiting(written)) = self.writing(row)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && let Some(writing) = self.writing(row)
         {
-            runtime.spawn(writing);
+            runtime.spawn(reported(written));
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Folders<'a> {
     pub requests: &'a Path,
     pub pins: &'a Path,
     /// The folder of the database. Files of the configuration that are directly in it are polled: the system would wake
-    /// the watch with each write of the database.
+    /// the watch with each write of the database. What changes in it is no change of a folder around it.
     pub state: &'a Path,
 }
 
@@ -218,9 +218,13 @@ impl ConfigWatch {
         let whole: Vec<PathBuf> = folders.iter().map(|(folder, _)| folder.clone()).collect();
         let named: Vec<PathBuf> = files.iter().filter_map(|file| in_folder(file)).collect();
         watched.add_folders_of(&named, &mut folders);
+        let state = watched.state.canonicalize().ok();
         // Other files are beside them.
         let is_ours = move |path: &PathBuf| {
-            named.contains(path) || whole.iter().any(|folder| path.starts_with(folder))
+            named.contains(path)
+                || whole
+                    .iter()
+                    .any(|folder| has(folder, path, state.as_deref()))
         };
         let folders = FolderWatch::start(&folders, is_ours);
         let seen = ConfigDigests::now(&files);
@@ -253,6 +257,14 @@ impl ConfigWatch {
             }
         }
     }
+}
+
+/// True if `path` is in `folder`, and not in the folder `state` of the database somewhere below it: each write of the database
+/// would count as a change of the modules.
+fn has(folder: &Path, path: &Path, state: Option<&Path>) -> bool {
+    let is_state =
+        |state: &Path| state != folder && state.starts_with(folder) && path.starts_with(state);
+    path.starts_with(folder) && !state.is_some_and(is_state)
 }
 
 /// The path of a file as the system reports it, whether the file exists or not.
@@ -322,6 +334,33 @@ mod tests {
         watched.add_folders_of(&files, &mut folders);
         let folders: Vec<PathBuf> = folders.into_iter().map(|(folder, _)| folder).collect();
         assert_eq!(folders, [config, state.join("approvals"), folder]);
+    }
+
+    #[test]
+    fn writes_of_the_database_are_no_changes_of_a_folder_around_it() {
+        let state = Path::new("/modules/state");
+        for (folder, path, expected) in [
+            ("/modules", "/modules/state/toolhold.db-wal", false),
+            ("/modules", "/modules/state/approvals/files", false),
+            (
+                "/modules/state/approvals",
+                "/modules/state/approvals/files",
+                true,
+            ),
+            ("/modules", "/modules/files/module.toml", true),
+            ("/modules", "/modules/statement/module.toml", true),
+            ("/requests", "/modules/files/module.toml", false),
+            ("/modules/state", "/modules/state/files/module.toml", true),
+        ] {
+            let (folder, path) = (Path::new(folder), Path::new(path));
+            assert_eq!(
+                has(folder, path, Some(state)),
+                expected,
+                "{}",
+                path.display()
+            );
+            assert_eq!(has(folder, path, None), path.starts_with(folder));
+        }
     }
 
     #[test]

@@ -12,7 +12,17 @@ pub fn signed(number: u64) -> i64 {
 /// A UUID that is stored as text.
 pub fn id(row: &AnyRow, column: &str) -> Result<Uuid, sqlx::Error> {
     let text: String = row.try_get(column)?;
-    Uuid::parse_str(&text).map_err(|error| sqlx::Error::Decode(error.into()))
+    parsed_id(&text)
+}
+
+/// A UUID that was read as text.
+pub fn parsed_id(text: &str) -> Result<Uuid, sqlx::Error> {
+    Uuid::parse_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+/// UUIDs that are the only column of rows.
+pub fn ids(rows: &[(String,)]) -> Result<Vec<Uuid>, sqlx::Error> {
+    rows.iter().map(|(text,)| parsed_id(text)).collect()
 }
 
 /// An unsigned number; 0 for a negative value, which is never stored.

@@ -107,4 +107,4 @@ pub use runs::{RunEnd, RunRow};
 pub use sessions::Session;
 pub use store::Store;
 pub use time::now_ms;
-pub use writer::{Attachment, AuditLosses};
+pub use writer::{Attachment, AuditLosses, StartedWrite};

@@ -2,7 +2,7 @@
 //! audit log.
 
 use crate::audit_rows::{self, Draft, PrunedBy};
-use crate::column::signed;
+use crate::column::{ids, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::knowledge::delete_facts_of_session;
@@ -191,11 +191,4 @@ async fn batch(
     let values = [signed(ms).into(), BATCH_ROWS.into()];
     let rows: Vec<(String,)> = transaction.rows(statement, &values).await?;
     ids(&rows)
-}
-
-fn ids(rows: &[(String,)]) -> Result<Vec<Uuid>, sqlx::Error> {
-    let read = |(text,): &(String,)| {
-        Uuid::parse_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
-    };
-    rows.iter().map(read).collect()
 }

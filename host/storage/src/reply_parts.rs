@@ -36,6 +36,11 @@ impl ReplyPart {
         };
         (part, sign)
     }
+
+    /// The reply, as JSON.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// Without the text, because changes that were not written are logged.

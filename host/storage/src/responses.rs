@@ -2,9 +2,9 @@
 
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
 use serde_json::{Map, Value};
-use sqlx::AnyConnection;
 use uuid::Uuid;
 
 impl Store {
@@ -23,21 +23,24 @@ impl Store {
 const INPUT: &str = "input";
 
 /// Takes the items out of the stored part. Without them, they are listed from the context of the run.
-pub async fn forget_input(connection: &mut AnyConnection, run: Uuid) -> Result<(), sqlx::Error> {
-    let asked: Option<String> = sqlx::query_scalar("SELECT asked FROM responses WHERE run = $1")
-        .bind(run.to_string())
-        .fetch_optional(&mut *connection)
+pub async fn forget_input(
+    transaction: &mut OpenTransaction<'_>,
+    run: Uuid,
+) -> Result<(), sqlx::Error> {
+    let asked: Option<(String,)> = transaction
+        .row("SELECT asked FROM responses WHERE run = $1", &[run.into()])
         .await?;
-    let asked = asked.and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
+    let asked = asked.and_then(|(text,)| serde_json::from_str::<Map<String, Value>>(&text).ok());
     let Some(mut asked) = asked.filter(|asked| asked.contains_key(INPUT)) else {
         return Ok(());
     };
     asked.retain(|name, _| name != INPUT);
     let asked = serde_json::to_string(&asked).map_err(|error| sqlx::Error::Encode(error.into()))?;
-    sqlx::query("UPDATE responses SET asked = $1 WHERE run = $2")
-        .bind(asked)
-        .bind(run.to_string())
-        .execute(connection)
+    transaction
+        .execute(
+            "UPDATE responses SET asked = $1 WHERE run = $2",
+            &[asked.into(), run.into()],
+        )
         .await?;
     Ok(())
 }

@@ -11,7 +11,6 @@ use crate::column::signed;
 use crate::statements::{OpenTransaction, SqlValue};
 use crate::time::now_ms;
 use serde_json::Value;
-use sqlx::AnyConnection;
 use std::collections::{BTreeSet, HashMap};
 use toolhold_protocol::event::{EventKind, ToolOutcome};
 use uuid::Uuid;
@@ -194,56 +193,49 @@ pub async fn write(
 
 /// Notes that a document was deleted, and with it the versions that it took the place of.
 pub async fn document_deleted(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     document: Uuid,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO deleted_texts (source, digest, deleted_ms) \
+    let values = [document.into(), signed(now_ms()).into()];
+    transaction.execute(DELETE_DOCUMENT, &values).await?;
+    Ok(())
+}
+
+const DELETE_DOCUMENT: &str = "INSERT INTO deleted_texts (source, digest, deleted_ms) \
          WITH RECURSIVE versions (id) AS (SELECT CAST($1 AS TEXT) UNION \
          SELECT replaced_documents.document FROM replaced_documents \
          JOIN versions ON replaced_documents.successor = versions.id) \
          SELECT versions.id, COALESCE(documents.digest, ''), CAST($2 AS BIGINT) FROM versions \
-         LEFT JOIN documents ON documents.id = versions.id WHERE true ON CONFLICT (source) DO NOTHING",
-    )
-    .bind(document.to_string())
-    .bind(signed(now_ms()))
-    .execute(connection)
-    .await?;
-    Ok(())
-}
+         LEFT JOIN documents ON documents.id = versions.id WHERE true ON CONFLICT (source) DO NOTHING";
 
 /// Notes that the document `new` took the place of `old`, if records may have texts of `old` or of earlier versions.
 pub async fn document_replaced(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     old: Uuid,
     new: Uuid,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO replaced_documents (document, successor) SELECT CAST($1 AS TEXT), CAST($2 AS TEXT) \
-         WHERE EXISTS (SELECT 1 FROM shown_texts WHERE source = $1) \
-         OR EXISTS (SELECT 1 FROM replaced_documents WHERE successor = $1) ON CONFLICT (document) DO NOTHING",
-    )
-    .bind(old.to_string())
-    .bind(new.to_string())
-    .execute(connection)
-    .await?;
+    let values = [old.into(), new.into()];
+    transaction.execute(REPLACE_DOCUMENT, &values).await?;
     Ok(())
 }
 
+const REPLACE_DOCUMENT: &str = "INSERT INTO replaced_documents (document, successor) SELECT CAST($1 AS TEXT), CAST($2 AS TEXT) \
+         WHERE EXISTS (SELECT 1 FROM shown_texts WHERE source = $1) \
+         OR EXISTS (SELECT 1 FROM replaced_documents WHERE successor = $1) ON CONFLICT (document) DO NOTHING";
+
 /// Notes that facts were forgotten.
 pub async fn facts_forgotten(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     facts: &[Uuid],
 ) -> Result<(), sqlx::Error> {
     let now = signed(now_ms());
     for fact in facts {
-        sqlx::query(
-            "INSERT INTO deleted_texts (source, deleted_ms) VALUES ($1, $2) ON CONFLICT (source) DO NOTHING",
-        )
-        .bind(fact.to_string())
-        .bind(now)
-        .execute(&mut *connection)
-        .await?;
+        transaction
+            .execute(
+                "INSERT INTO deleted_texts (source, deleted_ms) VALUES ($1, $2) ON CONFLICT (source) DO NOTHING",
+                &[(*fact).into(), now.into()],
+            )
+            .await?;
     }
     Ok(())
 }

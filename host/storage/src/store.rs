@@ -25,8 +25,7 @@ use toolhold_policy::redaction::Redaction;
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) database: Database,
-    /// Connections for queries; on PostgreSQL for short transactions, too. On SQLite the writer runs these, but for those of
-    /// knowledge, of redaction and of the expiry of audit rows.
+    /// Connections for queries; on PostgreSQL for transactions, too. On SQLite the writer runs these.
     pub(crate) pool: AnyPool,
     pub(crate) writer: Writer,
     pub(crate) process: Arc<Process>,

@@ -10,7 +10,6 @@
 
 use crate::column::signed;
 use crate::statements::{OpenTransaction, SqlValue};
-use sqlx::AnyConnection;
 use std::sync::LazyLock;
 use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::event::{Event, EventKind};
@@ -131,19 +130,19 @@ pub async fn write(
     Ok(())
 }
 
+const EXCHANGE: &str = "UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4";
+const UNNAME: &str = "DELETE FROM event_catalogues WHERE run = $1 AND seq = $2";
+
 /// Exchanges the line of an event, if it is still `old`; `new` is of the same event. Returns whether it was.
 pub async fn exchange_line(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     seq: i64,
     old: &str,
     new: &str,
 ) -> Result<bool, sqlx::Error> {
-    let found: Option<StoredLine> = sqlx::query_as(LINE.as_str())
-        .bind(run.to_string())
-        .bind(seq)
-        .fetch_optional(&mut *connection)
-        .await?;
+    let key = [run.into(), seq.into()];
+    let found: Option<StoredLine> = transaction.row(LINE.as_str(), &key).await?;
     let Some(found) = found else {
         return Ok(false);
     };
@@ -154,21 +153,15 @@ pub async fn exchange_line(
     let named = digest.as_deref().zip(list.as_deref());
     let short = named.and_then(|(digest, list)| exchanged(new, list, &name_of(digest)));
     if digest.is_some() && short.is_none() {
-        sqlx::query("DELETE FROM event_catalogues WHERE run = $1 AND seq = $2")
-            .bind(run.to_string())
-            .bind(seq)
-            .execute(&mut *connection)
-            .await?;
+        transaction.execute(UNNAME, &key).await?;
     }
-    let exchanged =
-        sqlx::query("UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4")
-            .bind(short.as_deref().unwrap_or(new))
-            .bind(run.to_string())
-            .bind(seq)
-            .bind(line)
-            .execute(connection)
-            .await?;
-    Ok(exchanged.rows_affected() > 0)
+    let values = [
+        short.as_deref().unwrap_or(new).into(),
+        run.into(),
+        seq.into(),
+        line.into(),
+    ];
+    Ok(transaction.execute(EXCHANGE, &values).await? > 0)
 }
 
 /// Lists of one transaction.

@@ -7,7 +7,6 @@ use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
 use serde_json::Value;
-use sqlx::AnyConnection;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -54,10 +53,7 @@ impl Store {
         }
         let mut gone = 0;
         loop {
-            let batch = self
-                .database
-                .within_minutes(self.expire_some(last, ms, by))
-                .await?;
+            let batch = self.expire_some(last, ms, by).await?;
             if batch == 0 {
                 return Ok(gone);
             }
@@ -127,46 +123,41 @@ impl Store {
         before_ms: u64,
         by: PrunedBy,
     ) -> Result<u64, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        // The lock keeps two processes from telling of the same entries.
-        let head = audit_rows::lock_head(&mut transaction).await?;
-        let first: Option<i64> = sqlx::query_scalar("SELECT MIN(number) FROM audit")
-            .fetch_one(&mut *transaction)
-            .await?;
-        let Some(first) = first.filter(|first| *first <= last) else {
-            return Ok(0);
-        };
-        let (until, hash): (i64, String) = sqlx::query_as(
-            "SELECT number, hash FROM audit WHERE number <= $1 ORDER BY number DESC LIMIT 1",
-        )
-        .bind(last.min(first.saturating_add(BATCH_ROWS - 1)))
-        .fetch_one(&mut *transaction)
-        .await?;
-        for statement in [
-            "DELETE FROM audit WHERE number <= $1",
-            "DELETE FROM audit_salts WHERE number <= $1",
-        ] {
-            delete_until(&mut transaction, statement, until).await?;
-        }
-        let range = ExpiredRange {
-            from: first,
-            until,
-            hash: &hash,
-            before_ms,
-        };
-        let row = Draft::entries_expired(by, range);
-        audit_rows::append_after(&mut transaction, head, &[&row]).await?;
-        transaction.commit().await?;
-        Ok(until.abs_diff(first) + 1)
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                // The lock keeps two processes from telling of the same entries.
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                let first: Option<(Option<i64>,)> = transaction
+                    .row("SELECT MIN(number) FROM audit", &[])
+                    .await?;
+                let first = first.and_then(|(first,)| first);
+                let Some(first) = first.filter(|first| *first <= last) else {
+                    return Ok(0);
+                };
+                let end = last.min(first.saturating_add(BATCH_ROWS - 1));
+                let newest: Option<(i64, String)> = transaction.row(NEWEST, &[end.into()]).await?;
+                let (until, hash) = newest.ok_or(sqlx::Error::RowNotFound)?;
+                for statement in [
+                    "DELETE FROM audit WHERE number <= $1",
+                    "DELETE FROM audit_salts WHERE number <= $1",
+                ] {
+                    transaction.execute(statement, &[until.into()]).await?;
+                }
+                let range = ExpiredRange {
+                    from: first,
+                    until,
+                    hash: &hash,
+                    before_ms,
+                };
+                let row = Draft::entries_expired(by, range);
+                audit_rows::append_after(transaction, head, &[&row]).await?;
+                Ok(until.abs_diff(first) + 1)
+            })
+        });
+        work.await
     }
 }
 
-async fn delete_until(
-    connection: &mut AnyConnection,
-    statement: &'static str,
-    until: i64,
-) -> Result<(), sqlx::Error> {
-    let deleting = sqlx::query(statement).bind(until);
-    deleting.execute(connection).await?;
-    Ok(())
-}
+/// The newest entry up to $1.
+const NEWEST: &str =
+    "SELECT number, hash FROM audit WHERE number <= $1 ORDER BY number DESC LIMIT 1";

@@ -16,10 +16,9 @@ use crate::audit_rows::{self, Draft};
 use crate::change::Change;
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::writer::Attachment;
-use std::io;
+use crate::writer::{Attachment, StartedWrite};
 
-/// How safe a row is when [`Store::audit_call`] returns.
+/// How safe a row is when the write of [`Store::audit_call`] ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// In the writer's queue: the row outlasts an outage of the database, but not the process.
@@ -39,25 +38,28 @@ impl Store {
         work.await
     }
 
-    /// Writes the row of the call `call`, which belongs to no run, in one transaction with other writes of that moment,
-    /// and forgets that it has begun. The `attachment` is dropped when the row is written or lost.
-    ///
-    /// # Errors
-    /// The database cannot be written to.
-    pub async fn audit_call(
+    /// Begins to write the row of the call `call`, which belongs to no run, in one transaction with other writes of that
+    /// moment, and to forget that it has begun. The `attachment` is dropped when the row is written or lost.
+    pub fn audit_call(
         &self,
         call: &str,
         draft: Draft,
         durability: Durability,
         attachment: Attachment,
-    ) -> io::Result<()> {
+    ) -> StartedWrite {
         let row = Change::Audit(Box::new(draft));
         let ended = || Change::CallEnded { call: call.into() };
         match durability {
             // Its begin was not written.
-            Durability::Queued => self.writer.queue(row, attachment).await,
-            Durability::Written => self.writer.write(vec![ended(), row], false).await,
-            Durability::OnDisk => self.writer.write(vec![ended(), row], true).await,
+            Durability::Queued => self.writer.queue(row, attachment),
+            Durability::Written => {
+                let changes = vec![ended(), row];
+                self.writer.begin_write(changes, false, attachment)
+            }
+            Durability::OnDisk => {
+                let changes = vec![ended(), row];
+                self.writer.begin_write(changes, true, attachment)
+            }
         }
     }
 }

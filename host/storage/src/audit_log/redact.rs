@@ -8,7 +8,7 @@ use crate::audit_rows::{self, Draft, MEMORY_TOOLS, link, tombstone, tombstone_di
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
-use sqlx::{AnyConnection, Row as _};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Rows of one transaction.
@@ -32,8 +32,7 @@ impl Store {
         let mut redacted = 0;
         for tool in MEMORY_TOOLS {
             while let Some(until) = self.newest_unseen(tool).await? {
-                let work = self.redact_some(tool, until);
-                let batch = self.database.within_minutes(work).await?;
+                let batch = self.redact_some(tool, until).await?;
                 redacted += batch.redacted;
                 if batch.is_last {
                     break;
@@ -64,83 +63,72 @@ impl Store {
     }
 
     /// Redacts the oldest unseen rows up to the row `until`.
-    async fn redact_some(&self, tool: &str, until: i64) -> Result<RedactedBatch, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        // The lock keeps two processes from redacting the same rows.
-        let head = audit_rows::lock_head(&mut transaction).await?;
-        let statement = format!(
-            "SELECT number, entry, hash, COALESCE((SELECT older.hash FROM audit AS older \
-             WHERE older.number = audit.number - 1), '') AS older_hash FROM audit WHERE {UNSEEN} \
-             AND number <= $2 AND entry NOT LIKE $3 ORDER BY number LIMIT $4"
-        );
-        // The statement consists of constants.
-        let rows = sqlx::query(sqlx::AssertSqlSafe(statement))
-            .bind(tool)
-            .bind(until)
-            .bind(SALTED)
-            .bind(BATCH_ROWS)
-            .fetch_all(&mut *transaction)
-            .await?;
-        let is_last = rows.len() < usize::try_from(BATCH_ROWS).unwrap_or_default();
-        let (mut tombstones, mut seen) = (Vec::new(), until);
-        for row in &rows {
-            let number: i64 = row.try_get("number")?;
-            if !is_last {
-                seen = number;
-            }
-            let (entry, hash): (String, String) = (row.try_get("entry")?, row.try_get("hash")?);
-            let before: String = row.try_get("older_hash")?;
-            let Some(text) = tombstone(&entry) else {
-                continue;
-            };
-            if link(&before, &entry) != hash {
-                // A tombstone would hide that somebody changed it.
-                tracing::warn!(
-                    number,
-                    "an entry of the audit log was changed, and is not redacted"
-                );
-                continue;
-            }
-            let digest = tombstone_digest(&hash, &text);
-            exchange(&mut transaction, number, &text).await?;
-            tombstones.push((number, digest));
-        }
-        if !tombstones.is_empty() {
-            let seal = Draft::texts_redacted(&tombstones);
-            audit_rows::append_after(&mut transaction, head, &[&seal]).await?;
-        }
-        // Another process may have come further meanwhile.
-        sqlx::query(
-            "INSERT INTO audit_redactions (tool, number) VALUES ($1, $2) ON CONFLICT (tool) DO UPDATE \
-             SET number = excluded.number WHERE audit_redactions.number < excluded.number",
-        )
-        .bind(tool)
-        .bind(seen)
-        .execute(&mut *transaction)
-        .await?;
-        transaction.commit().await?;
-        Ok(RedactedBatch {
-            redacted: tombstones.len() as u64,
-            is_last,
-        })
+    async fn redact_some(
+        &self,
+        tool: &'static str,
+        until: i64,
+    ) -> Result<RedactedBatch, StoreError> {
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                // The lock keeps two processes from redacting the same rows.
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                let values = [tool.into(), until.into(), SALTED.into(), BATCH_ROWS.into()];
+                let rows: Vec<(i64, String, String, String)> =
+                    transaction.rows(OLDEST_UNSEEN.as_str(), &values).await?;
+                let is_last = rows.len() < usize::try_from(BATCH_ROWS).unwrap_or_default();
+                let (mut tombstones, mut seen) = (Vec::new(), until);
+                for (number, entry, hash, before) in &rows {
+                    let number = *number;
+                    if !is_last {
+                        seen = number;
+                    }
+                    let Some(text) = tombstone(entry) else {
+                        continue;
+                    };
+                    if link(before, entry) != *hash {
+                        // A tombstone would hide that somebody changed it.
+                        tracing::warn!(
+                            number,
+                            "an entry of the audit log was changed, and is not redacted"
+                        );
+                        continue;
+                    }
+                    let digest = tombstone_digest(hash, &text);
+                    let values = [text.into(), number.into()];
+                    transaction.execute(EXCHANGE, &values).await?;
+                    tombstones.push((number, digest));
+                }
+                if !tombstones.is_empty() {
+                    let seal = Draft::texts_redacted(&tombstones);
+                    audit_rows::append_after(&mut transaction, head, &[&seal]).await?;
+                }
+                // Another process may have come further meanwhile.
+                transaction
+                    .execute(LOOKED_AT, &[tool.into(), seen.into()])
+                    .await?;
+                Ok(RedactedBatch {
+                    redacted: tombstones.len() as u64,
+                    is_last,
+                })
+            })
+        });
+        work.await
     }
 }
+
+static OLDEST_UNSEEN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT number, entry, hash, COALESCE((SELECT older.hash FROM audit AS older \
+         WHERE older.number = audit.number - 1), '') AS older_hash FROM audit WHERE {UNSEEN} \
+         AND number <= $2 AND entry NOT LIKE $3 ORDER BY number LIMIT $4"
+    )
+});
+const EXCHANGE: &str = "UPDATE audit SET entry = $1 WHERE number = $2";
+const LOOKED_AT: &str = "INSERT INTO audit_redactions (tool, number) VALUES ($1, $2) ON CONFLICT (tool) DO UPDATE \
+     SET number = excluded.number WHERE audit_redactions.number < excluded.number";
 
 /// The work of one transaction.
 struct RedactedBatch {
     redacted: u64,
     is_last: bool,
-}
-
-async fn exchange(
-    connection: &mut AnyConnection,
-    number: i64,
-    text: &str,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE audit SET entry = $1 WHERE number = $2")
-        .bind(text)
-        .bind(number)
-        .execute(connection)
-        .await?;
-    Ok(())
 }

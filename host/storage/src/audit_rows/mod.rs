@@ -65,7 +65,7 @@ pub async fn lock_head<'c>(
                 return Ok(head);
             }
             // The transaction locks the file.
-            "SELECT number, hash FROM audit_head"
+            HEAD
         }
         // An update that changes nothing locks the row.
         OpenTransaction::Driver(_) => {
@@ -73,6 +73,25 @@ pub async fn lock_head<'c>(
         }
     };
     let head = transaction.row(statement, &[]).await?;
+    head.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Like [`lock_head`], for a transaction that uses the number of the row that it adds: another process may have added rows
+/// since the last commit of this one.
+pub async fn lock_numbered_head(
+    transaction: &mut OpenTransaction<'_>,
+) -> Result<LogHead, sqlx::Error> {
+    if let OpenTransaction::Native(connection) = transaction {
+        connection.last_head = None;
+    }
+    lock_head(transaction).await
+}
+
+const HEAD: &str = "SELECT number, hash FROM audit_head";
+
+/// Returns the last row of the log, after which other transactions may add rows at any time.
+pub async fn last_row(mut transaction: OpenTransaction<'_>) -> Result<LogHead, sqlx::Error> {
+    let head = transaction.row(HEAD, &[]).await?;
     head.ok_or(sqlx::Error::RowNotFound)
 }
 
@@ -174,6 +193,33 @@ impl<'a> ChainedRows<'a> {
         }
         let head = (number, hash);
         Ok(Self { rows, salts, head })
+    }
+}
+
+/// Rows for the log and their salts, as JSON for a statement that adds them.
+pub struct AuditChain {
+    /// The row before them.
+    pub head: LogHead,
+    /// The last of them; `head` if there are none.
+    pub end: LogHead,
+    pub rows: String,
+    pub salts: String,
+}
+
+impl AuditChain {
+    /// Chains the drafts to the row `head`.
+    pub fn after(head: LogHead, drafts: &[&Draft]) -> Result<Self, sqlx::Error> {
+        let chained = ChainedRows::after(head.clone(), drafts, &HashSet::new())?;
+        let salts = chained.salts.iter();
+        let salts: Vec<Value> = salts
+            .map(|(number, run, salt)| json!({"number": number, "run": run, "salt": salt}))
+            .collect();
+        Ok(Self {
+            head,
+            rows: serde_json::to_string(&chained.rows).map_err(encoding)?,
+            salts: Value::from(salts).to_string(),
+            end: chained.head,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::audit_rows::{self, CollectionName, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::Row as _;
@@ -81,39 +82,40 @@ impl Store {
         vectors: Option<&Vectors>,
         most: Option<u32>,
     ) -> Result<CollectionCreation, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // Before the lock: it waits for transactions that change a collection of this name, which take the lock later.
-            let created = sqlx::query(
-                "INSERT INTO collections (id, owner, name, embedding, dimensions, version, documents, passages, \
-                 words, bytes, created_ms) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6) \
-                 ON CONFLICT (owner, name) WHERE deleted_ms IS NULL DO NOTHING",
-            )
-            .bind(Uuid::now_v7().to_string())
-            .bind(owner)
-            .bind(name)
-            .bind(vectors.map(|vectors| vectors.model.as_str()))
-            .bind(vectors.map(|vectors| i64::from(vectors.dimensions)))
-            .bind(signed(now_ms()))
-            .execute(&mut *transaction)
-            .await?;
-            if created.rows_affected() == 0 {
-                return Ok(CollectionCreation::NameTaken);
-            }
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            if let Some(most) = most {
-                let kind = CollectionKind::of_name(name);
-                let sums = owners::sums(&mut *transaction, owner, kind).await?;
-                if sums.collections > u64::from(most) {
-                    return Ok(CollectionCreation::Full);
+        let (owner, name) = (owner.to_owned(), name.to_owned());
+        let id = Uuid::now_v7();
+        let values = [
+            SqlValue::from(id),
+            owner.clone().into(),
+            name.clone().into(),
+            vectors.map(|vectors| vectors.model.clone()).into(),
+            vectors.map(|vectors| i64::from(vectors.dimensions)).into(),
+            signed(now_ms()).into(),
+        ];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                // Before the lock: it waits for transactions that change a collection of this name, which take the lock
+                // later.
+                if transaction.execute(CREATE, &values).await? == 0 {
+                    return Ok(CollectionCreation::NameTaken);
                 }
-            }
-            let draft = Draft::collection_created(owner, name);
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(CollectionCreation::Created)
-        };
-        self.database.within(work).await
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                if let Some(most) = most {
+                    let kind = CollectionKind::of_name(&name);
+                    let sums = owners::sums(&mut transaction, &owner, kind).await?;
+                    if sums.collections > u64::from(most) {
+                        transaction
+                            .execute("DELETE FROM collections WHERE id = $1", &[id.into()])
+                            .await?;
+                        return Ok(CollectionCreation::Full);
+                    }
+                }
+                let draft = Draft::collection_created(&owner, &name);
+                audit_rows::append_after(transaction, head, &[&draft]).await?;
+                Ok(CollectionCreation::Created)
+            })
+        });
+        work.await
     }
 
     /// Deletes documents of a collection from now on when they are older than `days`, on behalf of `actor`; `None`
@@ -124,24 +126,22 @@ impl Store {
         collection: &Collection,
         days: Option<NonZeroU32>,
     ) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let changed = sqlx::query(
-                "UPDATE collections SET keep_days = $2 WHERE id = $1 AND deleted_ms IS NULL",
-            )
-            .bind(collection.id.to_string())
-            .bind(days.map(|days| i64::from(days.get())))
-            .execute(&mut *transaction)
-            .await?;
-            let is_there = changed.rows_affected() > 0;
-            if is_there {
-                let draft = Draft::collection_retention(actor, collection.logged_name(), days);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_there)
-        };
-        self.database.within(work).await
+        let (actor, collection) = (actor.to_owned(), collection.clone());
+        let values = [
+            SqlValue::from(collection.id),
+            days.map(|days| i64::from(days.get())).into(),
+        ];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                if transaction.execute(KEEP, &values).await? == 0 {
+                    return Ok(false);
+                }
+                let draft = Draft::collection_retention(&actor, collection.logged_name(), days);
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 
     /// The version of a collection; `None` when it was deleted.
@@ -165,26 +165,27 @@ impl Store {
         actor: &str,
         collection: &Collection,
     ) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let gone = sqlx::query(
-                "UPDATE collections SET deleted_ms = $2, version = version + 1 WHERE id = $1 AND deleted_ms IS NULL",
-            )
-            .bind(collection.id.to_string())
-            .bind(signed(now_ms()))
-            .execute(&mut *transaction)
-            .await?;
-            let is_gone = gone.rows_affected() > 0;
-            if is_gone {
-                let draft = Draft::collection_deleted(actor, collection.logged_name());
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-            }
-            transaction.commit().await?;
-            Ok(is_gone)
-        };
-        self.database.within(work).await
+        let (actor, collection) = (actor.to_owned(), collection.clone());
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let values = [collection.id.into(), signed(now_ms()).into()];
+                if transaction.execute(DELETE, &values).await? == 0 {
+                    return Ok(false);
+                }
+                let draft = Draft::collection_deleted(&actor, collection.logged_name());
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 }
+
+const CREATE: &str = "INSERT INTO collections (id, owner, name, embedding, dimensions, version, documents, passages, \
+     words, bytes, created_ms) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6) \
+     ON CONFLICT (owner, name) WHERE deleted_ms IS NULL DO NOTHING";
+const KEEP: &str = "UPDATE collections SET keep_days = $2 WHERE id = $1 AND deleted_ms IS NULL";
+const DELETE: &str = "UPDATE collections SET deleted_ms = $2, version = version + 1 WHERE id = $1 AND deleted_ms IS NULL";
 
 pub(super) fn collection(row: &AnyRow) -> Result<Collection, sqlx::Error> {
     let model: Option<String> = row.try_get("embedding")?;

@@ -2,13 +2,14 @@
 
 use super::Collection;
 use crate::audit_rows::{self, Draft};
-use crate::column::{id, is_storable, unsigned};
+use crate::column::{id, is_storable, parsed_id, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::shown_texts;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
+use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Row as _};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -121,29 +122,24 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let text =
             serde_json::to_string(labels).map_err(|error| sqlx::Error::Encode(error.into()))?;
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // First, as in `delete_document`.
-            count_version(&mut transaction, collection.id).await?;
-            let labelled = sqlx::query(
-                "UPDATE documents SET labels = $3 WHERE id = $1 AND collection = $2 AND state = 'visible' \
-                 RETURNING source",
-            )
-            .bind(document.to_string())
-            .bind(collection.id.to_string())
-            .bind(text)
-            .fetch_optional(&mut *transaction)
-            .await?;
-            if let Some(row) = &labelled {
-                let source: String = row.try_get("source")?;
+        let (actor, collection) = (actor.to_owned(), collection.clone());
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                // First, as in `delete_document`.
+                lock_collection(&mut transaction, collection.id).await?;
+                let values = [document.into(), collection.id.into(), text.into()];
+                let labelled: Option<(String,)> = transaction.row(LABEL, &values).await?;
+                let Some((source,)) = labelled else {
+                    return Ok(false);
+                };
+                count_version(&mut transaction, collection.id).await?;
                 let draft =
-                    Draft::document_labelled(actor, collection.logged_name(), document, &source);
-                audit_rows::append(&mut transaction, &[&draft]).await?;
-                transaction.commit().await?;
-            }
-            Ok(labelled.is_some())
-        };
-        self.database.within(work).await
+                    Draft::document_labelled(&actor, collection.logged_name(), document, &source);
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 
     /// Deletes a visible document on behalf of `actor`: it is found no more, and its passages are removed by
@@ -154,8 +150,9 @@ impl Store {
         collection: &Collection,
         document: Uuid,
     ) -> Result<bool, StoreError> {
-        self.take_away(collection, document, |source| {
-            Draft::document_deleted(actor, collection.logged_name(), document, source)
+        let (actor, of) = (actor.to_owned(), collection.clone());
+        self.take_away(collection.id, document, move |source| {
+            Draft::document_deleted(&actor, of.logged_name(), document, source)
         })
         .await
     }
@@ -163,38 +160,59 @@ impl Store {
     /// Hides a visible document, and logs why. Returns whether there was one.
     pub(super) async fn take_away(
         &self,
-        collection: &Collection,
+        collection: Uuid,
         document: Uuid,
-        draft: impl Fn(&str) -> Draft + Send + Sync,
+        draft: impl FnOnce(&str) -> Draft + Send + 'static,
     ) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            // First, as publishing does: two transactions that take the same locks in one order do not deadlock.
-            count_version(&mut transaction, collection.id).await?;
-            let hidden = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
-            if let Some(hidden) = &hidden {
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                // First, as publishing does: two transactions that take the same locks in one order do not deadlock.
+                lock_collection(&mut transaction, collection).await?;
+                let document = document.to_string();
+                let hidden = hide(&mut transaction, collection, HIDE_BY_ID, &document).await?;
+                let Some(hidden) = hidden else {
+                    return Ok(false);
+                };
+                count_version(&mut transaction, collection).await?;
                 shown_texts::document_deleted(&mut transaction, hidden.document).await?;
-                audit_rows::append(&mut transaction, &[&draft(&hidden.source)]).await?;
-                transaction.commit().await?;
-            }
-            Ok(hidden.is_some())
-        };
-        self.database.within(work).await
+                audit_rows::append(transaction, &[&draft(&hidden.source)]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 }
 
+const LABEL: &str = "UPDATE documents SET labels = $3 WHERE id = $1 AND collection = $2 AND state = 'visible' RETURNING source";
+
 /// Locks the collection until the transaction ends. Returns whether it exists.
-pub(super) async fn count_version(
-    connection: &mut AnyConnection,
+pub(super) async fn lock_collection(
+    transaction: &mut OpenTransaction<'_>,
     collection: Uuid,
 ) -> Result<bool, sqlx::Error> {
-    let counted = sqlx::query(
-        "UPDATE collections SET version = version + 1 WHERE id = $1 AND deleted_ms IS NULL",
-    )
-    .bind(collection.to_string())
-    .execute(connection)
-    .await?;
-    Ok(counted.rows_affected() > 0)
+    // An update that changes nothing locks the row.
+    let locked = transaction
+        .execute(
+            "UPDATE collections SET version = version WHERE id = $1 AND deleted_ms IS NULL",
+            &[collection.into()],
+        )
+        .await?;
+    Ok(locked > 0)
+}
+
+/// Counts a change of what can be found in the collection, and locks it until the transaction ends. Returns whether it
+/// exists.
+pub(super) async fn count_version(
+    transaction: &mut OpenTransaction<'_>,
+    collection: Uuid,
+) -> Result<bool, sqlx::Error> {
+    let counted = transaction
+        .execute(
+            "UPDATE collections SET version = version + 1 WHERE id = $1 AND deleted_ms IS NULL",
+            &[collection.into()],
+        )
+        .await?;
+    Ok(counted > 0)
 }
 
 /// A document that was taken out of its collection.
@@ -203,40 +221,40 @@ pub(super) struct HiddenDocument {
     pub source: String,
 }
 
-/// Takes the visible document whose `column` has `value` out of its collection.
+/// The statements of [`hide`], by what is known of the document.
+pub(super) const HIDE_BY_ID: &str = "UPDATE documents SET state = 'gone' WHERE collection = $1 AND state = 'visible' AND id = $2 \
+     RETURNING id, source, bytes, passages, words";
+pub(super) const HIDE_BY_SOURCE: &str = "UPDATE documents SET state = 'gone' WHERE collection = $1 AND state = 'visible' \
+     AND source = $2 RETURNING id, source, bytes, passages, words";
+
+/// Takes a visible document out of its collection: the one that `statement` finds by `value`.
 pub(super) async fn hide(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     collection: Uuid,
-    column: &'static str,
+    statement: &'static str,
     value: &str,
 ) -> Result<Option<HiddenDocument>, sqlx::Error> {
-    let hidden = sqlx::query(sqlx::AssertSqlSafe(format!(
-        "UPDATE documents SET state = 'gone' WHERE collection = $1 AND state = 'visible' AND {column} = $2 \
-         RETURNING id, source, bytes, passages, words"
-    )))
-    .bind(collection.to_string())
-    .bind(value)
-    .fetch_optional(&mut *connection)
-    .await?;
-    let Some(hidden) = hidden else {
+    let values = [collection.into(), value.into()];
+    let hidden: Option<(String, String, i64, i64, i64)> =
+        transaction.row(statement, &values).await?;
+    let Some((document, source, bytes, passages, words)) = hidden else {
         return Ok(None);
     };
-    let number = |column| hidden.try_get::<i64, _>(column);
-    sqlx::query(
-        "UPDATE collections SET documents = documents - 1, bytes = bytes - $2, passages = passages - $3, \
-         words = words - $4 WHERE id = $1",
-    )
-    .bind(collection.to_string())
-    .bind(number("bytes")?)
-    .bind(number("passages")?)
-    .bind(number("words")?)
-    .execute(connection)
-    .await?;
+    let values = [
+        collection.into(),
+        bytes.into(),
+        passages.into(),
+        words.into(),
+    ];
+    transaction.execute(LESS, &values).await?;
     Ok(Some(HiddenDocument {
-        document: id(&hidden, "id")?,
-        source: hidden.try_get("source")?,
+        document: parsed_id(&document)?,
+        source,
     }))
 }
+
+const LESS: &str = "UPDATE collections SET documents = documents - 1, bytes = bytes - $2, passages = passages - $3, \
+     words = words - $4 WHERE id = $1";
 
 pub(super) fn document(row: &AnyRow) -> Result<CollectionDocument, sqlx::Error> {
     Ok(CollectionDocument {

@@ -4,15 +4,15 @@
 //! forget deletes texts; what stays of a forgotten fact says when that was. Each change is one transaction.
 
 use crate::audit_rows::{self, Draft};
-use crate::column::{id, signed, unsigned};
+use crate::column::{id, ids, parsed_id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::shown_texts;
-use crate::statements::OpenTransaction;
+use crate::statements::{OpenTransaction, SqlValue};
 use crate::store::Store;
 use crate::time::now_ms;
+use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Row as _};
 use uuid::Uuid;
 
 /// For whom a fact is kept, of one owner.
@@ -168,41 +168,38 @@ impl Store {
         }
         let mut source = new.source.replace('\0', "");
         source.truncate(source.floor_char_boundary(MAX_SOURCE_BYTES));
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let facts = count(&mut transaction, owner, 1).await?;
-            if facts > quota.facts {
-                return Err(MemoryError::Full { most: quota.facts });
-            }
-            let id = Uuid::now_v7();
-            let mut fact = Fact {
-                id,
-                scope: new.scope.clone(),
-                chain: id,
-                text,
-                source,
-                confidence: thousandths(new.confidence),
-                created_ms: now_ms(),
-                ended_ms: None,
-                superseded_by: None,
-                forgotten_ms: None,
-            };
-            if let Some(old) = new.supersedes {
-                fact.chain = supersede(&mut transaction, owner, &fact, old).await?;
-            }
-            insert(&mut transaction, owner, &fact).await?;
-            let draft = Draft::fact_remembered(
-                owner,
-                fact.id,
-                fact.scope.name(),
-                &fact.source,
-                new.supersedes,
-            );
-            audit_rows::append(&mut transaction, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(fact)
-        };
-        self.database.within(work).await
+        let (owner, scope) = (owner.to_owned(), new.scope.clone());
+        let (confidence, supersedes) = (thousandths(new.confidence), new.supersedes);
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let facts = count(&mut transaction, &owner, 1).await?;
+                if facts > quota.facts {
+                    return Err(MemoryError::Full { most: quota.facts });
+                }
+                let id = Uuid::now_v7();
+                let mut fact = Fact {
+                    id,
+                    scope,
+                    chain: id,
+                    text,
+                    source,
+                    confidence,
+                    created_ms: now_ms(),
+                    ended_ms: None,
+                    superseded_by: None,
+                    forgotten_ms: None,
+                };
+                if let Some(old) = supersedes {
+                    fact.chain = supersede(&mut transaction, &owner, &fact, old).await?;
+                }
+                insert(&mut transaction, &owner, &fact).await?;
+                let (scope, source) = (fact.scope.name(), &fact.source);
+                let draft = Draft::fact_remembered(&owner, fact.id, scope, source, supersedes);
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok(fact)
+            })
+        });
+        work.await
     }
 
     /// A fact of `owner`, whether it is found or not.
@@ -274,44 +271,31 @@ impl Store {
         extent: ForgetExtent,
         by: &str,
     ) -> Result<Option<ForgottenFacts>, StoreError> {
-        let condition = match extent {
-            ForgetExtent::Fact => "id = $2",
-            ForgetExtent::Chain => "chain = (SELECT chain FROM facts WHERE owner = $1 AND id = $2)",
+        let statement = match extent {
+            ForgetExtent::Fact => FORGET_FACT,
+            ForgetExtent::Chain => FORGET_CHAIN,
         };
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            count(&mut transaction, owner, 0).await?;
-            let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-                "UPDATE facts SET text = '', ended_ms = COALESCE(ended_ms, $3), forgotten_ms = $3 \
-                 WHERE owner = $1 AND {condition} AND forgotten_ms IS NULL RETURNING id"
-            )))
-            .bind(owner)
-            .bind(fact.to_string())
-            .bind(signed(now_ms()))
-            .fetch_all(&mut *transaction)
-            .await?;
-            let ids: Result<Vec<Uuid>, _> = rows.iter().map(|row| id(row, "id")).collect();
-            let ids = ids?;
-            if ids.is_empty() {
-                return Ok(None);
-            }
-            count(&mut transaction, owner, -signed(ids.len() as u64)).await?;
-            sqlx::query(
-                "DELETE FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL AND id NOT IN \
-                 (SELECT id FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL \
-                  ORDER BY forgotten_ms DESC, id DESC LIMIT $2)",
-            )
-            .bind(owner)
-            .bind(FORGOTTEN_ROWS)
-            .execute(&mut *transaction)
-            .await?;
-            shown_texts::facts_forgotten(&mut transaction, &ids).await?;
-            let draft = Draft::facts_forgotten(owner, by, &ids);
-            audit_rows::append(&mut transaction, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok::<_, StoreError>(Some(ids))
-        };
-        let Some(facts) = self.database.within(work).await? else {
+        let (owner, by) = (owner.to_owned(), by.to_owned());
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                count(&mut transaction, &owner, 0).await?;
+                let values = [(&owner).into(), fact.into(), signed(now_ms()).into()];
+                let rows: Vec<(String,)> = transaction.rows(statement, &values).await?;
+                let forgotten = ids(&rows)?;
+                if forgotten.is_empty() {
+                    return Ok(None);
+                }
+                let less = -signed(forgotten.len() as u64);
+                count(&mut transaction, &owner, less).await?;
+                let values = [(&owner).into(), FORGOTTEN_ROWS.into()];
+                transaction.execute(DROP_OLDER, &values).await?;
+                shown_texts::facts_forgotten(&mut transaction, &forgotten).await?;
+                let draft = Draft::facts_forgotten(&owner, &by, &forgotten);
+                audit_rows::append(transaction, &[&draft]).await?;
+                Ok::<_, StoreError>(Some(forgotten))
+            })
+        });
+        let Some(facts) = work.await? else {
             return Ok(None);
         };
         Ok(Some(ForgottenFacts {
@@ -320,6 +304,14 @@ impl Store {
         }))
     }
 }
+
+const FORGET_FACT: &str = "UPDATE facts SET text = '', ended_ms = COALESCE(ended_ms, $3), forgotten_ms = $3 \
+     WHERE owner = $1 AND id = $2 AND forgotten_ms IS NULL RETURNING id";
+const FORGET_CHAIN: &str = "UPDATE facts SET text = '', ended_ms = COALESCE(ended_ms, $3), forgotten_ms = $3 \
+     WHERE owner = $1 AND chain = (SELECT chain FROM facts WHERE owner = $1 AND id = $2) AND forgotten_ms IS NULL \
+     RETURNING id";
+const DROP_OLDER: &str = "DELETE FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL AND id NOT IN \
+     (SELECT id FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL ORDER BY forgotten_ms DESC, id DESC LIMIT $2)";
 
 /// Deletes what was kept for a session that is deleted.
 pub(crate) async fn delete_facts_of_session(
@@ -358,65 +350,64 @@ const COUNT: &str = "INSERT INTO fact_owners (owner, facts) VALUES ($1, $2) \
 
 /// Ends the fact `old` by `new`, of the same scope. Returns its chain.
 async fn supersede(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     owner: &str,
     new: &Fact,
     old: Uuid,
 ) -> Result<Uuid, MemoryError> {
-    let ended = sqlx::query(
-        "UPDATE facts SET ended_ms = $1, superseded_by = $2 WHERE owner = $3 AND id = $4 AND scope = $5 \
-         AND subject = $6 AND ended_ms IS NULL RETURNING chain",
-    )
-    .bind(signed(new.created_ms))
-    .bind(new.id.to_string())
-    .bind(owner)
-    .bind(old.to_string())
-    .bind(new.scope.name())
-    .bind(new.scope.subject())
-    .fetch_optional(&mut *connection)
-    .await?;
-    if let Some(row) = ended {
-        return Ok(id(&row, "chain")?);
+    let (scope, subject) = (new.scope.name(), new.scope.subject());
+    let values = [
+        SqlValue::from(signed(new.created_ms)),
+        new.id.into(),
+        owner.into(),
+        old.into(),
+        scope.into(),
+        subject.into(),
+    ];
+    let ended: Option<(String,)> = transaction.row(SUPERSEDE, &values).await?;
+    if let Some((chain,)) = ended {
+        return Ok(parsed_id(&chain)?);
     }
-    let other = sqlx::query(
-        "SELECT superseded_by FROM facts WHERE owner = $1 AND id = $2 AND scope = $3 AND subject = $4 \
-         AND forgotten_ms IS NULL AND superseded_by IS NOT NULL",
-    )
-    .bind(owner)
-    .bind(old.to_string())
-    .bind(new.scope.name())
-    .bind(new.scope.subject())
-    .fetch_optional(connection)
-    .await?;
+    let values = [
+        SqlValue::from(owner),
+        old.into(),
+        scope.into(),
+        subject.into(),
+    ];
+    let other: Option<(String,)> = transaction.row(SUCCESSOR, &values).await?;
     Err(match other {
-        Some(row) => MemoryError::Superseded {
+        Some((by,)) => MemoryError::Superseded {
             fact: old,
-            by: id(&row, "superseded_by")?,
+            by: parsed_id(&by)?,
         },
         None => MemoryError::Unknown { fact: old },
     })
 }
 
+const SUPERSEDE: &str = "UPDATE facts SET ended_ms = $1, superseded_by = $2 WHERE owner = $3 AND id = $4 AND scope = $5 \
+     AND subject = $6 AND ended_ms IS NULL RETURNING chain";
+const SUCCESSOR: &str = "SELECT superseded_by FROM facts WHERE owner = $1 AND id = $2 AND scope = $3 AND subject = $4 \
+     AND forgotten_ms IS NULL AND superseded_by IS NOT NULL";
+const INSERT: &str = "INSERT INTO facts (id, owner, scope, subject, chain, text, source, confidence, created_ms) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
 async fn insert(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     owner: &str,
     fact: &Fact,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO facts (id, owner, scope, subject, chain, text, source, confidence, created_ms) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(fact.id.to_string())
-    .bind(owner)
-    .bind(fact.scope.name())
-    .bind(fact.scope.subject())
-    .bind(fact.chain.to_string())
-    .bind(&fact.text)
-    .bind(&fact.source)
-    .bind(in_thousandths(fact.confidence))
-    .bind(signed(fact.created_ms))
-    .execute(connection)
-    .await?;
+    let values = [
+        SqlValue::from(fact.id),
+        owner.into(),
+        fact.scope.name().into(),
+        fact.scope.subject().into(),
+        fact.chain.into(),
+        (&fact.text).into(),
+        (&fact.source).into(),
+        in_thousandths(fact.confidence).into(),
+        signed(fact.created_ms).into(),
+    ];
+    transaction.execute(INSERT, &values).await?;
     Ok(())
 }
 

@@ -5,11 +5,11 @@
 //! takes the lock, and one that changes shares does that after it, so that none waits in a circle.
 
 use super::attached::PREFIX;
-use crate::column::unsigned;
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
-use sqlx::AnyExecutor;
+use std::sync::LazyLock;
 
 /// The two kinds of collections, which are counted apart: neither uses up the bounds of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +38,26 @@ impl CollectionKind {
         }
     }
 
-    /// The condition of a query for collections of this kind.
-    fn condition(self) -> String {
+    /// The query for the sums of an owner's collections of this kind.
+    fn query(self) -> &'static str {
         match self {
-            Self::Named => format!("name NOT LIKE '{PREFIX}%'"),
-            Self::Attached => format!("name LIKE '{PREFIX}%'"),
+            Self::Named => &SUMS_OF_NAMED,
+            Self::Attached => &SUMS_OF_ATTACHED,
         }
     }
+}
+
+static SUMS_OF_NAMED: LazyLock<String> =
+    LazyLock::new(|| sums_query(&format!("name NOT LIKE '{PREFIX}%'")));
+static SUMS_OF_ATTACHED: LazyLock<String> =
+    LazyLock::new(|| sums_query(&format!("name LIKE '{PREFIX}%'")));
+
+fn sums_query(condition: &str) -> String {
+    format!(
+        "SELECT CAST(COUNT(*) AS BIGINT) AS collections, CAST(COALESCE(SUM(documents), 0) AS BIGINT) AS documents, \
+         CAST(COALESCE(SUM(passages), 0) AS BIGINT) AS passages, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes \
+         FROM collections WHERE owner = $1 AND deleted_ms IS NULL AND {condition}"
+    )
 }
 
 impl Store {
@@ -54,31 +67,35 @@ impl Store {
         owner: &str,
         kind: CollectionKind,
     ) -> Result<OwnedSums, StoreError> {
-        let sums = sums(&self.pool, owner, kind);
-        Ok(sums.in_time(&self.database).await?)
+        let sums: SumsRow = sqlx::query_as(kind.query())
+            .bind(owner)
+            .fetch_one(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(read(sums))
     }
 }
 
 /// The sums within a transaction. Where they decide about a bound, the transaction holds the lock of the audit log
 /// ([`lock_head`](crate::audit_rows::lock_head)), so that no other adds meanwhile.
 pub(super) async fn sums(
-    executor: impl AnyExecutor<'_>,
+    transaction: &mut OpenTransaction<'_>,
     owner: &str,
     kind: CollectionKind,
 ) -> Result<OwnedSums, sqlx::Error> {
-    let row = sqlx::query(sqlx::AssertSqlSafe(format!(
-        "SELECT CAST(COUNT(*) AS BIGINT) AS collections, CAST(COALESCE(SUM(documents), 0) AS BIGINT) AS documents, \
-         CAST(COALESCE(SUM(passages), 0) AS BIGINT) AS passages, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes \
-         FROM collections WHERE owner = $1 AND deleted_ms IS NULL AND {}",
-        kind.condition()
-    )))
-    .bind(owner)
-    .fetch_one(executor)
-    .await?;
-    Ok(OwnedSums {
-        collections: unsigned(&row, "collections")?,
-        documents: unsigned(&row, "documents")?,
-        passages: unsigned(&row, "passages")?,
-        bytes: unsigned(&row, "bytes")?,
-    })
+    let sums: Option<SumsRow> = transaction.row(kind.query(), &[owner.into()]).await?;
+    sums.map(read).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Collections, documents, passages and bytes.
+type SumsRow = (i64, i64, i64, i64);
+
+fn read((collections, documents, passages, bytes): SumsRow) -> OwnedSums {
+    let unsigned = |sum: i64| u64::try_from(sum).unwrap_or_default();
+    OwnedSums {
+        collections: unsigned(collections),
+        documents: unsigned(documents),
+        passages: unsigned(passages),
+        bytes: unsigned(bytes),
+    }
 }

@@ -28,6 +28,9 @@ const EMPTYING: &str = "PRAGMA busy_timeout = 1000";
 pub(crate) const GONE: &str = "SELECT id FROM documents WHERE state = 'gone' AND state <> 'visible' \
      UNION ALL SELECT documents.id FROM collections CROSS JOIN documents \
      WHERE documents.collection = collections.id AND collections.deleted_ms IS NOT NULL LIMIT $1";
+/// Removes passages of one transaction.
+const REMOVE_PASSAGES: &str = "DELETE FROM passages WHERE id IN \
+     (SELECT id FROM passages WHERE document = $1 ORDER BY number LIMIT $2)";
 /// Deleted collections whose documents are all removed.
 pub(crate) const EMPTY: &str = "DELETE FROM collections WHERE deleted_ms IS NOT NULL \
      AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.collection = collections.id)";
@@ -144,10 +147,12 @@ impl Store {
             }
             for row in &rows {
                 let document = id(row, "id")?;
-                let draft = |source: &str| {
-                    Draft::document_expired(collection.logged_name(), document, source, days)
+                let of = collection.clone();
+                let draft = move |source: &str| {
+                    Draft::document_expired(of.logged_name(), document, source, days)
                 };
-                expired += u64::from(self.take_away(collection, document, draft).await?);
+                let taken = self.take_away(collection.id, document, draft);
+                expired += u64::from(taken.await?);
             }
             tokio::time::sleep(BATCH_DELAY).await;
         }
@@ -182,14 +187,11 @@ impl Store {
             {
                 continue;
             }
-            sqlx::query(
+            self.execute(
                 "UPDATE documents SET state = 'gone' WHERE id = $1 AND state = 'staged' \
                  AND (holder = $2 OR (holder IS NULL AND $2 IS NULL))",
+                vec![id(row, "id")?.into(), holder.into()],
             )
-            .bind(id(row, "id")?.to_string())
-            .bind(holder)
-            .execute(&self.pool)
-            .in_time(&self.database)
             .await?;
         }
         Ok(())
@@ -208,31 +210,24 @@ impl Store {
     /// Removes a document in transactions of [`BATCH_ROWS`] passages, and then its row.
     async fn remove_document(&self, document: &Uuid) -> Result<u64, StoreError> {
         let mut removed = 0;
-        let mut connection = self.pool.acquire().await?;
         loop {
-            let gone = sqlx::query(
-                "DELETE FROM passages WHERE id IN \
-                 (SELECT id FROM passages WHERE document = $1 ORDER BY number LIMIT $2)",
-            )
-            .bind(document.to_string())
-            .bind(signed(BATCH_ROWS))
-            .execute(&mut *connection)
-            .in_time(&self.database)
-            .await?;
-            removed += gone.rows_affected();
-            if gone.rows_affected() < BATCH_ROWS {
+            let values = [(*document).into(), signed(BATCH_ROWS).into()];
+            let gone = self.transact_long(move |mut transaction| {
+                Box::pin(async move { transaction.execute(REMOVE_PASSAGES, &values).await })
+            });
+            let gone = gone.await?;
+            removed += gone;
+            if gone < BATCH_ROWS {
                 break;
             }
             tokio::time::sleep(BATCH_DELAY).await;
         }
         self.note_gone_with_its_collection(document).await?;
         // In a deleted collection another process may still stage passages of it: the next removal finds it then.
-        sqlx::query(
+        self.execute(
             "DELETE FROM documents WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM passages WHERE document = $1)",
+            vec![(*document).into()],
         )
-        .bind(document.to_string())
-        .execute(&mut *connection)
-        .in_time(&self.database)
         .await?;
         Ok(removed)
     }
@@ -253,20 +248,19 @@ impl Store {
             .in_time(&self.database)
             .await?;
         if visible.is_some() {
-            let work = async {
-                let mut connection = self.pool.acquire().await?;
-                shown_texts::document_deleted(&mut connection, *document).await
-            };
-            self.database.within(work).await?;
+            let document = *document;
+            let work = self.transact(move |mut transaction| {
+                Box::pin(
+                    async move { shown_texts::document_deleted(&mut transaction, document).await },
+                )
+            });
+            work.await?;
         }
         Ok(())
     }
 
     async fn remove_empty_collections(&self) -> Result<(), StoreError> {
-        sqlx::query(EMPTY)
-            .execute(&self.pool)
-            .in_time(&self.database)
-            .await?;
+        self.execute(EMPTY, Vec::new()).await?;
         Ok(())
     }
 }

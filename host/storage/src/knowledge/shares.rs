@@ -5,12 +5,13 @@
 
 use super::access::{Access, MembershipState};
 use super::collections::Collection;
+use super::documents::lock_collection;
 use crate::audit_rows::{self, Draft};
 use crate::column::signed;
 use crate::error::StoreError;
+use crate::statements::{OpenTransaction, SqlValue};
 use crate::store::Store;
 use crate::time::now_ms;
-use sqlx::AnyConnection;
 
 /// Maximum number of keys that a collection is shared with.
 pub const MAX_KEYS_OF_COLLECTION: u32 = 100;
@@ -61,36 +62,34 @@ impl Store {
         grantee: &str,
         access: Access,
     ) -> Result<MembershipState, ShareError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            if !lock_collection(&mut transaction, collection).await? {
-                return Err(ShareError::Gone);
-            }
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            let changed: Option<Option<i64>> = sqlx::query_scalar(
-                "UPDATE collection_grants SET access = $3 WHERE collection = $1 AND grantee = $2 \
-                 RETURNING accepted_ms",
-            )
-            .bind(collection.id.to_string())
-            .bind(grantee)
-            .bind(access.name())
-            .fetch_optional(&mut *transaction)
-            .await?;
-            let is_accepted = match changed {
-                Some(accepted_ms) => accepted_ms.is_some(),
-                None => add(&mut transaction, collection, grantee, access).await?,
-            };
-            let logged = Some(access.name());
-            let draft = Draft::collection_shared(collection.logged_name(), grantee, logged);
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(if is_accepted {
-                MembershipState::Accepted
-            } else {
-                MembershipState::Offered
+        let (collection, grantee) = (collection.clone(), grantee.to_owned());
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                if !lock_collection(&mut transaction, collection.id).await? {
+                    return Err(ShareError::Gone);
+                }
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                let values = [
+                    collection.id.into(),
+                    (&grantee).into(),
+                    access.name().into(),
+                ];
+                let changed: Option<(Option<i64>,)> = transaction.row(CHANGE, &values).await?;
+                let is_accepted = match changed {
+                    Some((accepted_ms,)) => accepted_ms.is_some(),
+                    None => add(&mut transaction, &collection, &grantee, access).await?,
+                };
+                let logged = Some(access.name());
+                let draft = Draft::collection_shared(collection.logged_name(), &grantee, logged);
+                audit_rows::append_after(transaction, head, &[&draft]).await?;
+                Ok(if is_accepted {
+                    MembershipState::Accepted
+                } else {
+                    MembershipState::Offered
+                })
             })
-        };
-        self.database.within(work).await
+        });
+        work.await
     }
 
     /// Ends the share of a collection with `grantee`, on behalf of its owner. Returns whether there was one.
@@ -112,43 +111,36 @@ impl Store {
         grantee: &str,
         collection: &Collection,
     ) -> Result<bool, ShareError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            let accepted_ms: Option<Option<i64>> = sqlx::query_scalar(
-                "SELECT accepted_ms FROM collection_grants WHERE collection = $1 AND grantee = $2",
-            )
-            .bind(collection.id.to_string())
-            .bind(grantee)
-            .fetch_optional(&mut *transaction)
-            .await?;
-            match accepted_ms {
-                None => return Ok(false),
-                Some(Some(_)) => return Ok(true),
-                Some(None) => {}
-            }
-            if accepted(&mut transaction, grantee).await? >= i64::from(MAX_ACCEPTED_SHARES) {
-                return Err(ShareError::Accepted {
-                    most: MAX_ACCEPTED_SHARES,
-                });
-            }
-            let changed = sqlx::query(
-                "UPDATE collection_grants SET accepted_ms = $3 WHERE collection = $1 AND grantee = $2",
-            )
-            .bind(collection.id.to_string())
-            .bind(grantee)
-            .bind(signed(now_ms()))
-            .execute(&mut *transaction)
-            .await?;
-            if changed.rows_affected() == 0 {
-                return Ok(false);
-            }
-            let draft = Draft::share_accepted(grantee, collection.logged_name());
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(true)
-        };
-        self.database.within(work).await
+        let (collection, grantee) = (collection.clone(), grantee.to_owned());
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                let values = [collection.id.into(), (&grantee).into()];
+                let share: Option<(Option<i64>,)> = transaction.row(SHARE, &values).await?;
+                match share {
+                    None => return Ok(false),
+                    Some((Some(_),)) => return Ok(true),
+                    Some((None,)) => {}
+                }
+                if accepted(&mut transaction, &grantee).await? >= i64::from(MAX_ACCEPTED_SHARES) {
+                    return Err(ShareError::Accepted {
+                        most: MAX_ACCEPTED_SHARES,
+                    });
+                }
+                let values = [
+                    collection.id.into(),
+                    (&grantee).into(),
+                    signed(now_ms()).into(),
+                ];
+                if transaction.execute(ACCEPT, &values).await? == 0 {
+                    return Ok(false);
+                }
+                let draft = Draft::share_accepted(&grantee, collection.logged_name());
+                audit_rows::append_after(transaction, head, &[&draft]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 
     /// Ends a share on behalf of `grantee`: it refuses an offer, or leaves what it accepted. Returns whether there was
@@ -168,100 +160,87 @@ impl Store {
         grantee: &str,
         draft: Draft,
     ) -> Result<bool, StoreError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            let ended =
-                sqlx::query("DELETE FROM collection_grants WHERE collection = $1 AND grantee = $2")
-                    .bind(collection.id.to_string())
-                    .bind(grantee)
-                    .execute(&mut *transaction)
-                    .await?;
-            if ended.rows_affected() == 0 {
-                return Ok(false);
-            }
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-            transaction.commit().await?;
-            Ok(true)
-        };
-        self.database.within(work).await
+        let values = [SqlValue::from(collection.id), grantee.to_owned().into()];
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                if transaction.execute(END, &values).await? == 0 {
+                    return Ok(false);
+                }
+                audit_rows::append_after(transaction, head, &[&draft]).await?;
+                Ok(true)
+            })
+        });
+        work.await
     }
 }
 
-/// Holds the collection until the transaction ends. Returns whether it exists.
-async fn lock_collection(
-    connection: &mut AnyConnection,
-    collection: &Collection,
-) -> Result<bool, sqlx::Error> {
-    // An update that changes nothing locks the row.
-    let held = sqlx::query(
-        "UPDATE collections SET version = version WHERE id = $1 AND deleted_ms IS NULL",
-    )
-    .bind(collection.id.to_string())
-    .execute(connection)
-    .await?;
-    Ok(held.rows_affected() > 0)
-}
+const CHANGE: &str = "UPDATE collection_grants SET access = $3 WHERE collection = $1 AND grantee = $2 RETURNING accepted_ms";
+const SHARE: &str =
+    "SELECT accepted_ms FROM collection_grants WHERE collection = $1 AND grantee = $2";
+const ACCEPT: &str =
+    "UPDATE collection_grants SET accepted_ms = $3 WHERE collection = $1 AND grantee = $2";
+const END: &str = "DELETE FROM collection_grants WHERE collection = $1 AND grantee = $2";
 
 /// Adds a share that is not there yet. Returns whether it is accepted at once.
 async fn add(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     collection: &Collection,
     grantee: &str,
     access: Access,
 ) -> Result<bool, ShareError> {
-    let keys: i64 =
-        sqlx::query_scalar("SELECT COUNT(*) FROM collection_grants WHERE collection = $1")
-            .bind(collection.id.to_string())
-            .fetch_one(&mut *connection)
-            .await?;
-    if keys >= i64::from(MAX_KEYS_OF_COLLECTION) {
+    let keys: Option<(i64,)> = transaction
+        .row(
+            "SELECT COUNT(*) FROM collection_grants WHERE collection = $1",
+            &[collection.id.into()],
+        )
+        .await?;
+    if keys.is_some_and(|(keys,)| keys >= i64::from(MAX_KEYS_OF_COLLECTION)) {
         return Err(ShareError::Keys {
             most: MAX_KEYS_OF_COLLECTION,
         });
     }
     let is_accepted = collection.owner.is_empty()
-        && accepted(connection, grantee).await? < i64::from(MAX_ACCEPTED_SHARES);
+        && accepted(transaction, grantee).await? < i64::from(MAX_ACCEPTED_SHARES);
     if !is_accepted {
-        check_offers(connection, collection, grantee).await?;
+        check_offers(transaction, collection, grantee).await?;
     }
-    sqlx::query(
-        "INSERT INTO collection_grants (collection, grantee, access, accepted_ms) VALUES ($1, $2, $3, $4)",
-    )
-    .bind(collection.id.to_string())
-    .bind(grantee)
-    .bind(access.name())
-    .bind(is_accepted.then(|| signed(now_ms())))
-    .execute(connection)
-    .await?;
+    let values = [
+        collection.id.into(),
+        grantee.into(),
+        access.name().into(),
+        is_accepted.then(|| signed(now_ms())).into(),
+    ];
+    transaction.execute(ADD, &values).await?;
     Ok(is_accepted)
 }
 
+const ADD: &str = "INSERT INTO collection_grants (collection, grantee, access, accepted_ms) VALUES ($1, $2, $3, $4)";
+
 /// The number of shared collections that `grantee` has accepted.
-async fn accepted(connection: &mut AnyConnection, grantee: &str) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT COUNT(*) FROM collection_grants JOIN collections ON collections.id = collection_grants.collection \
-         WHERE grantee = $1 AND accepted_ms IS NOT NULL AND deleted_ms IS NULL",
-    )
-    .bind(grantee)
-    .fetch_one(connection)
-    .await
+async fn accepted(
+    transaction: &mut OpenTransaction<'_>,
+    grantee: &str,
+) -> Result<i64, sqlx::Error> {
+    let accepted: Option<(i64,)> = transaction.row(ACCEPTED, &[grantee.into()]).await?;
+    let (accepted,) = accepted.ok_or(sqlx::Error::RowNotFound)?;
+    Ok(accepted)
 }
 
+const ACCEPTED: &str = "SELECT COUNT(*) FROM collection_grants JOIN collections ON collections.id = collection_grants.collection \
+     WHERE grantee = $1 AND accepted_ms IS NOT NULL AND deleted_ms IS NULL";
+const OFFERS: &str = "SELECT COUNT(*), COUNT(CASE WHEN owner = $2 THEN 1 END) FROM collection_grants \
+     JOIN collections ON collections.id = collection_grants.collection \
+     WHERE grantee = $1 AND accepted_ms IS NULL AND deleted_ms IS NULL";
+
 async fn check_offers(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     collection: &Collection,
     grantee: &str,
 ) -> Result<(), ShareError> {
-    let (all, of_owner): (i64, i64) = sqlx::query_as(
-        "SELECT COUNT(*), COUNT(CASE WHEN owner = $2 THEN 1 END) FROM collection_grants \
-         JOIN collections ON collections.id = collection_grants.collection \
-         WHERE grantee = $1 AND accepted_ms IS NULL AND deleted_ms IS NULL",
-    )
-    .bind(grantee)
-    .bind(&collection.owner)
-    .fetch_one(connection)
-    .await?;
+    let values = [grantee.into(), (&collection.owner).into()];
+    let offers: Option<(i64, i64)> = transaction.row(OFFERS, &values).await?;
+    let (all, of_owner) = offers.ok_or(sqlx::Error::RowNotFound)?;
     if of_owner >= i64::from(MAX_OFFERS_OF_OWNER) {
         return Err(ShareError::OffersOfOwner {
             grantee: grantee.to_owned(),

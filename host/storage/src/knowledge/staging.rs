@@ -1,15 +1,16 @@
 //! Staging: a document's passages are written in batches before the document is visible.
 
-use super::documents::{CollectionDocument, NewDocument, count_version, hide};
+use super::documents::{CollectionDocument, HIDE_BY_SOURCE, NewDocument, count_version, hide};
 use super::{Collection, documents, owners};
 use crate::audit_rows::{self, Draft};
-use crate::column::{id, signed, unsigned};
+use crate::column::{id, parsed_id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::shown_texts;
+use crate::statements::{OpenTransaction, SqlValue};
 use crate::store::Store;
 use crate::time::now_ms;
-use sqlx::{AnyConnection, Row as _};
+use sqlx::Row as _;
 use uuid::Uuid;
 
 /// What [`Store::stage_document`] found.
@@ -170,25 +171,20 @@ impl Store {
         let labels =
             serde_json::to_string(new.labels).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let document = Uuid::now_v7();
-        sqlx::query(
-            "INSERT INTO documents (id, collection, source, title, media_type, digest, recipe, labels, bytes, \
-             passages, words, state, holder, created_ms) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0, 'staged', $10, $11)",
-        )
-        .bind(document.to_string())
-        .bind(collection.id.to_string())
-        .bind(new.source)
-        .bind(new.title)
-        .bind(new.media_type)
-        .bind(new.digest)
-        .bind(new.recipe)
-        .bind(labels)
-        .bind(signed(new.bytes))
-        .bind(self.process.name())
-        .bind(signed(now_ms()))
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        let values = vec![
+            document.into(),
+            collection.id.into(),
+            new.source.to_owned().into(),
+            new.title.to_owned().into(),
+            new.media_type.to_owned().into(),
+            new.digest.to_owned().into(),
+            new.recipe.to_owned().into(),
+            labels.into(),
+            signed(new.bytes).into(),
+            self.process.name().to_owned().into(),
+            signed(now_ms()).into(),
+        ];
+        self.execute(STAGE, values).await?;
         Ok(Begun::Staged(StagedDocument {
             id: document,
             collection: collection.id,
@@ -223,21 +219,17 @@ impl Store {
             {
                 continue;
             }
-            let taken = sqlx::query(
-                "UPDATE documents SET holder = $1 WHERE id = $2 AND state = 'staged' \
-                 AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) RETURNING id, passages",
-            )
-            .bind(self.process.name())
-            .bind(id(row, "id")?.to_string())
-            .bind(holder)
-            .fetch_optional(&self.pool)
-            .in_time(&self.database)
-            .await?;
-            if let Some(taken) = taken {
+            let values = vec![
+                self.process.name().to_owned().into(),
+                id(row, "id")?.into(),
+                holder.into(),
+            ];
+            let taken: Option<(String, i64)> = self.row(TAKE_OVER, values).await?;
+            if let Some((document, passages)) = taken {
                 return Ok(Some(StagedDocument {
-                    id: id(&taken, "id")?,
+                    id: parsed_id(&document)?,
                     collection: collection.id,
-                    passages: unsigned(&taken, "passages")?,
+                    passages: u64::try_from(passages).unwrap_or_default(),
                 }));
             }
         }
@@ -254,29 +246,30 @@ impl Store {
         staged: &mut StagedDocument,
         passages: &[NewPassage],
     ) -> Result<(), StagingError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            let words: u64 = passages.iter().map(NewPassage::word_count).sum();
-            let counted = sqlx::query(
-                "UPDATE documents SET passages = passages + $1, words = words + $2 \
-                 WHERE id = $3 AND state = 'staged' AND holder = $4 AND passages = $5",
-            )
-            .bind(signed(passages.len() as u64))
-            .bind(signed(words))
-            .bind(staged.id.to_string())
-            .bind(self.process.name())
-            .bind(signed(staged.passages))
-            .execute(&mut *transaction)
-            .await?;
-            if counted.rows_affected() == 0 {
-                return Err(StagingError::Lost);
-            }
-            for (passage, number) in passages.iter().zip(staged.passages..) {
-                insert(&mut transaction, staged, number, passage).await?;
-            }
-            Ok(transaction.commit().await?)
-        };
-        self.database.within(work).await?;
+        let words: u64 = passages.iter().map(NewPassage::word_count).sum();
+        let counts = [
+            SqlValue::from(signed(passages.len() as u64)),
+            signed(words).into(),
+            staged.id.into(),
+            self.process.name().to_owned().into(),
+            signed(staged.passages).into(),
+        ];
+        let rows = passages.iter().zip(staged.passages..);
+        let rows: Vec<[SqlValue<'static>; 9]> = rows
+            .map(|(passage, number)| passage.values(staged, number))
+            .collect();
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                if transaction.execute(COUNT_STAGED, &counts).await? == 0 {
+                    return Err(StagingError::Lost);
+                }
+                for row in &rows {
+                    transaction.execute(INSERT, row).await?;
+                }
+                Ok(())
+            })
+        });
+        work.await?;
         staged.passages += passages.len() as u64;
         Ok(())
     }
@@ -323,29 +316,19 @@ impl Store {
 
     /// Gives a document up that nobody will finish: [`Self::remove_gone_passages`] removes it.
     pub async fn discard_document(&self, staged: &StagedDocument) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE documents SET state = 'gone', holder = NULL \
-             WHERE id = $1 AND state = 'staged' AND holder = $2",
-        )
-        .bind(staged.id.to_string())
-        .bind(self.process.name())
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        self.execute(DISCARD, self.staged_here(staged)).await?;
         Ok(())
     }
 
     /// Gives a document up that cannot be finished now: whoever adds the same one next goes on where this stopped.
     pub async fn release_document(&self, staged: &StagedDocument) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE documents SET holder = NULL WHERE id = $1 AND state = 'staged' AND holder = $2",
-        )
-        .bind(staged.id.to_string())
-        .bind(self.process.name())
-        .execute(&self.pool)
-        .in_time(&self.database)
-        .await?;
+        self.execute(RELEASE, self.staged_here(staged)).await?;
         Ok(())
+    }
+
+    /// The document and this process, as the parameters of a statement.
+    fn staged_here(&self, staged: &StagedDocument) -> Vec<SqlValue<'static>> {
+        vec![staged.id.into(), self.process.name().to_owned().into()]
     }
 
     /// Makes a staged document visible in the place of the one that had its source.
@@ -360,67 +343,77 @@ impl Store {
         staged: &StagedDocument,
         quotas: Quotas,
     ) -> Result<(), PublishError> {
-        let work = async {
-            let mut transaction = self.pool.begin().await?;
-            if !count_version(&mut transaction, collection.id).await? {
-                return Err(PublishError::Lost);
-            }
-            let row = sqlx::query(
-                "SELECT source, digest, bytes, passages, words FROM documents WHERE id = $1 AND state = 'staged' \
-                 AND holder = $2 AND passages = $3",
-            )
-            .bind(staged.id.to_string())
-            .bind(self.process.name())
-            .bind(signed(staged.passages))
-            .fetch_optional(&mut *transaction)
-            .await?;
-            let row = row.ok_or(PublishError::Lost)?;
-            let source: String = row.try_get("source")?;
-            if let Some(older) = hide(&mut transaction, collection.id, "source", &source).await? {
-                shown_texts::document_replaced(&mut transaction, older.document, staged.id).await?;
-            }
-            sqlx::query("UPDATE documents SET state = 'visible', holder = NULL WHERE id = $1")
-                .bind(staged.id.to_string())
-                .execute(&mut *transaction)
-                .await?;
-            let sums = sqlx::query(
-                "UPDATE collections SET documents = documents + 1, bytes = bytes + $2, passages = passages + $3, \
-                 words = words + $4 WHERE id = $1 RETURNING documents, passages, bytes",
-            )
-            .bind(collection.id.to_string())
-            .bind(row.try_get::<i64, _>("bytes")?)
-            .bind(row.try_get::<i64, _>("passages")?)
-            .bind(row.try_get::<i64, _>("words")?)
-            .fetch_one(&mut *transaction)
-            .await?;
-            let would = Quota {
-                documents: unsigned(&sums, "documents")?,
-                passages: unsigned(&sums, "passages")?,
-                bytes: unsigned(&sums, "bytes")?,
-            };
-            quotas.collection.check(QuotaHolder::Collection, would)?;
-            let head = audit_rows::lock_head(&mut transaction).await?;
-            if let Some(quota) = quotas.owner {
-                check_owner(&mut transaction, collection, quota).await?;
-            }
-            let digest: String = row.try_get("digest")?;
-            let draft =
-                Draft::document_added(actor, collection.logged_name(), staged.id, &source, &digest);
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-            Ok(transaction.commit().await?)
-        };
-        self.database.within(work).await
+        let (actor, collection) = (actor.to_owned(), collection.clone());
+        let (holder, document) = (self.process.name().to_owned(), staged.id);
+        let staged_passages = signed(staged.passages);
+        let work = self.transact(move |mut transaction| {
+            Box::pin(async move {
+                if !count_version(&mut transaction, collection.id).await? {
+                    return Err(PublishError::Lost);
+                }
+                let values = [document.into(), (&holder).into(), staged_passages.into()];
+                let row: Option<(String, String, i64, i64, i64)> =
+                    transaction.row(STAGED, &values).await?;
+                let (source, digest, bytes, passages, words) = row.ok_or(PublishError::Lost)?;
+                let older = hide(&mut transaction, collection.id, HIDE_BY_SOURCE, &source).await?;
+                if let Some(older) = older {
+                    shown_texts::document_replaced(&mut transaction, older.document, document)
+                        .await?;
+                }
+                transaction.execute(SHOW, &[document.into()]).await?;
+                let values = [
+                    collection.id.into(),
+                    bytes.into(),
+                    passages.into(),
+                    words.into(),
+                ];
+                let sums: Option<(i64, i64, i64)> = transaction.row(MORE, &values).await?;
+                let sums = sums.ok_or(PublishError::Lost)?;
+                let would = Quota {
+                    documents: u64::try_from(sums.0).unwrap_or_default(),
+                    passages: u64::try_from(sums.1).unwrap_or_default(),
+                    bytes: u64::try_from(sums.2).unwrap_or_default(),
+                };
+                quotas.collection.check(QuotaHolder::Collection, would)?;
+                let head = audit_rows::lock_head(&mut transaction).await?;
+                if let Some(quota) = quotas.owner {
+                    check_owner(&mut transaction, &collection, quota).await?;
+                }
+                let named = collection.logged_name();
+                let draft = Draft::document_added(&actor, named, document, &source, &digest);
+                audit_rows::append_after(transaction, head, &[&draft]).await?;
+                Ok(())
+            })
+        });
+        work.await
     }
 }
+
+const STAGE: &str = "INSERT INTO documents (id, collection, source, title, media_type, digest, recipe, labels, bytes, \
+     passages, words, state, holder, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0, 'staged', $10, $11)";
+const TAKE_OVER: &str = "UPDATE documents SET holder = $1 WHERE id = $2 AND state = 'staged' \
+     AND (holder = $3 OR (holder IS NULL AND $3 IS NULL)) RETURNING id, passages";
+const COUNT_STAGED: &str = "UPDATE documents SET passages = passages + $1, words = words + $2 \
+     WHERE id = $3 AND state = 'staged' AND holder = $4 AND passages = $5";
+const DISCARD: &str = "UPDATE documents SET state = 'gone', holder = NULL WHERE id = $1 AND state = 'staged' AND holder = $2";
+const RELEASE: &str =
+    "UPDATE documents SET holder = NULL WHERE id = $1 AND state = 'staged' AND holder = $2";
+const STAGED: &str = "SELECT source, digest, bytes, passages, words FROM documents WHERE id = $1 AND state = 'staged' \
+     AND holder = $2 AND passages = $3";
+const SHOW: &str = "UPDATE documents SET state = 'visible', holder = NULL WHERE id = $1";
+const MORE: &str = "UPDATE collections SET documents = documents + 1, bytes = bytes + $2, passages = passages + $3, \
+     words = words + $4 WHERE id = $1 RETURNING documents, passages, bytes";
+const INSERT: &str = "INSERT INTO passages (document, collection, number, heading, text, starts, ends, words, vector) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 /// Compares what the owner of `collection` holds in all collections of its kind with `quota`, in a transaction that holds
 /// the lock of the audit log.
 async fn check_owner(
-    connection: &mut AnyConnection,
+    transaction: &mut OpenTransaction<'_>,
     collection: &Collection,
     quota: Quota,
 ) -> Result<(), PublishError> {
-    let sums = owners::sums(connection, &collection.owner, collection.kind()).await?;
+    let sums = owners::sums(transaction, &collection.owner, collection.kind()).await?;
     let would = Quota {
         documents: sums.documents,
         passages: sums.passages,
@@ -436,29 +429,20 @@ impl NewPassage {
             .filter(|word| !word.is_empty())
             .count() as u64
     }
-}
 
-async fn insert(
-    connection: &mut AnyConnection,
-    staged: &StagedDocument,
-    number: u64,
-    passage: &NewPassage,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO passages (document, collection, number, heading, text, starts, ends, words, vector) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(staged.id.to_string())
-    .bind(staged.collection.simple().to_string())
-    .bind(signed(number))
-    // PostgreSQL's text type refuses NUL characters.
-    .bind(passage.heading.replace('\0', ""))
-    .bind(passage.text.replace('\0', " "))
-    .bind(signed(passage.range.start))
-    .bind(signed(passage.range.end))
-    .bind(&passage.words)
-    .bind(passage.vector.clone())
-    .execute(connection)
-    .await?;
-    Ok(())
+    /// The parameters of [`INSERT`], as the passage `number` of a document.
+    fn values(&self, staged: &StagedDocument, number: u64) -> [SqlValue<'static>; 9] {
+        [
+            staged.id.into(),
+            staged.collection.simple().to_string().into(),
+            signed(number).into(),
+            // PostgreSQL's text type refuses NUL characters.
+            self.heading.replace('\0', "").into(),
+            self.text.replace('\0', " ").into(),
+            signed(self.range.start).into(),
+            signed(self.range.end).into(),
+            self.words.clone().into(),
+            self.vector.clone().into(),
+        ]
+    }
 }

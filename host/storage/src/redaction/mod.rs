@@ -15,12 +15,14 @@ use crate::error::StoreError;
 use crate::record::is_sealed;
 use crate::redacted_lines::RedactedLine;
 use crate::responses;
+use crate::statements::OpenTransaction;
 use crate::store::Store;
 use crate::time::now_ms;
 use crate::tool_catalogues;
 use plan::{DeletedTexts, RedactionPlan};
-use sqlx::{AnyConnection, Row as _};
+use sqlx::Row as _;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 use toolhold_protocol::event::{Event, MAX_NAMED, RemovedTexts, Seal};
 use uuid::Uuid;
@@ -40,6 +42,24 @@ pub(crate) const RUNS: &str = "SELECT shown_texts.run AS id FROM deleted_texts C
 /// Deleted documents and facts of which no record has a text, and that were deleted before $1.
 const DONE: &str = "SELECT source FROM deleted_texts WHERE deleted_ms < $1 AND source <> '' \
      AND NOT EXISTS (SELECT 1 FROM shown_texts WHERE shown_texts.source = deleted_texts.source)";
+
+static FORGET_REPLACED: LazyLock<String> =
+    LazyLock::new(|| format!("DELETE FROM replaced_documents WHERE document IN ({DONE})"));
+static FORGET_TEXTS: LazyLock<String> =
+    LazyLock::new(|| format!("DELETE FROM deleted_texts WHERE source IN ({DONE})"));
+
+/// Why no line was exchanged.
+enum ExchangeError {
+    /// Another process was faster, or the run was deleted.
+    Changed,
+    Failed(sqlx::Error),
+}
+
+impl From<sqlx::Error> for ExchangeError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error)
+    }
+}
 
 /// The result of a redaction of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +132,7 @@ impl Store {
         if let Some(begin) = plan.begin() {
             is_redacted = self.redact_from(&plan, signed(begin)).await?;
         }
-        let work = self.forget_shown(&plan);
-        self.database.within(work).await?;
+        self.forget_shown(&plan).await?;
         Ok(is_redacted)
     }
 
@@ -130,8 +149,7 @@ impl Store {
             };
             let lines = self.lines_to_change(plan, &page, &before).await?;
             if !lines.changes.is_empty() {
-                let work = self.exchange_lines(plan, &lines.changes);
-                if !self.database.within_minutes(work).await? {
+                if !self.exchange_lines(plan, lines.changes).await? {
                     // Another process was faster, or the run was deleted: what is there now is looked at again.
                     continue;
                 }
@@ -182,59 +200,66 @@ impl Store {
     async fn exchange_lines(
         &self,
         plan: &RedactionPlan,
-        changes: &[LineChange],
+        changes: Vec<LineChange>,
     ) -> Result<bool, StoreError> {
         let at_ms = now_ms();
-        let mut transaction = self.pool.begin().await?;
-        if !lock_run(&mut transaction, plan.run).await? {
-            return Ok(false);
+        let (run, sources) = (plan.run, plan.sources().to_vec());
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                if !lock_run(&mut transaction, run).await? {
+                    return Err(ExchangeError::Changed);
+                }
+                // Locked until the commit, so the number of the row is known.
+                let head = audit_rows::lock_numbered_head(&mut transaction).await?;
+                let mut told = Vec::new();
+                for change in &changes {
+                    let mut event = change.event.clone();
+                    let mut of = sources.clone();
+                    of.extend(event.removed.take().into_iter().flat_map(|it| it.of));
+                    of.sort();
+                    of.dedup();
+                    of.truncate(MAX_NAMED);
+                    event.removed = Some(RemovedTexts {
+                        entry: head.0 + 1,
+                        at_ms,
+                        of,
+                    });
+                    let line = serde_json::to_string(&event)
+                        .map_err(|error| sqlx::Error::Encode(error.into()))?;
+                    let exchanged = tool_catalogues::exchange_line(
+                        &mut transaction,
+                        run,
+                        change.seq,
+                        &change.line,
+                        &line,
+                    );
+                    if !exchanged.await? {
+                        return Err(ExchangeError::Changed);
+                    }
+                    if change.is_genuine {
+                        told.push((event.seq, line_digest(&line)));
+                    } else {
+                        tracing::warn!(
+                            %run,
+                            seq = change.seq,
+                            "an event of a record was changed before texts were taken out of it"
+                        );
+                    }
+                }
+                if !told.is_empty() {
+                    let mut of = sources;
+                    of.truncate(MAX_NAMED);
+                    let draft = Draft::record_redacted(run, &of, &told);
+                    audit_rows::append_after(transaction, head, &[&draft]).await?;
+                }
+                Ok(())
+            })
+        });
+        match work.await {
+            Ok(()) => Ok(true),
+            Err(ExchangeError::Changed) => Ok(false),
+            Err(ExchangeError::Failed(error)) => Err(error.into()),
         }
-        // Locked until the commit, so the number of the row is known.
-        let head = audit_rows::lock_head(&mut transaction).await?;
-        let mut told = Vec::new();
-        for change in changes {
-            let mut event = change.event.clone();
-            let mut of = plan.sources().to_vec();
-            of.extend(event.removed.take().into_iter().flat_map(|it| it.of));
-            of.sort();
-            of.dedup();
-            of.truncate(MAX_NAMED);
-            event.removed = Some(RemovedTexts {
-                entry: head.0 + 1,
-                at_ms,
-                of,
-            });
-            let line =
-                serde_json::to_string(&event).map_err(|error| sqlx::Error::Encode(error.into()))?;
-            let exchanged = tool_catalogues::exchange_line(
-                &mut transaction,
-                plan.run,
-                change.seq,
-                &change.line,
-                &line,
-            );
-            if !exchanged.await? {
-                transaction.rollback().await?;
-                return Ok(false);
-            }
-            if change.is_genuine {
-                told.push((event.seq, line_digest(&line)));
-            } else {
-                tracing::warn!(
-                    run = %plan.run,
-                    seq = change.seq,
-                    "an event of a record was changed before texts were taken out of it"
-                );
-            }
-        }
-        if !told.is_empty() {
-            let mut of = plan.sources().to_vec();
-            of.truncate(MAX_NAMED);
-            let draft = Draft::record_redacted(plan.run, &of, &told);
-            audit_rows::append_after(&mut transaction, head, &[&draft]).await?;
-        }
-        transaction.commit().await?;
-        Ok(true)
     }
 
     /// The deleted documents and facts of which the record of a run has texts.
@@ -261,28 +286,33 @@ impl Store {
     /// guesses its text could check it against the digest of the call. The items of the responses before go with the
     /// messages that were made of them.
     async fn forget_shown(&self, plan: &RedactionPlan) -> Result<(), StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        if !lock_run(&mut transaction, plan.run).await? {
-            return Ok(());
-        }
-        if plan.has_facts() {
-            sqlx::query("DELETE FROM audit_salts WHERE run = $1")
-                .bind(plan.run.to_string())
-                .execute(&mut *transaction)
-                .await?;
-        }
-        if plan.has_carried() {
-            responses::forget_input(&mut transaction, plan.run).await?;
-        }
-        for source in plan.keys() {
-            sqlx::query("DELETE FROM shown_texts WHERE source = $1 AND run = $2")
-                .bind(source)
-                .bind(plan.run.to_string())
-                .execute(&mut *transaction)
-                .await?;
-        }
-        transaction.commit().await?;
-        Ok(())
+        let (run, has_facts, has_carried) = (plan.run, plan.has_facts(), plan.has_carried());
+        let sources: Vec<String> = plan.keys().map(str::to_owned).collect();
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                if !lock_run(&mut transaction, run).await? {
+                    return Ok(());
+                }
+                if has_facts {
+                    transaction
+                        .execute("DELETE FROM audit_salts WHERE run = $1", &[run.into()])
+                        .await?;
+                }
+                if has_carried {
+                    responses::forget_input(&mut transaction, run).await?;
+                }
+                for source in &sources {
+                    transaction
+                        .execute(
+                            "DELETE FROM shown_texts WHERE source = $1 AND run = $2",
+                            &[source.into(), run.into()],
+                        )
+                        .await?;
+                }
+                Ok(())
+            })
+        });
+        work.await
     }
 
     /// Forgets what was deleted of which no record has a text any more.
@@ -298,15 +328,8 @@ impl Store {
         if some.is_none() {
             return Ok(());
         }
-        for statement in [
-            format!("DELETE FROM replaced_documents WHERE document IN ({DONE})"),
-            format!("DELETE FROM deleted_texts WHERE source IN ({DONE})"),
-        ] {
-            // The statements consist of constants.
-            sqlx::query(sqlx::AssertSqlSafe(statement))
-                .bind(before)
-                .execute(&self.pool)
-                .in_time(&self.database)
+        for statement in [&FORGET_REPLACED, &FORGET_TEXTS] {
+            self.execute(statement.as_str(), vec![before.into()])
                 .await?;
         }
         Ok(())
@@ -315,13 +338,12 @@ impl Store {
 
 /// Locks the row of a run until the transaction ends, before the audit log: who deletes a run takes the same locks in
 /// this order. Returns whether the run is there.
-async fn lock_run(connection: &mut AnyConnection, run: Uuid) -> Result<bool, sqlx::Error> {
+async fn lock_run(transaction: &mut OpenTransaction<'_>, run: Uuid) -> Result<bool, sqlx::Error> {
     // An update that changes nothing locks the row.
-    let locked = sqlx::query("UPDATE runs SET owner = owner WHERE id = $1")
-        .bind(run.to_string())
-        .execute(connection)
+    let locked = transaction
+        .execute("UPDATE runs SET owner = owner WHERE id = $1", &[run.into()])
         .await?;
-    Ok(locked.rows_affected() > 0)
+    Ok(locked > 0)
 }
 
 /// The lines of a page that have deleted texts.

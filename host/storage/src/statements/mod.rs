@@ -1,8 +1,7 @@
 //! Statements of an open transaction, on SQLite's own library or through sqlx.
 //!
 //! Writes of a SQLite file run on a [`NativeConnection`] in the thread of the writer. sqlx would hand each statement over
-//! to a thread of its own and wait for it, which costs more than the statement. PostgreSQL is reached through sqlx, and
-//! so are the transactions of the pool.
+//! to a thread of its own and wait for it, which costs more than the statement. PostgreSQL is reached through sqlx.
 
 mod failure;
 mod native;
@@ -19,7 +18,7 @@ use sqlx::{Any, AnyConnection, Arguments as _, Database as _, Sqlite, Transactio
 pub enum OpenTransaction<'c> {
     /// SQLite, in the thread of the writer.
     Native(&'c mut NativeConnection),
-    /// A connection of sqlx: to PostgreSQL, and to SQLite for transactions of the pool.
+    /// A connection of sqlx: to PostgreSQL, and to SQLite in tests.
     Driver(&'c mut AnyConnection),
 }
 
@@ -104,6 +103,7 @@ fn arguments(values: &[SqlValue<'_>]) -> Result<AnyArguments, sqlx::Error> {
         let added = match value {
             SqlValue::Number(number) => arguments.add(*number),
             SqlValue::Text(text) => arguments.add(text.as_deref()),
+            SqlValue::Bytes(bytes) => arguments.add(bytes.clone()),
         };
         added.map_err(sqlx::Error::Encode)?;
     }

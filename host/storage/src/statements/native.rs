@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags, Statement};
 use std::path::Path;
 
 /// Prepared statements that are kept: more than the writer has.
-const CACHED_STATEMENTS: usize = 64;
+const CACHED_STATEMENTS: usize = 128;
 
 /// A connection for writes. The one of the writer is used by nothing else.
 pub struct NativeConnection {

@@ -14,6 +14,8 @@ pub enum SqlValue<'v> {
     Number(Option<i64>),
     /// A text, or NULL.
     Text(Option<Cow<'v, str>>),
+    /// Bytes, or NULL.
+    Bytes(Option<Vec<u8>>),
 }
 
 impl From<i64> for SqlValue<'_> {
@@ -64,11 +66,18 @@ impl From<Uuid> for SqlValue<'_> {
     }
 }
 
+impl From<Option<Vec<u8>>> for SqlValue<'_> {
+    fn from(bytes: Option<Vec<u8>>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
 impl ToSql for SqlValue<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Number(number) => number.to_sql(),
             Self::Text(text) => text.to_sql(),
+            Self::Bytes(bytes) => bytes.to_sql(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! SQLite and PostgreSQL answer the same requests alike, for all texts in them.
 
-use super::{OUTAGE_TIMEOUT, TestDatabase, databases};
+use super::{OUTAGE_TIMEOUT, TestDatabase, databases, opened};
 use crate::*;
 use secrecy::ExposeSecret as _;
 use sqlx::Connection as _;
@@ -67,9 +67,7 @@ impl Answers {
 }
 
 async fn answers(database: &TestDatabase) -> Answers {
-    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap();
+    let store = opened(database).await;
     for name in ["a_b", "ab", "a1", "b"] {
         let created = store.create_collection("ann", name, None, Some(100)).await;
         assert_eq!(created.unwrap(), CollectionCreation::Created);

@@ -1,7 +1,7 @@
 //! Runs that were cancelled by another process than the one that has them.
 
 use super::audit::{all, ended, started};
-use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
+use super::{EventScript, databases, opened, two_stores, until};
 use crate::*;
 use serde_json::json;
 use std::time::Duration;
@@ -11,12 +11,7 @@ use toolhold_protocol::failure::NOT_MADE;
 #[tokio::test]
 async fn no_call_begins_in_a_run_that_was_cancelled() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [store, other] = two_stores(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, Label::default());
@@ -86,9 +81,7 @@ async fn no_call_begins_in_a_run_that_was_cancelled() {
 #[tokio::test]
 async fn a_cancelled_run_that_was_taken_over_is_refused_as_that() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -111,12 +104,7 @@ async fn a_cancelled_run_that_was_taken_over_is_refused_as_that() {
 #[tokio::test]
 async fn no_call_begins_after_a_cancellation_was_acknowledged() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [store, other] = two_stores(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, Label::default());

@@ -1,6 +1,6 @@
 //! Facts of memory.
 
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{databases, opened};
 use crate::*;
 use uuid::Uuid;
 
@@ -28,9 +28,7 @@ async fn found(store: &Store, owner: &str, scope: Option<&FactScope>) -> Vec<Str
 #[tokio::test]
 async fn facts_are_found_by_their_owner_in_their_scope() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let agent = FactScope::Agent("bank".into());
         let fact = keep(&store, "ann", &FactScope::User, "likes tea \0").await;
         assert_eq!((fact.text.as_str(), fact.confidence), ("likes tea  ", 0.75));
@@ -81,16 +79,12 @@ async fn facts_are_found_by_their_owner_in_their_scope() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_superseded_is_history_until_it_is_forgotten() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let scope = FactScope::User;
         let quota = FactQuota::default();
         let first = keep(&store, "ann", &scope, "lives in Bonn").await;
         // Two writers of two processes: one of them is told which fact is true now.
-        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let second = opened(&database).await;
         let (one, other) = tokio::join!(
             store.remember("ann", new(&scope, "lives in Köln", Some(first.id)), quota),
             second.remember("ann", new(&scope, "lives in Ulm", Some(first.id)), quota),
@@ -158,9 +152,7 @@ async fn what_is_superseded_is_history_until_it_is_forgotten() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_and_a_long_fact_are_refused() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let quota = FactQuota {
             facts: 5,
             bytes: 10,
@@ -209,9 +201,7 @@ async fn a_full_memory_and_a_long_fact_are_refused() {
 #[tokio::test]
 async fn what_was_kept_for_a_session_goes_with_it() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let session = Uuid::now_v7();
         sqlx::query(
             "INSERT INTO sessions (id, owner, agent, title, created_ms) VALUES ($1, 'ann', 'a', 't', 0)",

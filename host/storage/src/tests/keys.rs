@@ -1,15 +1,13 @@
 //! API keys, the same for both databases.
 
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{databases, opened};
 use crate::*;
 use std::time::Duration;
 
 #[tokio::test]
 async fn a_key_keeps_what_it_may_use() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let permits = |grants: Option<&[&str]>| Permits {
             scopes: vec![Scope::Run],
             grants: grants.map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect()),
@@ -44,9 +42,7 @@ async fn a_key_keeps_what_it_may_use() {
 #[tokio::test]
 async fn a_key_is_valid_until_it_is_revoked_or_expires() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let names = ["valid", "old", "revoked", "unknown", "it's \"é\", \\"];
         assert!(store.key_standings(&names).await.unwrap().is_empty());
         assert!(!store.has_keys().await.unwrap());
@@ -84,9 +80,7 @@ async fn a_key_is_valid_until_it_is_revoked_or_expires() {
 async fn a_key_has_two_secrets_for_a_while() {
     const DAY_MS: u64 = 86_400_000;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let permits = Permits::default();
         let begun_ms = now_ms();
         let until_ms = begun_ms + 90 * DAY_MS;

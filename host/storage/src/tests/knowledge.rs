@@ -1,6 +1,6 @@
 //! Collections, documents and passages.
 
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{OUTAGE_TIMEOUT, databases, opened};
 use crate::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -133,9 +133,7 @@ async fn removed(store: &Store, staged_before_ms: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
         let labels = BTreeMap::from([("part".to_owned(), "one".to_owned())]);
         let first = new("tales/a.txt", "d1", &labels);
@@ -268,9 +266,7 @@ async fn what_is_deleted_is_in_the_file_no_more() {
     let Location::File(path) = &database.location else {
         unreachable!("the first is SQLite");
     };
-    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap();
+    let store = opened(&database).await;
     let tales = collection(&store, "k", "tales").await;
     let words: Vec<String> = (0..50).map(|n| format!("word{n} marmalade{n}")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -300,9 +296,7 @@ async fn a_reader_keeps_what_is_deleted_in_the_log_and_that_is_told() {
     let Location::File(path) = &database.location else {
         unreachable!("the first is SQLite");
     };
-    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap();
+    let store = opened(&database).await;
     let tales = collection(&store, "k", "tales").await;
     let document = add(&store, &tales, "a", "d", &["marmalade"]).await;
     let mut reader = store.pool.begin().await.unwrap();
@@ -329,9 +323,7 @@ async fn a_reader_keeps_what_is_deleted_in_the_log_and_that_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_the_reader_finds_counts_for_rank() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (ours, theirs) = (
             collection(&store, "a", "notes").await,
             collection(&store, "b", "notes").await,
@@ -365,9 +357,7 @@ async fn only_what_the_reader_finds_counts_for_rank() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_question_repeats_counts_and_a_label_narrows_it() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
         // Both words are as rare, and the passages as long.
         add(
@@ -412,9 +402,7 @@ async fn what_a_question_repeats_counts_and_a_label_narrows_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn collections_are_their_owners_unless_they_are_shared() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (ours, theirs) = (
             collection(&store, "a", "notes").await,
             collection(&store, "b", "notes").await,
@@ -467,9 +455,7 @@ async fn collections_are_their_owners_unless_they_are_shared() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_refuses_what_is_too_much_and_keeps_what_is_there() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
         let labels = BTreeMap::new();
         add(&store, &tales, "a", "d1", &["one"]).await;
@@ -540,27 +526,21 @@ async fn a_document_that_a_dead_process_staged_is_gone_on_with() {
     for database in databases().await {
         let labels = BTreeMap::new();
         let left = {
-            let dead = Store::open(&database.location, OUTAGE_TIMEOUT)
-                .await
-                .unwrap();
+            let dead = opened(&database).await;
             let tales = collection(&dead, "k", "tales").await;
             let mut staged = stage(&dead, &tales, &new("a", "d", &labels)).await;
             dead.stage_passages(&mut staged, &[passage("one"), passage("two")])
                 .await
                 .unwrap();
             // Two writers do not share a staged document while both live.
-            let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-                .await
-                .unwrap();
+            let other = opened(&database).await;
             let second = stage(&other, &tales, &new("a", "d", &labels)).await;
             assert_ne!(second.id, staged.id);
             assert_eq!(removed(&other, u64::MAX).await, 0);
             staged
         };
         // PostgreSQL notices within moments that the connections are gone.
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (tales, _) = store.collection("k", "k", "tales").await.unwrap().unwrap();
         let mut staged = stage(&store, &tales, &new("a", "d", &labels)).await;
         for _ in 0..100 {
@@ -603,9 +583,7 @@ async fn what_was_left_staged_is_removed_later() {
     // More than are looked at in one round.
     const LEFT: u64 = 101;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
         let labels = BTreeMap::new();
         let held = stage(&store, &tales, &new("held", "d", &labels)).await;
@@ -638,9 +616,7 @@ async fn what_was_left_staged_is_removed_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn words_are_no_syntax() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let tales = collection(&store, "k", "tales").await;
         add(&store, &tales, "a", "d", &["and or not near żółw 東京 42"]).await;
         for word in ["and", "or", "not", "near", "żółw", "東京", "42"] {
@@ -667,9 +643,7 @@ async fn words_are_no_syntax() {
 async fn documents_expire_in_the_collections_that_say_so() {
     const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let ours = collection(&store, "a", "notes").await;
         let kept = collection(&store, "a", "kept").await;
         add(&store, &ours, "one", "1", &["one"]).await;
@@ -698,4 +672,28 @@ async fn documents_expire_in_the_collections_that_say_so() {
         store.delete_collection("a", &kept).await.unwrap();
         assert!(!store.keep_documents_for("a", &kept, days).await.unwrap());
     }
+}
+
+/// Two connections of one process would wait for each other's lock of the file.
+#[tokio::test]
+async fn knowledge_in_a_file_is_written_by_the_thread_of_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("toolhold.db"));
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let ours = collection(&store, "ann", "notes").await;
+    let mut staged = stage(&store, &ours, &new("a", "1", &BTreeMap::new())).await;
+    store.pool.close().await;
+    let passages = [passage("one"), passage("two")];
+    store.stage_passages(&mut staged, &passages).await.unwrap();
+    let published = store.publish_document("ann", &ours, &staged, ROOM);
+    published.await.unwrap();
+    let deleted = store.delete_document("ann", &ours, staged.id);
+    assert!(deleted.await.unwrap());
+    assert!(store.delete_collection("ann", &ours).await.unwrap());
+    assert!(!store.delete_collection("ann", &ours).await.unwrap());
+    drop(store);
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let removed = store.remove_gone_passages(0).await.unwrap();
+    assert_eq!(removed.passages, 2);
+    assert_eq!(store.verify_audit(None).await.unwrap().faults, []);
 }

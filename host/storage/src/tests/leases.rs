@@ -1,6 +1,6 @@
 //! Leases of runs whose holder is frozen, and the fence that its later writes meet.
 
-use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
+use super::{EventScript, databases, opened, two_stores, until};
 use crate::process_lease::ProcessState;
 use crate::*;
 use std::slice::from_ref;
@@ -36,9 +36,7 @@ async fn ends_lease(store: &Store) {
 #[tokio::test]
 async fn a_write_under_an_older_fence_is_refused() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, of_server());
@@ -57,12 +55,7 @@ async fn a_write_under_an_older_fence_is_refused() {
 #[tokio::test]
 async fn a_run_of_a_frozen_process_is_taken_over_and_the_process_writes_no_more() {
     for database in databases().await {
-        let frozen = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [frozen, other] = two_stores(&database).await;
         if frozen.process.lease().is_none() {
             // SQLite: a lock of this machine.
             continue;
@@ -120,12 +113,7 @@ async fn a_run_of_a_frozen_process_is_taken_over_and_the_process_writes_no_more(
 #[tokio::test]
 async fn a_run_is_taken_only_while_the_lease_of_its_process_is_over() {
     for database in databases().await {
-        let late = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [late, other] = two_stores(&database).await;
         if late.process.lease().is_none() {
             // SQLite: a process whose lock is free has ended, and no other one has its name.
             continue;
@@ -154,12 +142,7 @@ async fn a_run_is_taken_only_while_the_lease_of_its_process_is_over() {
 #[tokio::test]
 async fn a_lease_that_was_not_renewed_in_time_holds_again_once_it_is() {
     for database in databases().await {
-        let late = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [late, other] = two_stores(&database).await;
         let state = async || {
             let (name, pool) = (late.process.name(), &other.pool);
             other.process.state(name, pool).await.unwrap()
@@ -200,12 +183,7 @@ async fn a_lease_that_was_not_renewed_in_time_holds_again_once_it_is() {
 #[tokio::test]
 async fn a_process_that_lost_its_connection_is_not_dead_at_once() {
     for database in databases().await {
-        let cut = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [cut, other] = two_stores(&database).await;
         if cut.process.lease().is_none() {
             continue;
         }
@@ -260,9 +238,7 @@ fn lock_of(name: &str) -> i64 {
 #[tokio::test]
 async fn rows_of_processes_that_ended_long_ago_are_deleted() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         if store.process.lease().is_none() {
             continue;
         }
@@ -291,9 +267,7 @@ async fn rows_of_processes_that_ended_long_ago_are_deleted() {
         .await
         .unwrap();
         assert_eq!(locked, 1);
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let other = opened(&database).await;
         let rows: Vec<String> =
             sqlx::query_scalar("SELECT process FROM process_leases ORDER BY deadline_ms, process")
                 .fetch_all(&other.pool)
@@ -310,12 +284,7 @@ async fn rows_of_processes_that_ended_long_ago_are_deleted() {
 #[tokio::test]
 async fn a_run_whose_promise_was_given_free_does_not_begin() {
     for database in databases().await {
-        let frozen = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [frozen, other] = two_stores(&database).await;
         let (mut lost, mut kept) = (EventScript::new(), EventScript::new());
         let asked = async |store: &Store, run| {
             let asked = store.first_or_repeat("ann", "key", "d", run).await;

@@ -1,6 +1,6 @@
 //! Migrations beside servers that write.
 
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{OUTAGE_TIMEOUT, databases, opened};
 use crate::database::Database;
 use crate::schema::migrator_until;
 use crate::*;
@@ -48,11 +48,7 @@ async fn a_migration_is_tried_again_while_a_lock_is_held() {
 async fn a_database_of_a_newer_version_is_refused_with_the_way_back() {
     for database in databases().await {
         let connected = Database::of(&database.location).unwrap();
-        drop(
-            Store::open(&database.location, OUTAGE_TIMEOUT)
-                .await
-                .unwrap(),
-        );
+        drop(opened(&database).await);
         let mut connection = connected.connect().await.unwrap();
         let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                      SELECT 9999, 'later', success, checksum, 1 FROM _sqlx_migrations WHERE version = 1";

@@ -80,6 +80,18 @@ pub async fn databases() -> Vec<TestDatabase> {
     databases
 }
 
+/// The store of a process.
+pub async fn opened(database: &TestDatabase) -> Store {
+    Store::open(&database.location, OUTAGE_TIMEOUT)
+        .await
+        .unwrap()
+}
+
+/// The stores of two processes.
+pub async fn two_stores(database: &TestDatabase) -> [Store; 2] {
+    [opened(database).await, opened(database).await]
+}
+
 /// Events of a run, one after the other.
 #[derive(Clone)]
 pub struct EventScript {
@@ -184,9 +196,7 @@ pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
 #[tokio::test]
 async fn appended_entries_are_read_again() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         assert!(matches!(store.find("last").await, Err(RecordError::None)));
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
@@ -242,9 +252,7 @@ async fn images_are_kept_beside_the_events() {
         }
     };
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let events = [
             script.event(run(&shown)),
@@ -284,12 +292,7 @@ async fn images_are_kept_beside_the_events() {
 #[tokio::test]
 async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
     for database in databases().await {
-        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [first, second] = two_stores(&database).await;
         let mut script = EventScript::new();
         let mut journal = first.journal(script.run, Label::default());
         let began = script.begin("t");
@@ -324,9 +327,7 @@ pub async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
 #[tokio::test]
 async fn requested_records_are_kept_as_long_as_the_run() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let label = Label {
@@ -352,9 +353,7 @@ async fn requested_records_are_kept_as_long_as_the_run() {
 #[tokio::test]
 async fn one_event_has_one_place() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -380,9 +379,7 @@ async fn one_event_has_one_place() {
 #[tokio::test]
 async fn events_that_came_together_are_written_together() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         let first = [script.begin("t"), script.notice(), script.notice()];
@@ -409,9 +406,7 @@ async fn events_that_came_together_are_written_together() {
 #[tokio::test]
 async fn a_run_is_taken_once() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         for _ in 0..20 {
             let mut script = EventScript::new();
             let mut journal = store.journal(script.run, Label::default());
@@ -439,9 +434,7 @@ async fn a_run_is_taken_once() {
 #[tokio::test]
 async fn a_run_that_was_taken_over_is_not_written_to() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -470,9 +463,7 @@ async fn a_run_that_was_taken_over_is_not_written_to() {
 #[tokio::test]
 async fn no_event_comes_after_one_that_is_missing() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
@@ -486,12 +477,7 @@ async fn no_event_comes_after_one_that_is_missing() {
 #[tokio::test]
 async fn an_idempotency_key_is_released_when_its_run_never_begins() {
     for database in databases().await {
-        let first = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let second = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [first, second] = two_stores(&database).await;
         let run = Uuid::now_v7();
         let asked = async |store: &Store, run| {
             let asked = store.first_or_repeat("ann", "key", "d", run).await;
@@ -522,9 +508,7 @@ async fn an_idempotency_key_is_released_when_its_run_never_begins() {
 #[tokio::test]
 async fn a_request_is_not_forgotten_that_began_a_run() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (refused, mut script) = (Uuid::now_v7(), EventScript::new());
         let began = script.run;
         let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
@@ -544,9 +528,7 @@ async fn a_request_is_not_forgotten_that_began_a_run() {
 #[tokio::test]
 async fn a_decision_is_there_until_the_run_has_it() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
@@ -652,9 +634,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
 async fn many_runs_write_at_the_same_time() {
     const RUNS: usize = 60;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let work = (0..RUNS).map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -686,9 +666,7 @@ async fn many_runs_write_at_the_same_time() {
 #[tokio::test]
 async fn a_run_keeps_the_trace_that_it_began_in() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         for label in [Some(trace.to_owned()), None].map(|trace| Label {
             trace,
@@ -745,12 +723,7 @@ async fn invalid_database_is_reported() {
 #[tokio::test]
 async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [store, other] = two_stores(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let label = Label {
@@ -784,9 +757,7 @@ async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
 #[tokio::test]
 async fn a_session_has_an_open_turn_until_that_is_over() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         assert!(!store.has_open_turn(session).await.unwrap());
         for number in 0..2 {

@@ -1,7 +1,7 @@
 //! Queries over what grows without bound read it by an index.
 
 use super::queries::plan;
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{OUTAGE_TIMEOUT, databases, opened};
 use crate::*;
 use toolhold_protocol::event::Journal as _;
 
@@ -52,9 +52,7 @@ async fn growing_tables_are_read_by_their_indexes() {
 #[tokio::test]
 async fn turns_are_read_by_their_numbers() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let session = store.create_session("ann", "default", "").await.unwrap();
         let mut runs = Vec::new();
         for turn in 0..5 {

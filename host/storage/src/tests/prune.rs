@@ -1,6 +1,6 @@
 //! What is deleted and what is kept, the same for both databases.
 
-use super::{EventScript, OUTAGE_TIMEOUT, databases};
+use super::{EventScript, databases, opened};
 use crate::audit_log::{Filter, PageStart};
 use crate::*;
 use serde_json::Value;
@@ -57,9 +57,7 @@ async fn pruned(store: &Store) -> Vec<Value> {
 #[tokio::test]
 async fn only_records_that_ended_long_ago_are_deleted() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         // More than one transaction deletes.
         let mut gone = Vec::new();
         for number in 0..45 {
@@ -141,9 +139,7 @@ async fn only_records_that_ended_long_ago_are_deleted() {
 #[tokio::test]
 async fn requests_go_with_their_runs() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (over, open) = (
             run(&store, None, Some(1_000)).await,
             run(&store, None, None).await,
@@ -162,9 +158,7 @@ async fn requests_go_with_their_runs() {
 #[tokio::test]
 async fn a_deleted_session_is_in_the_log() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let session = session(&store, 100).await;
         let turn = run(&store, Some((session, 0)), Some(1_000)).await;
         assert!(!store.delete_session("bob", session).await.unwrap());
@@ -186,9 +180,7 @@ async fn a_deleted_session_is_in_the_log() {
 #[tokio::test]
 async fn a_session_that_somebody_comes_back_to_is_kept() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let (kept, gone) = (session(&store, 100).await, session(&store, 100).await);
         for session in [kept, gone] {
             run(&store, Some((session, 0)), Some(200)).await;
@@ -233,9 +225,7 @@ async fn what_is_pruned_is_in_the_file_no_more() {
     let Location::File(path) = &database.location else {
         unreachable!("the first is SQLite");
     };
-    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap();
+    let store = opened(&database).await;
     for (number, task) in (0..60).map(|n| (n, ["marmalade", "peppermint"][n % 2])) {
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());

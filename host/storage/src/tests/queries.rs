@@ -1,6 +1,6 @@
 //! What is found, and that it is found without reading everything.
 
-use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending, until};
+use super::{EventScript, TestDatabase, databases, opened, pending, until};
 use crate::audit_log::{Filter, PageStart, statement};
 use crate::record::{PageBounds, RecordPage};
 use crate::*;
@@ -44,9 +44,7 @@ fn asks(script: &mut EventScript, call: &str) -> Event {
 #[tokio::test]
 async fn runs_are_listed_by_owner() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut runs = Vec::new();
         for owner in ["ann", "bob", "ann"] {
             let mut script = EventScript::new();
@@ -79,9 +77,7 @@ async fn runs_are_listed_by_owner() {
 #[tokio::test]
 async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut runs = Vec::new();
         let mut journals = Vec::new();
         for owner in ["ann", "bob"] {
@@ -145,9 +141,7 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
 #[tokio::test]
 async fn a_call_waits_until_it_is_asked_again() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
@@ -213,9 +207,7 @@ async fn a_call_waits_until_it_is_asked_again() {
 #[tokio::test]
 async fn a_turn_begins_in_a_session_that_is_there() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         let turn = async |number| {
             let mut script = EventScript::new();
@@ -247,9 +239,7 @@ async fn a_turn_begins_in_a_session_that_is_there() {
 async fn a_page_of_a_record_has_a_size() {
     const MIB: usize = 1 << 20;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         let mut events = vec![script.begin("t")];
@@ -306,9 +296,7 @@ async fn a_page_of_a_record_has_a_size() {
 async fn the_audit_log_is_searched_by_its_indexes() {
     let databases = databases().await;
     let database = &databases[0];
-    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap();
+    let store = opened(&database).await;
     for (filter, index) in [
         (
             Filter {

@@ -2,7 +2,7 @@
 
 use super::audit::{all, faults};
 use super::knowledge::{add, collection};
-use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending};
+use super::{EventScript, TestDatabase, databases, opened, pending};
 use crate::*;
 use serde_json::{Value, json};
 use std::slice::from_ref;
@@ -10,12 +10,6 @@ use toolhold_protocol::event::{Event, EventKind, Journal as _, RemovedSource, Se
 use uuid::Uuid;
 
 const FACT: &str = "Ann lives in Trier";
-
-pub(super) async fn opened(database: &TestDatabase) -> Store {
-    Store::open(&database.location, OUTAGE_TIMEOUT)
-        .await
-        .unwrap()
-}
 
 pub(super) async fn passages_of(store: &Store, document: Uuid) -> Vec<i64> {
     sqlx::query_scalar("SELECT id FROM passages WHERE document = $1 ORDER BY number")

@@ -1,10 +1,8 @@
 //! Deleted texts in what the host composed of them: ends that no model wrote, and runs that go on from others.
 
 use super::knowledge::{add, collection};
-use super::redaction::{
-    changed, ended, keep, kind, opened, passages_of, request, started, text_of,
-};
-use super::{EventScript, databases};
+use super::redaction::{changed, ended, keep, kind, passages_of, request, started, text_of};
+use super::{EventScript, databases, opened};
 use crate::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! Replies that are being written, for readers in other processes.
 
 use super::audit::started;
-use super::{EventScript, OUTAGE_TIMEOUT, databases, until};
+use super::{EventScript, databases, opened, two_stores, until};
 use crate::*;
 use serde_json::json;
 use std::slice::from_ref;
@@ -31,12 +31,7 @@ fn kind(value: serde_json::Value) -> EventKind {
 #[tokio::test]
 async fn a_reply_is_read_elsewhere_until_it_is_recorded() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
-        let other = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let [store, other] = two_stores(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, Label::default());
@@ -61,9 +56,7 @@ async fn a_reply_is_read_elsewhere_until_it_is_recorded() {
 #[tokio::test]
 async fn a_reply_is_written_under_the_lease_of_the_run() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut script = EventScript::new();
         let run = script.run;
         let mut journal = store.journal(run, Label::default());
@@ -108,9 +101,7 @@ async fn a_reply_is_written_under_the_lease_of_the_run() {
 #[tokio::test]
 async fn no_text_stays_of_a_run_that_was_cancelled() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         for ends in [true, false] {
             let mut script = EventScript::new();
             let run = script.run;

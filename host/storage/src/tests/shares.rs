@@ -1,6 +1,6 @@
 //! Shares of collections, and the bounds of what an owner has and of what is offered to a key.
 
-use super::{OUTAGE_TIMEOUT, databases};
+use super::{OUTAGE_TIMEOUT, databases, opened};
 use crate::schema::migrator_until;
 use crate::*;
 use sqlx::Connection as _;
@@ -35,9 +35,7 @@ fn named(owner: &str, name: &str) -> (String, String) {
 #[tokio::test]
 async fn a_share_is_searched_by_default_from_its_acceptance_until_it_is_left() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let notes = collection(&store, "bob", "notes").await;
         collection(&store, "ann", "own").await;
         assert!(!store.accept_share("ann", &notes).await.unwrap());
@@ -82,9 +80,7 @@ async fn a_share_is_searched_by_default_from_its_acceptance_until_it_is_left() {
 #[tokio::test]
 async fn a_share_of_the_terminal_counts_as_accepted() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let manual = collection(&store, "", "manual").await;
         let shared = store.share_collection(&manual, "ann", Access::Read).await;
         assert_eq!(shared.unwrap(), MembershipState::Accepted);
@@ -127,9 +123,7 @@ async fn seed(
 #[tokio::test]
 async fn offers_have_bounds_by_owner_and_by_key_at_any_concurrency() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         seed(&store, 0..MAX_OFFERS_OF_OWNER - 2, |_| "bob".into(), None).await;
         let mut offered = Vec::new();
         for number in 0..4 {
@@ -182,9 +176,7 @@ async fn offers_have_bounds_by_owner_and_by_key_at_any_concurrency() {
 #[tokio::test]
 async fn accepted_shares_and_keys_of_a_collection_have_bounds() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         seed(&store, 0..MAX_ACCEPTED_SHARES, |_| "bob".into(), Some(1)).await;
         let more = collection(&store, "bob", "more").await;
         let shared = store.share_collection(&more, "ann", Access::Read).await;
@@ -216,9 +208,7 @@ async fn accepted_shares_and_keys_of_a_collection_have_bounds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn collections_created_at_once_stay_within_the_bound_of_their_kind() {
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let mut creating = JoinSet::new();
         for number in 0..16 {
             let store = store.clone();

@@ -1,6 +1,6 @@
 //! Space of deleted records.
 
-use super::{EventScript, OUTAGE_TIMEOUT, databases};
+use super::{EventScript, OUTAGE_TIMEOUT, databases, opened};
 use crate::database::Database;
 use crate::schema::migrator_until;
 use crate::*;
@@ -39,9 +39,7 @@ fn size(path: &Path) -> u64 {
 async fn a_file_is_small_again_after_its_runs_were_deleted() {
     const FILLED: u64 = RUNS * RUN_BYTES as u64;
     for database in databases().await {
-        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
-            .await
-            .unwrap();
+        let store = opened(&database).await;
         let given = fill_and_empty(&store).await;
         let Location::File(path) = &database.location else {
             assert_eq!(given, 0, "PostgreSQL does it by itself");

@@ -1,7 +1,7 @@
 //! Gaps between the transactions that the writer makes in a SQLite file.
 //!
-//! Other connections, of the pool and of other processes, ask for the lock again and again with waits between. While
-//! transactions follow each other without a gap, they rarely ask at the moment when the lock is free.
+//! Connections of other processes ask for the lock again and again with waits between. While transactions follow each other
+//! without a gap, they rarely ask at the moment when the lock is free.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

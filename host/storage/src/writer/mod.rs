@@ -5,23 +5,28 @@
 mod entry;
 mod gaps;
 mod job;
+mod server;
+mod started;
 mod tally;
 mod task;
 mod thread;
 mod transaction;
 mod transient;
+mod whole_batch;
 
 #[cfg(test)]
 mod tests;
 
 pub use entry::Attachment;
 pub use job::JobSize;
+pub use started::StartedWrite;
 pub use tally::AuditLosses;
 #[cfg(test)]
 pub use transient::is_transient;
 
 use crate::change::Change;
 use crate::database::Database;
+use crate::error::WriteError;
 use crate::health::Health;
 use crate::statements::OpenTransaction;
 use entry::WriteEntry;
@@ -111,11 +116,7 @@ impl Writer {
         };
         self.queue.send(entry).await.map_err(|_| gone())?;
         self.urgent.notify_one();
-        match is_done.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(io::Error::other(error)),
-            Err(_) => Err(gone()),
-        }
+        committed(is_done).await
     }
 
     /// Runs `work` in a transaction of a SQLite file, and commits it if it succeeds. It is not tried again. A caller that
@@ -139,16 +140,6 @@ impl Writer {
         answer.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 
-    /// Queues a change and returns before it is written. The writer keeps queued audit rows in memory through an
-    /// outage of any length, so the caller must bound their number, by what it attaches to each.
-    pub async fn queue(&self, change: Change, attachment: Attachment) -> io::Result<()> {
-        let entry = WriteEntry {
-            attachment: Some(attachment),
-            ..WriteEntry::unawaited(change)
-        };
-        self.queue.send(entry).await.map_err(|_| gone())
-    }
-
     /// Queues a change without waiting, for example from `drop`. The change is lost if the queue is full.
     pub fn note(&self, change: Change) {
         if self.queue.try_send(WriteEntry::unawaited(change)).is_ok() {
@@ -159,6 +150,15 @@ impl Writer {
     /// Returns when everything that was queued before is committed.
     pub async fn catch_up(&self) -> io::Result<()> {
         self.write(Vec::new(), true).await
+    }
+}
+
+/// Waits for the commit of an entry.
+async fn committed(is_done: oneshot::Receiver<Result<(), Arc<WriteError>>>) -> io::Result<()> {
+    match is_done.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(io::Error::other(error)),
+        Err(_) => Err(gone()),
     }
 }
 

@@ -254,7 +254,10 @@ impl BatchWriter {
                     if is_failure {
                         self.tally.refused(entry.drafts().count());
                     }
-                    drop(done.send(Err(error.clone())));
+                    let has_left = done.send(Err(error.clone())).is_err();
+                    if has_left && entry.drafts().next().is_some() {
+                        tracing::error!(changes = ?entry.changes, "is not in the audit log, and its caller has left: {error}");
+                    }
                 }
                 None if may_pass && entry.is_owed() => self.backlog.push_back(entry),
                 None => self.lose(&entry, &error),

@@ -111,6 +111,23 @@ async fn a_write_whose_caller_left_is_whole() {
 }
 
 #[tokio::test]
+async fn a_begun_write_is_made_without_its_caller_if_the_queue_had_room() {
+    let (_folder, path, store) = open().await;
+    let mut other = locked(&path);
+    let first = begun(&store.writer, vec![row(1)]).await;
+    queued(&store.writer, 0).await;
+    let begin = || store.writer.begin_write(vec![row(2)], true, Box::new(()));
+    for _ in 0..QUEUE_CAPACITY {
+        assert!(matches!(begin(), StartedWrite::Queued(_)));
+    }
+    assert!(matches!(begin(), StartedWrite::Waiting(_)));
+    other.roll_back();
+    first.await.unwrap();
+    store.writer.catch_up().await.unwrap();
+    assert_eq!(verified(&store).await, 1 + QUEUE_CAPACITY as u64);
+}
+
+#[tokio::test]
 async fn the_last_handle_waits_for_what_is_queued() {
     let (_folder, path, store) = open().await;
     for number in 0..300 {

@@ -1,26 +1,26 @@
 //! One transaction of the writer.
 
 use super::entry::WriteEntry;
-use crate::audit_rows::{self, Draft};
+use super::server::ServerConnection;
+use crate::audit_rows::{self, Draft, LogHead};
 use crate::change::write_calls;
 use crate::database::Database;
 use crate::error::WriteError;
 use crate::statements::{NativeConnection, OpenTransaction};
-use sqlx::{AnyConnection, Connection as _};
 
 /// The writer's connection.
 pub enum WriterConnection {
     /// A SQLite file: statements run in the thread of the writer.
     File(NativeConnection),
     /// A PostgreSQL server.
-    Server(AnyConnection),
+    Server(ServerConnection),
 }
 
 impl WriterConnection {
     pub async fn open(database: &Database) -> Result<Self, sqlx::Error> {
         Ok(match database.native() {
             Some(opened) => Self::File(opened?),
-            None => Self::Server(database.connect().await?),
+            None => Self::Server(ServerConnection::new(database.connect().await?)),
         })
     }
 
@@ -47,7 +47,7 @@ impl WriterConnection {
                 }
                 connection.begin(durable)?;
                 let mut transaction = OpenTransaction::Native(connection);
-                let mut written = write(&mut transaction, entries).await;
+                let mut written = write(&mut transaction, entries).await.map(drop);
                 if written.is_ok() {
                     written = connection.commit().map_err(WriteError::from);
                 }
@@ -56,16 +56,7 @@ impl WriterConnection {
                 }
                 written
             }
-            Self::Server(connection) => {
-                let mut transaction = connection.begin().await?;
-                if !durable {
-                    sqlx::query("SET LOCAL synchronous_commit = off")
-                        .execute(&mut *transaction)
-                        .await?;
-                }
-                write(&mut OpenTransaction::from(&mut transaction), entries).await?;
-                Ok(transaction.commit().await?)
-            }
+            Self::Server(connection) => connection.commit(durable, entries).await,
         }
     }
 
@@ -88,39 +79,33 @@ impl WriterConnection {
                 }
                 probed
             }
-            Self::Server(connection) => {
-                let mut transaction = connection.begin().await?;
-                for statement in statements {
-                    sqlx::query(statement).execute(&mut *transaction).await?;
-                }
-                transaction.commit().await
-            }
+            Self::Server(connection) => connection.run(&statements).await,
         }
     }
 }
 
-/// Runs the statements of `entries`.
-async fn write(
+/// Runs the statements of `entries`. Returns the new head of the audit log if rows were added to it.
+pub async fn write(
     transaction: &mut OpenTransaction<'_>,
     entries: &mut [WriteEntry],
-) -> Result<(), WriteError> {
+) -> Result<Option<LogHead>, WriteError> {
     let changes = || entries.iter().flat_map(|entry| &entry.changes);
     for change in changes() {
         change.write(transaction).await?;
     }
     write_calls(transaction, changes()).await?;
     // Last, because the audit log is locked from here until the commit.
-    append_audit(transaction, entries).await?;
-    Ok(())
+    Ok(append_audit(transaction, entries).await?)
 }
 
 /// Adds the audit rows of `entries`, less those that the log holds because the reply to an earlier commit was lost.
+/// Returns the new head if rows were added.
 async fn append_audit(
     transaction: &mut OpenTransaction<'_>,
     entries: &mut [WriteEntry],
-) -> Result<(), sqlx::Error> {
+) -> Result<Option<LogHead>, sqlx::Error> {
     if entries.iter().all(|entry| entry.drafts().next().is_none()) {
-        return Ok(());
+        return Ok(None);
     }
     // An earlier attempt of ours has succeeded or failed by now: it would still hold this lock.
     let head = audit_rows::lock_head(&mut *transaction).await?;
@@ -141,5 +126,5 @@ async fn append_audit(
     for entry in new {
         entry.expected_head.clone_from(&end);
     }
-    Ok(())
+    Ok(end)
 }
