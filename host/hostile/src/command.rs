@@ -2,10 +2,11 @@
 //! it than the sandbox, or that never end.
 
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Lab, ms};
+use crate::lab::{CACHE, Lab, ms};
 use crate::process;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -65,6 +66,24 @@ impl CommandFolder {
     pub fn with_variable(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
+    }
+
+    /// Keeps compiled components where other attacks find them, if the run has a folder for that: compiling them is not what
+    /// is tried.
+    ///
+    /// # Errors
+    /// The key of the compiled code cannot be written.
+    pub fn sharing_compiled(mut self) -> Result<Self, AttackFailure> {
+        if let Some(shared) = std::env::var_os(CACHE) {
+            let shared = Path::new(&shared).join("commands");
+            let state = self.path().join("state");
+            let mut builder = fs::DirBuilder::new();
+            builder.mode(0o700).create(&state)?;
+            fs::write(state.join("cache.key"), [7; 32])?;
+            let shared = shared.to_string_lossy().into_owned();
+            self.variables.push(("TOOLHOLD_PATHS__CACHE", shared));
+        }
+        Ok(self)
     }
 
     /// Makes an API key, and returns the `authorization` header of its requests.

@@ -41,8 +41,8 @@ fn query(folder: &CommandFolder, sql: &str) -> Result<String, AttackFailure> {
 }
 
 fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
-    let rows = lab.times(60, 300);
-    let folder = CommandFolder::new(lab)?;
+    let rows = lab.times(30, 300);
+    let folder = CommandFolder::new(lab)?.sharing_compiled()?;
     fs::create_dir(folder.path().join("data"))?;
     // Without a folder of modules, those that come with the program are used.
     fs::remove_dir(folder.path().join("modules"))?;
