@@ -301,7 +301,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let mut dice = PseudoRandom(0x5eed);
-    let rounds = lab.times(200, 500);
+    let rounds = lab.times(80, 500);
     let whole = components::parse(components::GROWTH)?;
     let mut ran = 0;
     for round in 0..rounds {
