@@ -338,7 +338,8 @@ fn decide(host: &Host, answer: PersonAnswer<'_>, is_over: &AtomicBool) -> String
             assert_eq!(said.code, Some(0), "{said:?}");
             return listed;
         }
-        thread::sleep(Duration::from_millis(20));
+        // Each look is a process, which takes the processor from what is waited for.
+        thread::sleep(Duration::from_millis(100));
     }
     String::new()
 }

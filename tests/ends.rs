@@ -99,7 +99,7 @@ fn serve(host: &Host, tool: &str, arguments: &Value) -> (Endpoint, Server) {
 fn a_run_that_is_stopped_ends_its_calls() {
     for (config, reason) in [
         ("", "cancelled"),
-        ("[run]\ntimeout_ms = 6_000\n", "timeout"),
+        ("[run]\ntimeout_ms = 4_000\n", "timeout"),
     ] {
         for (tool, arguments) in calls_of_it() {
             let host = host(config);
@@ -138,7 +138,7 @@ fn a_run_that_is_stopped_ends_its_calls() {
 
 #[test]
 fn a_direct_call_that_is_cut_says_so() {
-    let host = host("[run]\ntimeout_ms = 6_000\n");
+    let host = host("[run]\ntimeout_ms = 4_000\n");
     let (_endpoint, server) = serve(&host, TOOL, &json!({}));
     let answer = server
         .post(&format!("/v1/tools/{TOOL}"), &json!({"arguments": {}}))
@@ -201,7 +201,7 @@ fn a_call_whose_grant_is_taken_back_ends() {
 #[test]
 fn a_plan_that_runs_out_of_time_ends_its_calls() {
     for (tool, arguments) in calls_of_it() {
-        let host = host("[run]\ntimeout_ms = 6_000\n");
+        let host = host("[run]\ntimeout_ms = 4_000\n");
         let mut step = arguments;
         step["_tool"] = tool.into();
         host.write("plan.json", json!([step]).to_string());

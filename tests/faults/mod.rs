@@ -61,7 +61,7 @@ fn try_rows<B>(bench: &mut B, rows: &[FaultRow<B>]) {
 }
 
 /// A size that is small for each change and large in `--long`.
-fn scale(short: usize, whole: usize) -> usize {
+pub fn scale(short: usize, whole: usize) -> usize {
     if std::env::var("TOOLHOLD_TEST_FAULTS").is_ok_and(|form| form == "whole") {
         whole
     } else {

@@ -32,6 +32,20 @@ impl McpFixture {
         self.cli(&[&["run", "the task", "--base-url", &url], extra].concat())
     }
 
+    /// Runs until a line that is printed has `mark`, and ends the run then.
+    fn run_until(&self, endpoint: &Endpoint, extra: &[&str], mark: &str) -> Finished {
+        let url = endpoint.base_url();
+        let run = [
+            "--config",
+            "mcp.toml",
+            "run",
+            "the task",
+            "--base-url",
+            &url,
+        ];
+        self.host.run_until(&[&run[..], extra].concat(), mark, 1)
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.host.path().join("log")).unwrap_or_default()
     }
@@ -432,13 +446,10 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         let context = json!([{"type": "tool", "tool": {"harmless": tool}}]);
         bench.host.write("context.json", context.to_string());
         let endpoint = endpoint(calls("harmless", json!({"a": 1, "b": 2})));
-        // A call waits at most until the run's time is over.
-        let time = if waits { "12" } else { "60" };
-        let done = bench.run(
-            &endpoint,
-            &["--context", "context.json", "--timeout", time, "--json"],
-        );
-        let is_asked = done.stdout.contains("\"event\":\"approval\"");
+        // Ctrl-C ends a run whose call waits; a run whose call does not wait goes on to its end.
+        let asked = "\"event\":\"approval\"";
+        let done = bench.run_until(&endpoint, &["--context", "context.json", "--json"], asked);
+        let is_asked = done.stdout.contains(asked);
         assert_eq!(is_asked, waits, "{rule}: {done:?}");
         assert_eq!(bench.log().contains("call add"), !waits, "{rule}: {done:?}");
     }

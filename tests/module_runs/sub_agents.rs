@@ -320,7 +320,7 @@ fn the_parent_s_time_is_the_sub_agent_s() {
         calls([("ask", json!({}))]),
         Reply::endless().delayed_ms(0, 20),
     ]));
-    let run = run(&host, &endpoint, &asking(), &["--timeout", "12"]);
+    let run = run(&host, &endpoint, &asking(), &["--timeout", "6"]);
     assert_eq!(
         (run.finished.code, &run.end()["reason"]),
         (Some(4), &json!("timeout"))
@@ -328,7 +328,7 @@ fn the_parent_s_time_is_the_sub_agent_s() {
     assert!(endpoint.wait_until(Duration::from_secs(5), |e| e.open_streams() == 0));
     let settings = &run.inner(1)[0]["request"]["settings"];
     let limit = settings["timeout"]["secs"].as_u64();
-    assert!(limit.is_some_and(|limit| limit < 12), "{settings}");
+    assert!(limit.is_some_and(|limit| limit < 6), "{settings}");
 }
 
 #[test]

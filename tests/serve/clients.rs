@@ -1,6 +1,7 @@
 //! Clients that others wrote: OpenAI's SDKs, and a program that sends everything that an API can be sent.
 
 use super::{host, serve, two_plus_two};
+use crate::faults::scale;
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
@@ -144,12 +145,8 @@ fn no_request_makes_the_server_fail() {
         .arg(format!("{}/openapi.json", server.address()))
         .args(["--header", &format!("Authorization: Bearer {}", key.trim())])
         .args(["--checks", "not_a_server_error", "--mode", "all"])
-        .args([
-            "--phases",
-            "examples,coverage,fuzzing",
-            "--max-examples",
-            "15",
-        ])
+        .args(["--phases", "examples,coverage,fuzzing"])
+        .args(["--max-examples", &scale(5, 15).to_string()])
         .args(["--request-timeout", "60", "--seed", "1", "--no-color"])
         // It judges its own speed, too, which is the machine's.
         .args(["--suppress-health-check", "too_slow,filter_too_much"])

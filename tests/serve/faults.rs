@@ -1,6 +1,7 @@
 //! What happens to a server's runs when processes, the database and clients fail.
 
 use super::{ask, host, scripted, serve, streamed, two_plus_two, until};
+use crate::faults::scale;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -40,10 +41,12 @@ fn steady() -> Endpoint {
     Endpoint::start(Scenario::new(replies).in_order(ReplyOrder::FirstMatch))
 }
 
-/// How often the server is killed; `TOOLHOLD_TEST_KILLS` is another number.
+/// How often the server is killed: after each of five numbers of events, several times. `TOOLHOLD_TEST_KILLS` is another
+/// number.
 fn kills() -> usize {
     let wanted = std::env::var("TOOLHOLD_TEST_KILLS").ok();
-    wanted.and_then(|text| text.parse().ok()).unwrap_or(100)
+    let usual = scale(30, 100);
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 /// Killed after whichever event: no turn that was acknowledged is lost, and no call that was completed is

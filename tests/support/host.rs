@@ -2,6 +2,7 @@
 
 use crate::sandbox::repository;
 use crate::until;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -119,6 +120,31 @@ impl Host {
 
     pub fn run(&self, arguments: &[&str]) -> Finished {
         finish(self.command(arguments).output().expect("the binary runs"))
+    }
+
+    /// Runs a command until `times` of the lines that it prints have `mark`, and sends it then what Ctrl-C sends. A command that
+    /// prints fewer runs to its end.
+    pub fn run_until(&self, arguments: &[&str], mark: &str, times: usize) -> Finished {
+        let mut command = self.command(arguments);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("the binary runs");
+        let printed = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (mut stdout, mut found) = (String::new(), 0);
+        for line in printed.lines() {
+            let line = line.expect("a line");
+            stdout.push_str(&line);
+            stdout.push('\n');
+            if line.contains(mark) {
+                found += 1;
+                if found == times {
+                    signal(child.id(), "INT");
+                }
+            }
+        }
+        Finished {
+            stdout,
+            ..finish(child.wait_with_output().expect("it ends"))
+        }
     }
 
     /// The first call of the list that waits for a person, as soon as there is one.

@@ -23,17 +23,23 @@ pub mod transcript;
 /// Far longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Looks until there is something.
+/// Least and longest time between two looks of [`until`].
+const LOOKS_APART: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
+
+/// Looks until there is something. Between two looks passes twice the time that a look takes: a look that starts a process or
+/// asks a server would otherwise take the processor from what is waited for.
 ///
 /// # Panics
 /// If it takes too long; `what` is said to be missing.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let [least, most] = LOOKS_APART;
     let started = Instant::now();
     loop {
+        let looked = Instant::now();
         if let Some(found) = look() {
             return found;
         }
         assert!(started.elapsed() < PATIENCE, "{what} never came");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep((looked.elapsed() * 2).clamp(least, most));
     }
 }

@@ -100,7 +100,7 @@ const CLASSES: &[TestClass] = &[
         40.0,
         "thousands of documents",
     ),
-    class("toolhold-sandbox disk::", 60.0, "trees of 200 000 folders"),
+    class("toolhold-sandbox disk::", 60.0, "trees of 50 000 folders"),
     class("toolhold-fuzz", 90.0, "random inputs for seconds"),
 ];
 

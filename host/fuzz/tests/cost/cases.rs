@@ -279,7 +279,7 @@ fn replies_that_repeat_marks() {
     });
     hold(
         "text that a model wrote, with marks that it was shown",
-        replies_of(32 << 10),
+        replies_of(16 << 10),
         shapes::MARKS,
         |text| whole(text, &SHOWN),
     );

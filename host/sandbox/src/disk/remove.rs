@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_200_000_levels_goes_with_16_descriptors_and_a_small_stack() {
+    fn a_tree_of_50_000_levels_goes_with_16_descriptors_and_a_small_stack() {
         // In memory: some disks take minutes for so many directories.
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
@@ -193,7 +193,7 @@ mod tests {
         let parent = parent.unwrap();
         let root = parent.path().join("root");
         fs::create_dir(&root).unwrap();
-        chain(&root, 200_000);
+        chain(&root, 50_000);
         // Each test is a process of its own.
         let before = getrlimit(Resource::Nofile);
         let few = Rlimit {

@@ -202,11 +202,15 @@ async fn appended_entries_are_read_again() {
         let mut journal = store.journal(script.run, Label::default());
         assert!(store.runs_since(0).await.unwrap().is_empty(), "not yet");
         let mut events = vec![script.begin("a task \0 with a zero")];
-        // More than a page.
+        // More than a page; one by one, and then many at a time.
         events.extend((0..1_200).map(|_| script.notice()));
         events.push(script.done());
-        for event in &events {
+        let (single, many) = events.split_at(60);
+        for event in single {
             journal.append(from_ref(event)).await.unwrap();
+        }
+        for together in many.chunks(60) {
+            journal.append(together).await.unwrap();
         }
         let id = script.run.to_string();
         for name in ["last", &id, &id[..20], &id.to_uppercase()] {
