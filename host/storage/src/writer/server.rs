@@ -5,6 +5,7 @@ use super::transaction::write;
 use super::transient::is_of_database;
 use super::whole_batch::{WRITE, WholeBatch};
 use crate::audit_rows::{self, AuditChain, Draft, LogHead};
+use crate::database::Database;
 use crate::error::WriteError;
 use crate::statements::OpenTransaction;
 use sqlx::{AnyConnection, Connection as _};
@@ -12,6 +13,10 @@ use sqlx::{AnyConnection, Connection as _};
 /// Batches for which the head of the audit log is read first, after another process has moved it: a batch that is
 /// chained to a former head is written in vain.
 const SHARED_BATCHES: u32 = 16;
+
+/// Has the server look rows up by their keys. A plan stays for as long as the connection, and one that was made while a
+/// table was small would read all of the table later.
+const PLANS: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
 
 /// A connection that nothing else uses.
 pub struct ServerConnection {
@@ -23,12 +28,14 @@ pub struct ServerConnection {
 }
 
 impl ServerConnection {
-    pub fn new(connection: AnyConnection) -> Self {
-        Self {
+    pub async fn open(database: &Database) -> Result<Self, sqlx::Error> {
+        let mut connection = database.connect().await?;
+        sqlx::raw_sql(PLANS).execute(&mut connection).await?;
+        Ok(Self {
             connection,
             last_head: None,
             shared_batches: 0,
-        }
+        })
     }
 
     /// Commits `entries`, all or nothing; if the reply is lost, it is unknown which. `durable`: the commit survives a
@@ -134,7 +141,7 @@ impl ServerConnection {
 mod tests {
     use super::*;
     use crate::change::Change;
-    use crate::database::{Database, Location};
+    use crate::database::Location;
     use crate::store::Store;
     use crate::tests::{OUTAGE_TIMEOUT, databases};
 
@@ -152,8 +159,8 @@ mod tests {
             }
             let store = Store::open(location, OUTAGE_TIMEOUT).await.unwrap();
             let opened = Database::of(location).unwrap();
-            let mut one = ServerConnection::new(opened.connect().await.unwrap());
-            let mut two = ServerConnection::new(opened.connect().await.unwrap());
+            let mut one = ServerConnection::open(&opened).await.unwrap();
+            let mut two = ServerConnection::open(&opened).await.unwrap();
             assert!(one.commit_whole(true, &mut row("1")).await.unwrap());
             assert!(two.commit_whole(false, &mut row("2")).await.unwrap());
             let mut late = row("3");

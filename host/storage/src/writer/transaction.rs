@@ -20,7 +20,7 @@ impl WriterConnection {
     pub async fn open(database: &Database) -> Result<Self, sqlx::Error> {
         Ok(match database.native() {
             Some(opened) => Self::File(opened?),
-            None => Self::Server(ServerConnection::new(database.connect().await?)),
+            None => Self::Server(ServerConnection::open(database).await?),
         })
     }
 

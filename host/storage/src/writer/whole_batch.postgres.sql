@@ -1,6 +1,7 @@
 -- One batch of the writer as one statement, which is one round trip and a transaction of its own. It divides by zero, and
 -- so changes nothing, where it may not be written as it is: the writer then runs the statements of the batch one by one.
--- All parts see the database as it was before the statement, so no row is changed by two of them.
+-- All parts see the database as it was before the statement, so no row is changed by two of them. Holders are compared by
+-- an expression, so that the server looks runs up by their ids: its index of holders is long until it is vacuumed.
 WITH sessions_held AS MATERIALIZED (
     -- A session of a turn that begins cannot be deleted until the end of the transaction.
     SELECT id FROM sessions
@@ -8,12 +9,12 @@ WITH sessions_held AS MATERIALIZED (
 ), runs_held AS MATERIALIZED (
     -- The runs whose lease the process has, and to which the events are the next ones. A process that takes such a run
     -- over, or cancels it, waits for the end of the transaction.
-    SELECT runs.id FROM json_to_recordset($2::json) AS append
+    SELECT held.id FROM json_to_recordset($2::json) AS append
         (run TEXT, seq BIGINT, holder TEXT, fence BIGINT, is_new BOOLEAN, begin_calls BOOLEAN)
-    JOIN runs ON runs.id = append.run AND runs.holder = append.holder AND runs.fence = append.fence
-    WHERE NOT append.is_new AND (NOT append.begin_calls OR runs.cancel_ms IS NULL)
+    CROSS JOIN LATERAL (SELECT id FROM runs WHERE id = append.run AND COALESCE(holder, '') = append.holder
+        AND fence = append.fence AND (NOT append.begin_calls OR cancel_ms IS NULL) FOR SHARE) AS held
+    WHERE NOT append.is_new
     AND append.seq - 1 = (SELECT events.seq FROM events WHERE events.run = append.run AND events.seq = append.seq - 1)
-    FOR SHARE OF runs
 ), runs_begun AS (
     INSERT INTO runs (id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace, fence)
     SELECT id, owner, agent, origin, session, turn, task, model, began_ms, holder, trace, fence
@@ -44,7 +45,7 @@ WITH sessions_held AS MATERIALIZED (
     RETURNING runs.id
 ), released AS (
     UPDATE runs SET holder = NULL FROM json_to_recordset($4::json) AS given (run TEXT, holder TEXT)
-    WHERE runs.id = given.run AND runs.holder = given.holder
+    WHERE runs.id = given.run AND COALESCE(runs.holder, '') = given.holder
     RETURNING runs.id
 ), waiting AS (
     INSERT INTO approvals (run, within, call, digest, pending, asked_ms)
@@ -63,8 +64,8 @@ WITH sessions_held AS MATERIALIZED (
 ), shown AS MATERIALIZED (
     SELECT reply.run, reply.part FROM json_to_recordset($7::json) AS reply
         (run TEXT, part TEXT, holder TEXT, fence BIGINT)
-    JOIN runs ON runs.id = reply.run AND runs.holder = reply.holder AND runs.fence = reply.fence
-    WHERE runs.ended_ms IS NULL FOR SHARE OF runs
+    CROSS JOIN LATERAL (SELECT id FROM runs WHERE id = reply.run AND COALESCE(holder, '') = reply.holder
+        AND fence = reply.fence AND ended_ms IS NULL FOR SHARE) AS held
 ), parts_set AS (
     INSERT INTO reply_parts (run, part) SELECT run, part FROM shown
     ON CONFLICT (run) DO UPDATE SET part = excluded.part
@@ -101,7 +102,8 @@ WITH sessions_held AS MATERIALIZED (
     INSERT INTO audit_salts (number, run, salt)
     SELECT salts.number, recorded.id, salts.salt
     FROM json_to_recordset($12::json) AS salts (number BIGINT, run TEXT, salt TEXT)
-    JOIN (SELECT id FROM runs UNION ALL SELECT id FROM runs_begun) AS recorded ON recorded.id = salts.run
+    CROSS JOIN LATERAL (SELECT id FROM runs WHERE id = salts.run
+        UNION ALL SELECT id FROM runs_begun WHERE id = salts.run) AS recorded
     WHERE EXISTS (SELECT 1 FROM moved)
 )
 SELECT 1 / (SELECT count(*) FROM ready WHERE $13 = $15 OR EXISTS (SELECT 1 FROM moved)),
