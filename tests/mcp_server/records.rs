@@ -29,7 +29,7 @@ fn audited(host: &Host, calls: usize) -> Vec<Value> {
             return entries;
         }
         assert!(started.elapsed() < Duration::from_mins(1), "{entries:?}");
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(150));
     }
 }
 

@@ -74,7 +74,7 @@ fn last_run(host: &Host) -> Vec<Value> {
             return events;
         }
         assert!(started.elapsed() < Duration::from_mins(1), "{shown:?}");
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(150));
     }
 }
 

@@ -217,7 +217,7 @@ async fn fifo_by_a_race(lab: &Lab) -> Result<String, AttackFailure> {
     // A call that fails alone: what matters is that it ends, and that its threads do.
     let arena = lab.against_guest(grant, |l| l.timeout_ms = 3_000).await?;
     let swapper = Swapper::start(&ground.inside("raced"), aside.path(), b"granted")?;
-    let (mut slowest, calls) = (Duration::ZERO, lab.times(12, 40));
+    let (mut slowest, calls) = (Duration::ZERO, lab.times(6, 40));
     let (mut outcome, mut changes) = (Ok(()), 0);
     // Some hundred reads, which take a fraction of the deadline unless one of them hangs. No pause between them: the
     // shortest one is a millisecond, in which no read meets a change.

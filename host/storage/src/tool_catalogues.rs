@@ -101,6 +101,14 @@ const NAME: [&str; 2] = [
 const KEEP: &str = "INSERT INTO tool_catalogues (digest, tools) VALUES ($1, $2) \
      ON CONFLICT (digest) DO UPDATE SET tools = excluded.tools";
 
+/// Returns the digest by which a line names these tools, and the bytes of the tools beyond those of the name; `None` if they
+/// cannot be written.
+pub fn name(tools: &BoundTools) -> Option<(&str, i64)> {
+    let digest = tools.digest()?;
+    let added = tools.json()?.len().saturating_sub(name_of(digest).len());
+    Some((digest, signed(added as u64)))
+}
+
 /// Notes that the line of an event names these tools, and keeps them unless they are kept already.
 pub async fn write(
     transaction: &mut OpenTransaction<'_>,
@@ -108,16 +116,10 @@ pub async fn write(
     seq: i64,
     tools: &BoundTools,
 ) -> Result<(), sqlx::Error> {
-    let (Some(list), Some(digest)) = (tools.json(), tools.digest()) else {
+    let (Some(list), Some((digest, added))) = (tools.json(), name(tools)) else {
         return Ok(());
     };
-    let added = list.len().saturating_sub(name_of(digest).len()) as u64;
-    let values = [
-        SqlValue::from(run),
-        seq.into(),
-        digest.into(),
-        signed(added).into(),
-    ];
+    let values = [SqlValue::from(run), seq.into(), digest.into(), added.into()];
     let name = transaction.choose(NAME);
     if transaction.execute(name, &values).await? > 0 {
         return Ok(());

@@ -36,6 +36,13 @@ WITH sessions_held AS MATERIALIZED (
     FROM json_to_recordset($2::json) AS append (run TEXT, seq BIGINT, lines JSON)
     CROSS JOIN json_array_elements_text(append.lines) WITH ORDINALITY AS listed (line, place)
     RETURNING seq
+), named AS (
+    -- A list that nothing has kept yet is not found, and comes with the statements one by one.
+    INSERT INTO event_catalogues (run, seq, digest, added)
+    SELECT event.run, event.seq, kept.digest, event.added
+    FROM json_to_recordset($21::json) AS event (run TEXT, seq BIGINT, digest TEXT, added BIGINT)
+    CROSS JOIN LATERAL (SELECT digest FROM tool_catalogues WHERE digest = event.digest FOR SHARE) AS kept
+    RETURNING seq
 ), ended AS (
     UPDATE runs SET holder = NULL, ended_ms = done.at_ms, reason = done.reason, steps = done.steps, calls = done.calls,
         tokens = done.tokens
@@ -83,6 +90,7 @@ WITH sessions_held AS MATERIALIZED (
     SELECT 1 WHERE (SELECT count(*) FROM sessions_held) = $18
     AND (SELECT count(*) FROM runs_held) = $19
     AND (SELECT count(*) FROM kept) = $20
+    AND (SELECT count(*) FROM named) = $22
     AND (SELECT count(*) FROM runs_begun) + (SELECT count(*) FROM asked) + (SELECT count(*) FROM appended)
         + (SELECT count(*) FROM ended) + (SELECT count(*) FROM released) + (SELECT count(*) FROM waiting)
         + (SELECT count(*) FROM settled) + (SELECT count(*) FROM parts_set) + (SELECT count(*) FROM parts_removed)

@@ -5,6 +5,7 @@ use super::entry::WriteEntry;
 use crate::audit_rows::{AuditChain, BegunCall};
 use crate::change::Change;
 use crate::statements::SqlValue;
+use crate::tool_catalogues;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ pub struct WholeBatch<'a> {
     /// Runs among `begun` that were promised to a request with an idempotency key.
     promised: i64,
     appended: BTreeMap<Uuid, AppendedEvents<'a>>,
+    /// Lists of tools that events name, by run and number of the event.
+    named: BTreeMap<(Uuid, i64), Value>,
     ended: BTreeMap<Uuid, Value>,
     released: BTreeMap<Uuid, &'a str>,
     /// Calls that wait, by their run, the run within it, and their id.
@@ -112,6 +115,13 @@ impl<'a> WholeBatch<'a> {
                     lines,
                 };
                 self.appended.insert(*run, events).is_none()
+            }
+            Change::Catalogue { run, seq, tools } => {
+                let Some((digest, added)) = tool_catalogues::name(tools) else {
+                    return false;
+                };
+                let row = json!({"run": run, "seq": seq, "digest": digest, "added": added});
+                self.named.insert((*run, *seq), row).is_none()
             }
             Change::Waits {
                 run,
@@ -246,6 +256,8 @@ impl<'a> WholeBatch<'a> {
             sessions.into(),
             old_runs.into(),
             self.promised.into(),
+            text(&list(self.named.values()))?,
+            counted(self.named.len()).into(),
         ])
     }
 }
