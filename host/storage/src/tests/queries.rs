@@ -296,7 +296,7 @@ async fn a_page_of_a_record_has_a_size() {
 async fn the_audit_log_is_searched_by_its_indexes() {
     let databases = databases().await;
     let database = &databases[0];
-    let store = opened(&database).await;
+    let store = opened(database).await;
     for (filter, index) in [
         (
             Filter {

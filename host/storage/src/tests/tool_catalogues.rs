@@ -2,6 +2,7 @@
 
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, begin_with, databases, offering};
 use crate::record::{PageBounds, RecordPage};
+use crate::statements::OpenTransaction;
 use crate::*;
 use serde_json::json;
 use std::fs::File;
@@ -263,8 +264,9 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
         }
         let new = serde_json::to_string(&event).unwrap();
         let mut connection = store.pool.acquire().await.unwrap();
+        let mut transaction = OpenTransaction::from(&mut *connection);
         let mut exchange = async |old: &str, new: &str| {
-            let work = crate::tool_catalogues::exchange_line(&mut connection, run, 0, old, new);
+            let work = crate::tool_catalogues::exchange_line(&mut transaction, run, 0, old, new);
             work.await.unwrap()
         };
         assert!(!exchange(&new, &old).await, "it is another line");

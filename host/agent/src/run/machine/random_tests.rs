@@ -6,7 +6,7 @@ use crate::run::replay::replay;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::decision::{Decision, DecisionMode, Verdict};
