@@ -148,7 +148,7 @@ async fn a_list_goes_with_the_last_record_that_names_it() {
     }
 }
 
-/// As two servers of one database do.
+/// Two stores of one database, as two servers have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_begins_while_its_list_is_deleted_has_it() {
     for database in databases().await {
