@@ -20,7 +20,7 @@ pub struct PrunedCounts {
     pub sessions: u64,
 }
 
-/// Runs of one transaction; as many sessions, and as many idempotency keys.
+/// Runs of one transaction; as many sessions, idempotency keys and lists of tools.
 const BATCH_ROWS: i64 = 20;
 /// Wait between two transactions, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
@@ -98,18 +98,35 @@ impl Store {
         while self.forget_some(ms).await? > 0 {
             tokio::time::sleep(BATCH_DELAY).await;
         }
-        while self.delete_unnamed_catalogues().await? > 0 {
-            tokio::time::sleep(BATCH_DELAY).await;
-        }
+        self.delete_unnamed_catalogues().await?;
         Ok(all)
     }
 
-    /// Deletes some of the lists of tools that no record names any more.
-    async fn delete_unnamed_catalogues(&self) -> Result<u64, StoreError> {
-        let work = self.transact_long(|mut transaction| {
-            Box::pin(async move { Ok(tool_catalogues::delete_unnamed(&mut transaction).await?) })
-        });
-        work.await
+    /// Deletes the lists of tools that no record names any more. They are looked for without a lock for writes, because the
+    /// others may be many.
+    async fn delete_unnamed_catalogues(&self) -> Result<(), StoreError> {
+        let mut last = String::new();
+        loop {
+            let rows: Vec<(String,)> = sqlx::query_as(tool_catalogues::UNNAMED)
+                .bind(last.as_str())
+                .bind(BATCH_ROWS)
+                .fetch_all(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            let lists: Vec<String> = rows.into_iter().map(|(digest,)| digest).collect();
+            let Some(newest) = lists.last() else {
+                return Ok(());
+            };
+            last.clone_from(newest);
+            let work = self.transact_long(move |mut transaction| {
+                Box::pin(async move {
+                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
+                    Ok::<_, StoreError>(())
+                })
+            });
+            work.await?;
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
     }
 
     async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<PrunedCounts, StoreError> {
@@ -151,9 +168,10 @@ impl Store {
         let draft = Draft::run_deleted(owner, run);
         let work = self.transact_long(move |mut transaction| {
             Box::pin(async move {
+                let lists = tool_catalogues::of_run(&mut transaction, run).await?;
                 let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
                 if gone > 0 {
-                    tool_catalogues::delete_unnamed(&mut transaction).await?;
+                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
                 Ok(gone > 0)

@@ -101,8 +101,9 @@ impl Store {
                 transaction.execute(LOCK_SESSION, &values).await?;
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
                 if is_gone {
+                    let lists = tool_catalogues::of_session(&mut transaction, id).await?;
                     let turns = delete_turns(&mut transaction, id).await?;
-                    tool_catalogues::delete_unnamed(&mut transaction).await?;
+                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }

@@ -166,30 +166,54 @@ pub async fn exchange_line(
     Ok(transaction.execute(EXCHANGE, &values).await? > 0)
 }
 
-/// Lists of one transaction.
-const BATCH_ROWS: i64 = 20;
+/// At most $2 lists after $1 that no event names.
+pub const UNNAMED: &str = "SELECT digest FROM tool_catalogues WHERE digest > $1 AND NOT EXISTS \
+     (SELECT 1 FROM event_catalogues WHERE event_catalogues.digest = tool_catalogues.digest) ORDER BY digest LIMIT $2";
+const OF_RUN: &str = "SELECT DISTINCT digest FROM event_catalogues WHERE run = $1";
+const OF_SESSION: &str = "SELECT DISTINCT digest FROM event_catalogues JOIN runs ON runs.id = event_catalogues.run \
+     WHERE runs.session = $1";
 
-/// Lists that no event names. PostgreSQL locks them, so that a run that begins with one waits; those of runs that begin now
-/// are locked already, and left. PostgreSQL, SQLite.
-pub const UNNAMED: [&str; 2] = [
-    "SELECT digest FROM tool_catalogues WHERE NOT EXISTS (SELECT 1 FROM event_catalogues \
-     WHERE event_catalogues.digest = tool_catalogues.digest) LIMIT $1 FOR UPDATE SKIP LOCKED",
-    "SELECT digest FROM tool_catalogues WHERE NOT EXISTS (SELECT 1 FROM event_catalogues \
-     WHERE event_catalogues.digest = tool_catalogues.digest) LIMIT $1",
+/// PostgreSQL locks a list, so that a run that begins with it waits; one of a run that begins now is locked already, and left.
+/// PostgreSQL, SQLite.
+const LOCK: [&str; 2] = [
+    "SELECT digest FROM tool_catalogues WHERE digest = $1 FOR UPDATE SKIP LOCKED",
+    "SELECT digest FROM tool_catalogues WHERE digest = $1",
 ];
-/// Only a later statement sees a run that began between the reading and the lock.
+/// Only a statement after the lock sees a run that began before it.
 const DELETE: &str = "DELETE FROM tool_catalogues WHERE digest = $1 AND NOT EXISTS \
      (SELECT 1 FROM event_catalogues WHERE event_catalogues.digest = $1)";
 
-/// Deletes some of the lists that no event names, and returns how many.
-pub async fn delete_unnamed(transaction: &mut OpenTransaction<'_>) -> Result<u64, sqlx::Error> {
-    let statement = transaction.choose(UNNAMED);
-    let unnamed: Vec<(String,)> = transaction.rows(statement, &[BATCH_ROWS.into()]).await?;
-    let mut deleted = 0;
-    for (digest,) in &unnamed {
-        deleted += transaction.execute(DELETE, &[digest.into()]).await?;
+/// Returns the digests of the lists that a run names, which is about to be deleted.
+pub async fn of_run(
+    transaction: &mut OpenTransaction<'_>,
+    run: Uuid,
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows: Vec<(String,)> = transaction.rows(OF_RUN, &[run.into()]).await?;
+    Ok(rows.into_iter().map(|(digest,)| digest).collect())
+}
+
+/// Returns the digests of the lists that the turns of a session name, which are about to be deleted.
+pub async fn of_session(
+    transaction: &mut OpenTransaction<'_>,
+    session: Uuid,
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows: Vec<(String,)> = transaction.rows(OF_SESSION, &[session.into()]).await?;
+    Ok(rows.into_iter().map(|(digest,)| digest).collect())
+}
+
+/// Deletes those of the lists that no event names.
+pub async fn delete_unnamed(
+    transaction: &mut OpenTransaction<'_>,
+    lists: &[String],
+) -> Result<(), sqlx::Error> {
+    let lock = transaction.choose(LOCK);
+    for digest in lists {
+        let held: Option<(String,)> = transaction.row(lock, &[digest.into()]).await?;
+        if held.is_some() {
+            transaction.execute(DELETE, &[digest.into()]).await?;
+        }
     }
-    Ok(deleted)
+    Ok(())
 }
 
 #[cfg(test)]

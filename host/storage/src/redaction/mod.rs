@@ -29,6 +29,8 @@ use uuid::Uuid;
 
 /// Texts whose runs are looked at in one round.
 const ROUND: i64 = 20;
+/// Texts that are forgotten in one transaction.
+const FORGOTTEN_ROWS: i64 = 200;
 /// Wait between two transactions, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// How long it is kept that something was deleted, of which no record has a text: a call that found it before may write
@@ -43,10 +45,16 @@ pub(crate) const RUNS: &str = "SELECT shown_texts.run AS id FROM deleted_texts C
 const DONE: &str = "SELECT source FROM deleted_texts WHERE deleted_ms < $1 AND source <> '' \
      AND NOT EXISTS (SELECT 1 FROM shown_texts WHERE shown_texts.source = deleted_texts.source)";
 
-static FORGET_REPLACED: LazyLock<String> =
-    LazyLock::new(|| format!("DELETE FROM replaced_documents WHERE document IN ({DONE})"));
-static FORGET_TEXTS: LazyLock<String> =
-    LazyLock::new(|| format!("DELETE FROM deleted_texts WHERE source IN ({DONE})"));
+/// At most $2 of [`DONE`].
+static SOME_DONE: LazyLock<String> = LazyLock::new(|| format!("{DONE} LIMIT $2"));
+/// Forgets as many.
+static FORGET_TEXTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "DELETE FROM deleted_texts WHERE source IN ({}) RETURNING source",
+        SOME_DONE.as_str()
+    )
+});
+const FORGET_REPLACED: &str = "DELETE FROM replaced_documents WHERE document = $1";
 
 /// Why no line was exchanged.
 enum ExchangeError {
@@ -318,21 +326,37 @@ impl Store {
     /// Forgets what was deleted of which no record has a text any more.
     async fn forget_deleted(&self) -> Result<(), StoreError> {
         let before = signed(now_ms().saturating_sub(KEEP_DELETED_MS));
-        // A store that finds none writes nothing.
-        let some: Option<String> =
-            sqlx::query_scalar(sqlx::AssertSqlSafe(format!("{DONE} LIMIT 1")))
+        loop {
+            // A store that finds none writes nothing.
+            let some: Option<String> = sqlx::query_scalar(SOME_DONE.as_str())
                 .bind(before)
+                .bind(1_i64)
                 .fetch_optional(&self.pool)
                 .in_time(&self.database)
                 .await?;
-        if some.is_none() {
-            return Ok(());
+            if some.is_none() {
+                return Ok(());
+            }
+            self.forget_some_deleted(before).await?;
+            tokio::time::sleep(BATCH_DELAY).await;
         }
-        for statement in [&FORGET_REPLACED, &FORGET_TEXTS] {
-            self.execute(statement.as_str(), vec![before.into()])
-                .await?;
-        }
-        Ok(())
+    }
+
+    async fn forget_some_deleted(&self, before: i64) -> Result<(), StoreError> {
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                let values = [before.into(), FORGOTTEN_ROWS.into()];
+                let forgotten: Vec<(String,)> =
+                    transaction.rows(FORGET_TEXTS.as_str(), &values).await?;
+                for (source,) in &forgotten {
+                    transaction
+                        .execute(FORGET_REPLACED, &[source.into()])
+                        .await?;
+                }
+                Ok(())
+            })
+        });
+        work.await
     }
 }
 

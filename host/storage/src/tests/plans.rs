@@ -33,7 +33,7 @@ async fn growing_tables_are_read_by_their_indexes() {
             &["sqlite_autoindex_shown_texts_1", "sqlite_autoindex_runs_1"],
         ),
         (
-            tool_catalogues::UNNAMED[1].to_owned(),
+            tool_catalogues::UNNAMED.to_owned(),
             &["event_catalogues_by_digest"],
         ),
         (

@@ -501,3 +501,33 @@ async fn entries_that_a_record_needs_stay_in_the_log() {
         assert_eq!(faults(&store).await, Vec::<String>::new());
     }
 }
+
+#[tokio::test]
+async fn all_that_no_record_has_is_forgotten() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        // More than one transaction takes.
+        for statement in [
+            "INSERT INTO deleted_texts (source, digest, deleted_ms) WITH RECURSIVE numbers (i) AS \
+             (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 450) \
+             SELECT 'd' || CAST(i AS TEXT), '', 1 FROM numbers",
+            "INSERT INTO replaced_documents (document, successor) WITH RECURSIVE numbers (i) AS \
+             (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 500) \
+             SELECT 'd' || CAST(i AS TEXT), 'new' FROM numbers",
+        ] {
+            sqlx::query(statement).execute(&store.pool).await.unwrap();
+        }
+        store.redact_records().await.unwrap();
+        // What was gone before a record had it stays, and versions of what was not deleted.
+        for (statement, expected) in [
+            ("SELECT COUNT(*) FROM deleted_texts", 1),
+            ("SELECT COUNT(*) FROM replaced_documents", 50),
+        ] {
+            let left: i64 = sqlx::query_scalar(statement)
+                .fetch_one(&store.pool)
+                .await
+                .unwrap();
+            assert_eq!(left, expected, "{statement}");
+        }
+    }
+}

@@ -148,6 +148,27 @@ async fn a_list_goes_with_the_last_record_that_names_it() {
     }
 }
 
+#[tokio::test]
+async fn all_lists_without_a_record_are_deleted() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let events = ended(&store, &offering("named", 60), None).await;
+        // Lists of more than one transaction, before and after the one that is named.
+        sqlx::query(
+            "INSERT INTO tool_catalogues (digest, tools) WITH RECURSIVE numbers (i) AS \
+             (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 50) \
+             SELECT CASE WHEN i < 25 THEN ' ' ELSE 'z' END || CAST(i AS TEXT), '[]' FROM numbers",
+        )
+        .execute(&store.pool)
+        .await
+        .unwrap();
+        assert_eq!(kept(&store).await, (51, 2));
+        store.prune(0, PrunedBy::Person).await.unwrap();
+        assert_eq!(kept(&store).await, (1, 2));
+        assert_eq!(exported(&store, events[0].run).await, lines_of(&events));
+    }
+}
+
 /// Two stores of one database, as two servers have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_begins_while_its_list_is_deleted_has_it() {

@@ -255,8 +255,13 @@ impl BatchWriter {
                         self.tally.refused(entry.drafts().count());
                     }
                     let has_left = done.send(Err(error.clone())).is_err();
-                    if has_left && entry.drafts().next().is_some() {
-                        tracing::error!(changes = ?entry.changes, "is not in the audit log, and its caller has left: {error}");
+                    // Without the other changes: the events of a run have all of its texts.
+                    let rows: Vec<_> = entry.drafts().collect();
+                    if has_left && !rows.is_empty() {
+                        tracing::error!(
+                            ?rows,
+                            "are not in the audit log, and their caller has left: {error}"
+                        );
                     }
                 }
                 None if may_pass && entry.is_owed() => self.backlog.push_back(entry),

@@ -39,12 +39,12 @@ impl WriterConnection {
         durable: bool,
         entries: &mut [WriteEntry],
     ) -> Result<(), WriteError> {
+        // A caller that only waits for what was queued before. A database that cannot be written has no lock for writes.
+        if entries.iter().all(|entry| entry.changes.is_empty()) {
+            return Ok(());
+        }
         match self {
             Self::File(connection) => {
-                // A file that cannot be written has no lock for writes.
-                if entries.iter().all(|entry| entry.changes.is_empty()) {
-                    return Ok(());
-                }
                 connection.begin(durable)?;
                 let mut transaction = OpenTransaction::Native(connection);
                 let mut written = write(&mut transaction, entries).await.map(drop);

@@ -14,6 +14,10 @@ use uuid::Uuid;
 /// The statement. Its parameters are what [`WholeBatch::values`] returns.
 pub const WRITE: &str = include_str!("whole_batch.postgres.sql");
 
+/// Bytes of the texts of one statement. The statement is one message to the server, which has it in memory several times and
+/// drops the connection when a message has a gigabyte. A larger batch is written with several statements.
+const MAX_BYTES: usize = 8 << 20;
+
 /// The changes of a batch, by the rows that they change.
 #[derive(Default)]
 pub struct WholeBatch<'a> {
@@ -34,6 +38,8 @@ pub struct WholeBatch<'a> {
     parts: BTreeMap<Uuid, Option<Value>>,
     calls_begun: BTreeMap<&'a str, &'a BegunCall>,
     calls_ended: BTreeSet<&'a str>,
+    /// Bytes of the texts that may be long.
+    bytes: usize,
 }
 
 /// Consecutive events of a run.
@@ -50,12 +56,12 @@ struct AppendedEvents<'a> {
 }
 
 impl<'a> WholeBatch<'a> {
-    /// The changes of `entries`. `None` if one statement cannot make them: two of them concern one row, or they are rare
-    /// ones that the statement does not have.
+    /// The changes of `entries`. `None` if one statement cannot make them: two of them concern one row, they are too large
+    /// together, or they are rare ones that the statement does not have.
     pub fn of(entries: &'a [WriteEntry]) -> Option<Self> {
         let mut batch = Self::default();
         for change in entries.iter().flat_map(|entry| &entry.changes) {
-            if !batch.takes(change) {
+            if !batch.takes(change) || batch.bytes > MAX_BYTES {
                 return None;
             }
         }
@@ -114,6 +120,7 @@ impl<'a> WholeBatch<'a> {
                     begin_calls: *begin_calls,
                     lines,
                 };
+                self.bytes += lines.iter().map(String::len).sum::<usize>();
                 self.appended.insert(*run, events).is_none()
             }
             Change::Catalogue { run, seq, tools } => {
@@ -132,6 +139,7 @@ impl<'a> WholeBatch<'a> {
                 let Ok(text) = serde_json::to_string(pending) else {
                     return false;
                 };
+                self.bytes += text.len();
                 let call = pending.call.id.as_str();
                 let row = json!({
                     "run": run,
@@ -167,6 +175,7 @@ impl<'a> WholeBatch<'a> {
                 self.ended.insert(*run, row).is_none()
             }
             Change::ReplyPart { run, part, lease } => {
+                self.bytes += part.text().len();
                 let row = json!({
                     "run": run,
                     "part": part.text(),
@@ -182,7 +191,10 @@ impl<'a> WholeBatch<'a> {
                 self.parts.insert(*run, None);
                 true
             }
-            Change::CallBegan(call) => self.calls_begun.insert(&call.call, call).is_none(),
+            Change::CallBegan(call) => {
+                self.bytes += call.draft.len();
+                self.calls_begun.insert(&call.call, call).is_none()
+            }
             Change::CallEnded { call } => {
                 self.calls_ended.insert(call);
                 true
@@ -278,6 +290,7 @@ fn text(rows: &impl Serialize) -> Result<SqlValue<'static>, sqlx::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::RunLease;
     use crate::database::Location;
     use crate::label::Label;
     use crate::store::Store;
@@ -305,6 +318,28 @@ mod tests {
             (vec![began("1"), began("1")], false),
         ] {
             assert_eq!(WholeBatch::of(&entries).is_some(), expected, "{entries:?}");
+        }
+    }
+
+    fn appended(bytes: usize) -> WriteEntry {
+        WriteEntry::unawaited(Change::Events {
+            run: Uuid::now_v7(),
+            seq: 0,
+            lines: vec!["x".repeat(bytes)],
+            lease: RunLease {
+                holder: "p".into(),
+                fence: 1,
+            },
+            begin_calls: false,
+        })
+    }
+
+    #[test]
+    fn a_batch_of_many_bytes_is_no_single_statement() {
+        let half = MAX_BYTES / 2;
+        for (last, expected) in [(half, true), (half + 1, false)] {
+            let entries = [appended(half), appended(last)];
+            assert_eq!(WholeBatch::of(&entries).is_some(), expected, "{last}");
         }
     }
 
