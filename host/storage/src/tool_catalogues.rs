@@ -173,8 +173,8 @@ const OF_RUN: &str = "SELECT DISTINCT digest FROM event_catalogues WHERE run = $
 const OF_SESSION: &str = "SELECT DISTINCT digest FROM event_catalogues JOIN runs ON runs.id = event_catalogues.run \
      WHERE runs.session = $1";
 
-/// PostgreSQL locks a list, so that a run that begins with it waits; one of a run that begins now is locked already, and left.
-/// PostgreSQL, SQLite.
+/// The lock of a list on PostgreSQL: a run that begins with it waits. A list of a run that begins now is locked already, and
+/// stays. PostgreSQL, SQLite.
 const LOCK: [&str; 2] = [
     "SELECT digest FROM tool_catalogues WHERE digest = $1 FOR UPDATE SKIP LOCKED",
     "SELECT digest FROM tool_catalogues WHERE digest = $1",

@@ -260,7 +260,7 @@ impl BatchWriter {
                     if has_left && !rows.is_empty() {
                         tracing::error!(
                             ?rows,
-                            "are not in the audit log, and their caller has left: {error}"
+                            "is not in the audit log, and its caller has left: {error}"
                         );
                     }
                 }
