@@ -9,10 +9,12 @@ use crate::database::Database;
 use crate::error::WriteError;
 use crate::statements::OpenTransaction;
 use sqlx::{AnyConnection, Connection as _};
+use std::time::{Duration, Instant};
 
-/// Batches for which the head of the audit log is read first, after another process has moved it: a batch that is
-/// chained to a former head is written in vain.
-const SHARED_BATCHES: u32 = 16;
+/// Time for which a connection is careful after another process has moved the head of the audit log. A batch that is chained
+/// to a former head is written in vain, and the server has the whole statement in its log as one that failed: that must stay
+/// rare.
+const CAREFUL_TIME: Duration = Duration::from_secs(10);
 
 /// Has the server look rows up by their keys. A plan stays for as long as the connection, and one that was made while a
 /// table was small would read all of the table later.
@@ -23,8 +25,10 @@ pub struct ServerConnection {
     connection: AnyConnection,
     /// The last row of the audit log when this connection saw it last. Another process may have added rows since.
     last_head: Option<LogHead>,
-    /// Batches of [`SHARED_BATCHES`] that are left.
-    shared_batches: u32,
+    /// Until then the head is read before each batch: another process moves it, too.
+    shared_until: Option<Instant>,
+    /// Until then batches with rows for the log lock its head first: it was moved between a reading and the batch.
+    contended_until: Option<Instant>,
 }
 
 impl ServerConnection {
@@ -34,7 +38,8 @@ impl ServerConnection {
         Ok(Self {
             connection,
             last_head: None,
-            shared_batches: 0,
+            shared_until: None,
+            contended_until: None,
         })
     }
 
@@ -63,8 +68,8 @@ impl ServerConnection {
     }
 
     /// Commits `entries` with one statement. Returns false if nothing was written, because the entries need statements of
-    /// their own, or the statement found what they tell apart: a lost lease, a cancelled run, rows that are there already,
-    /// or another head of the audit log.
+    /// their own, other processes write to the audit log all the time, or the statement found what the others tell apart: a
+    /// lost lease, a cancelled run, rows that are there already, or another head of the audit log.
     async fn commit_whole(
         &mut self,
         durable: bool,
@@ -78,10 +83,14 @@ impl ServerConnection {
             return Ok(false);
         };
         let drafts: Vec<&Draft> = entries.iter().flat_map(WriteEntry::drafts).collect();
+        if !drafts.is_empty() && lasts(self.contended_until) {
+            return Ok(false);
+        }
+        let is_shared = lasts(self.shared_until);
         let head = if drafts.is_empty() {
             LogHead::default()
         } else {
-            self.head().await?
+            self.head(is_shared).await?
         };
         let audit = AuditChain::after(head, &drafts)?;
         let end = (audit.end != audit.head).then(|| audit.end.clone());
@@ -108,7 +117,7 @@ impl ServerConnection {
                     entry.expected_head = None;
                 }
                 if end.is_some() {
-                    self.shared_batches = SHARED_BATCHES;
+                    self.was_in_vain(is_shared);
                 }
                 Ok(false)
             }
@@ -116,15 +125,26 @@ impl ServerConnection {
     }
 
     /// The last row of the audit log, after which another process may add rows at any time.
-    async fn head(&mut self) -> Result<LogHead, sqlx::Error> {
-        if let (Some(head), 0) = (&self.last_head, self.shared_batches) {
+    async fn head(&mut self, is_shared: bool) -> Result<LogHead, sqlx::Error> {
+        if let (Some(head), false) = (&self.last_head, is_shared) {
             return Ok(head.clone());
         }
         let head = audit_rows::last_row(OpenTransaction::from(&mut self.connection)).await?;
-        if self.last_head.as_ref() == Some(&head) {
-            self.shared_batches = self.shared_batches.saturating_sub(1);
+        if self.last_head.as_ref().is_some_and(|last| *last != head) {
+            self.shared_until = Some(Instant::now() + CAREFUL_TIME);
         }
         Ok(head)
+    }
+
+    /// Notes that a batch with rows for the audit log was not written. `is_shared`: the head was read just before.
+    fn was_in_vain(&mut self, is_shared: bool) {
+        let end = Instant::now() + CAREFUL_TIME;
+        if is_shared {
+            self.contended_until = Some(end);
+            self.shared_until = Some(end + CAREFUL_TIME);
+        } else {
+            self.shared_until = Some(end);
+        }
     }
 
     /// Runs statements in a transaction.
@@ -135,6 +155,10 @@ impl ServerConnection {
         }
         transaction.commit().await
     }
+}
+
+fn lasts(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() < until)
 }
 
 #[cfg(test)]
@@ -168,16 +192,24 @@ mod tests {
             assert_eq!(late[0].expected_head, None);
             // The head is read first from now on, until no other connection has moved it for a while.
             assert!(one.commit_whole(true, &mut late).await.unwrap());
-            for _ in 0..SHARED_BATCHES {
-                assert!(one.commit_whole(true, &mut row("4")).await.unwrap());
-            }
-            assert_eq!(one.shared_batches, 0);
+            assert!(lasts(one.shared_until) && !lasts(one.contended_until));
+            one.shared_until = None;
+            assert!(one.commit_whole(true, &mut row("4")).await.unwrap());
             // Statements one by one take the head with its lock.
             two.commit(true, &mut row("5")).await.unwrap();
             assert!(two.commit_whole(true, &mut row("6")).await.unwrap());
+            // As if the head had been moved after it was read: the lock is taken first for a while.
+            two.was_in_vain(true);
+            assert!(!two.commit_whole(true, &mut row("7")).await.unwrap());
+            two.commit(true, &mut row("7")).await.unwrap();
+            let call = "c".into();
+            let mut without_rows = [WriteEntry::unawaited(Change::CallEnded { call })];
+            assert!(two.commit_whole(true, &mut without_rows).await.unwrap());
+            two.contended_until = None;
+            assert!(two.commit_whole(true, &mut row("8")).await.unwrap());
             let verified = store.verify_audit(None).await.unwrap();
             assert_eq!(verified.faults, []);
-            assert_eq!(verified.entries, 5 + u64::from(SHARED_BATCHES));
+            assert_eq!(verified.entries, 8);
         }
     }
 }
