@@ -137,6 +137,12 @@ async fn a_module_can_run_without_fuel() {
     // A number would read as a measurement.
     let usage = serde_json::to_value(report.usage).unwrap();
     assert!(usage.get("fuel").is_none() && usage["memory_bytes"].as_u64() > Some(0));
+    let counters = registry.module("slow").unwrap().counters();
+    let counters = serde_json::to_value(counters).unwrap();
+    assert_eq!(
+        (counters.get("fuel"), &counters["calls"]),
+        (None, &json!(1))
+    );
     assert_eq!(
         kind(&call(&registry, "slow.spin", json!({})).await),
         "deadline"

@@ -123,6 +123,22 @@ fn a_runs_steps_are_counted_timed_and_priced() {
 }
 
 #[test]
+fn fuel_that_is_not_counted_is_never_shown_as_zero() {
+    for (limits, is_counted) in [("", true), ("[limits]\nfuel = 0\n", false)] {
+        let host = host(limits);
+        let done = run(&host, task(), &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let stats = json_of(&host.run(&["stats", "last", "--json"]));
+        let tool = &stats["tools"]["calculator.evaluate"];
+        assert_eq!(tool["calls"], json!(1), "{stats}");
+        for fuel in [&tool["fuel"]["p50"], &tool["fuel_total"]] {
+            assert_eq!(fuel.as_u64() > Some(0), is_counted, "{stats}");
+            assert_eq!(fuel.is_null(), !is_counted, "{stats}");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_cost_is_never_shown_as_zero() {
     let host = host("");
     run(&host, task(), &[]);

@@ -448,7 +448,8 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         let endpoint = endpoint(calls("harmless", json!({"a": 1, "b": 2})));
         // Ctrl-C ends a run whose call waits; a run whose call does not wait goes on to its end.
         let asked = "\"event\":\"approval\"";
-        let done = bench.run_until(&endpoint, &["--context", "context.json", "--json"], asked);
+        let options = ["--context", "context.json", "--timeout", "60", "--json"];
+        let done = bench.run_until(&endpoint, &options, asked);
         let is_asked = done.stdout.contains(asked);
         assert_eq!(is_asked, waits, "{rule}: {done:?}");
         assert_eq!(bench.log().contains("call add"), !waits, "{rule}: {done:?}");

@@ -278,7 +278,16 @@ fn a_decision_rule_holds_whatever_the_tool_is_called() {
     let endpoint = Endpoint::start(Scenario::new([calls([("sum", two()), ("by_file", two())])]));
     let url = endpoint.base_url();
     host.write("context.json", context.to_string());
-    let options = ["--base-url", &url, "--model", "m", "--json"];
+    // If it asks only once, it waits until its time is over.
+    let options = [
+        "--base-url",
+        &url,
+        "--model",
+        "m",
+        "--timeout",
+        "60",
+        "--json",
+    ];
     let arguments = [&["run", "t", "--context", "context.json"], &options[..]].concat();
     let done = host.run_until(&arguments, "\"event\":\"approval\"", 2);
     let events: Vec<Value> = done

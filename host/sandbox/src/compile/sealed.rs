@@ -20,9 +20,18 @@ impl SealedCopy {
     #[cfg(target_os = "linux")]
     pub fn of(source: &mut io::Take<&File>) -> io::Result<Self> {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        use rustix::io::Errno;
 
+        const NAME: &str = "toolhold-compiled";
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let mut copy = File::from(memfd_create("toolhold-compiled", flags)?);
+        // No program can be started from it, and it can still be mapped as code. With `vm.memfd_noexec=2`, systems
+        // make no other memory of this kind.
+        let made = match memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL) {
+            // Linux before 6.3 does not know the flag.
+            Err(Errno::INVAL) => memfd_create(NAME, flags),
+            made => made,
+        };
+        let mut copy = File::from(made?);
         io::copy(source, &mut copy)?;
         let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         fcntl_add_seals(&copy, all)?;
@@ -75,6 +84,7 @@ impl SealedCopy {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_get_seals, memfd_create};
     use std::fs;
     use std::io::{Read as _, Write as _};
     use std::os::unix::fs::FileExt as _;
@@ -102,5 +112,11 @@ mod tests {
         copy.0.set_len(3).unwrap_err();
         let other = File::options().write(true).open(&path).unwrap();
         other.write_all_at(b"x", 0).unwrap_err();
+        // For ever, and, where the system knows the flag, without the right to start it as a program.
+        let seals = fcntl_get_seals(&copy.0).unwrap();
+        let lasting = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+        assert!(seals.contains(lasting), "{seals:?}");
+        let knows_the_flag = memfd_create("known", MemfdFlags::NOEXEC_SEAL).is_ok();
+        assert_eq!(seals.contains(SealFlags::EXEC), knows_the_flag, "{seals:?}");
     }
 }

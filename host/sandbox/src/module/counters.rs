@@ -11,11 +11,21 @@ pub struct Counters {
     pub calls: u64,
     /// Failed calls by [`toolhold_policy::CallError::kind`]: each limit has its own.
     pub errors: BTreeMap<&'static str, u64>,
+    /// Instructions, roughly. Absent in JSON if none ran or if they are not counted.
+    #[serde(skip_serializing_if = "is_uncounted")]
     pub fuel: u64,
     pub host_bytes: u64,
     /// Microseconds that calls took, and waited of that.
     pub duration_us: u64,
     pub queued_us: u64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+fn is_uncounted(fuel: &u64) -> bool {
+    *fuel == 0
 }
 
 /// [`Counters`] that calls add to.

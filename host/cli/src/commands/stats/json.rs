@@ -120,13 +120,16 @@ fn sides_json(sides: &SideModelStats) -> Value {
 
 fn tools_json(tools: &Tools) -> Value {
     let one = |tool: &ToolStats| {
+        // Where instructions are not counted, a 0 would read as a measurement.
+        let fuel_total =
+            (tool.fuel.count() > 0).then(|| u64::try_from(tool.fuel.sum()).unwrap_or(u64::MAX));
         json!({
             "calls": tool.calls,
             "not_made": tool.by_host,
             "errors": tool.errors,
             "duration_us": percentiles(&tool.duration_us),
             "fuel": percentiles(&tool.fuel),
-            "fuel_total": u64::try_from(tool.fuel.sum()).unwrap_or(u64::MAX),
+            "fuel_total": fuel_total,
         })
     };
     let all: Map<String, Value> = tools
