@@ -14,7 +14,7 @@ use unicode_script::Script;
 pub struct KeywordText<'a> {
     text: &'a str,
     normal: OnceCell<String>,
-    /// Where words end in the normal form.
+    /// Ends of words in the normal form, in bytes, ascending.
     word_ends: OnceCell<Vec<usize>>,
     /// The terms, each between two spaces.
     terms: OnceCell<String>,
@@ -71,7 +71,7 @@ impl<'a> KeywordText<'a> {
         }
     }
 
-    /// True if no word that ends before this byte goes on behind it.
+    /// True if a word ends before this byte.
     fn ends_word(&self, at: usize) -> bool {
         let (before, rest) = self.normal().split_at(at);
         let (Some(left), Some(right)) = (before.chars().next_back(), rest.chars().next()) else {
@@ -111,7 +111,7 @@ impl<'a> KeywordText<'a> {
         word_end >= end && sides.into_iter().flatten().any(is_bare_consonant)
     }
 
-    /// True if the text has the words of `keyword` in any form, where its script has forms that are told apart.
+    /// True if the text has a form of each word of `keyword`, in letters of [`is_inflected`].
     fn has_form_of(&self, keyword: &str) -> bool {
         let is_word =
             |word: &str| word.starts_with(is_inflected) && word.chars().all(is_part_of_word);
@@ -146,7 +146,7 @@ fn spaced_terms(text: &str) -> String {
     terms
 }
 
-/// Where the words of Thai and Lao end, and all stretches of other scripts.
+/// Ends of the words of Thai and Lao, and of all stretches of other scripts, in bytes, ascending.
 fn all_word_ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut start = 0;

@@ -3,7 +3,7 @@
 //! A term is what two texts have in common where they are about the same: a word in small letters and without its ending.
 //! In scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) no division into words is certain: the same
 //! word is divided in one sentence and is a part of a longer one in another. So such a text has two kinds of terms: its
-//! words by a dictionary, and all pairs of neighbouring characters, which are the same whatever stands around a word.
+//! words by a dictionary, and all pairs of neighbouring characters, which are the same beside any other word.
 //! Korean words have spaces, but particles are written onto them, so they are divided into pairs as well.
 //!
 //! The dictionaries are those of ICU. They are constants of the binary (about 2 MB, which passages are cut by as well), so
@@ -33,8 +33,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 /// Changes when the same text has other terms. Terms that are stored are then made anew.
 pub const VERSION: u32 = 3;
 
-/// Maximum length of a term. Longer words are no words of a language, and nobody looks for them by typing: encoded data,
-/// for example.
+/// Maximum length of a term in bytes. Longer words are encoded data and the like, for which people do not search.
 pub const MAX_TERM_BYTES: usize = 64;
 
 /// Divides texts into terms.
@@ -128,7 +127,7 @@ fn each_of_unspaced(run: &str, term: &mut impl FnMut(&str)) {
     }
 }
 
-/// Where each character of `run` ends, marks included.
+/// Returns the end of each character of `run`, marks included, in bytes.
 fn cluster_ends(run: &str) -> Vec<usize> {
     let clusters = run.grapheme_indices(true);
     clusters.map(|(at, cluster)| at + cluster.len()).collect()

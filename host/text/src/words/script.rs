@@ -3,7 +3,7 @@
 use unicode_normalization::char::is_combining_mark;
 use unicode_script::{Script, UnicodeScript as _};
 
-/// How the words of a script are told apart.
+/// Way in which a script separates words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScriptKind {
     /// By spaces and signs.

@@ -1,13 +1,13 @@
-//! Where words end in a script without spaces, by ICU's dictionaries.
+//! Ends of words in scripts without spaces, by ICU's dictionaries.
 
 use icu_segmenter::WordSegmenter;
 use icu_segmenter::options::WordBreakInvariantOptions;
 use unicode_normalization::char::is_combining_mark;
 
-/// Bytes that are divided at a time. ICU keeps the places of a piece in memory.
+/// Maximum bytes that are divided at a time. ICU keeps the places of a piece in memory.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Where the words of `run` end, ascending; the last one ends where the run does. One word in 4 KiB may be divided where a
+/// Returns the ends of the words of `run` in bytes, ascending; the last one is the end of the run. One word in 4 KiB may be divided where a
 /// piece ends.
 pub(super) fn word_ends(run: &str) -> Vec<usize> {
     // It only refers to constants.
@@ -25,7 +25,7 @@ pub(super) fn word_ends(run: &str) -> Vec<usize> {
     ends
 }
 
-/// Where the piece that begins at `start` ends: not between a letter and its marks.
+/// Returns the end of the piece that begins at `start`. A letter and its marks stay in one piece.
 fn piece_end(run: &str, start: usize) -> usize {
     let mut end = run.floor_char_boundary(start + PIECE_BYTES);
     let marks = run.get(end..).unwrap_or_default().chars();
