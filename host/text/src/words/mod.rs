@@ -30,7 +30,7 @@ use stems::Stems;
 use unicode_normalization::char::is_combining_mark;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Changes when the same text has other terms. Terms that are stored are then made anew.
+/// Version of the rules. It rises when the same text has other terms, and stored terms are then made anew.
 pub const VERSION: u32 = 3;
 
 /// Maximum length of a term in bytes. Longer words are encoded data and the like, for which people do not search.
