@@ -19,6 +19,7 @@ use toolhold_model::{CompletionObserver, Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, Usage};
 use toolhold_protocol::routing::{Classifier, Routing};
+use toolhold_text::words::KeywordText;
 
 /// Maximum characters of a task's beginning, and of its end, that the model is shown: the request usually
 /// stands in one of them, with material in between.
@@ -43,14 +44,14 @@ pub struct Class {
 /// When a task is of a class without asking a model: when all of these hold that are set, and any is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// One of them is in the task, as a word or words of its own; case does not count.
+    /// One of them is in the task, as a word or words of its own ([`KeywordText::has`]).
     pub keywords: Vec<String>,
     pub min_chars: Option<usize>,
     pub max_chars: Option<usize>,
 }
 
 impl Rules {
-    fn hold(&self, task: &str) -> bool {
+    fn hold(&self, task: &str, words: &KeywordText<'_>) -> bool {
         let Self {
             keywords,
             min_chars,
@@ -60,25 +61,10 @@ impl Rules {
             return false;
         }
         let chars = task.chars().count();
-        let lower = task.to_lowercase();
         min_chars.is_none_or(|least| chars >= least)
             && max_chars.is_none_or(|most| chars <= most)
-            && (keywords.is_empty() || keywords.iter().any(|word| has_word(&lower, word)))
+            && (keywords.is_empty() || keywords.iter().any(|word| words.has(word)))
     }
-}
-
-/// Whether `text` (in lower case) has these words, not as parts of others.
-fn has_word(text: &str, words: &str) -> bool {
-    let words = words.to_lowercase();
-    !words.is_empty()
-        && text.match_indices(&words).any(|(at, found)| {
-            let before = text[..at].chars().next_back();
-            let after = text[at + found.len()..].chars().next();
-            ![before, after]
-                .into_iter()
-                .flatten()
-                .any(char::is_alphanumeric)
-        })
 }
 
 /// Classifies tasks that no rule matches.
@@ -129,7 +115,7 @@ impl Router {
         watch: &mut dyn CompletionObserver,
     ) -> usize {
         let mut usage = None;
-        let by_rule = self.classes.iter().position(|class| class.rules.hold(task));
+        let by_rule = self.by_rule(task);
         let (class, by) = match (by_rule, &self.policy.picker) {
             (Some(class), _) => (class, Classifier::Rule),
             (None, None) => {
@@ -163,6 +149,13 @@ impl Router {
             usage,
         });
         class
+    }
+
+    /// The first class whose rules hold.
+    fn by_rule(&self, task: &str) -> Option<usize> {
+        let words = KeywordText::new(task);
+        let mut classes = self.classes.iter();
+        classes.position(|class| class.rules.hold(task, &words))
     }
 
     async fn ask(

@@ -13,6 +13,9 @@ use toolhold_storage::{
     Begun, Collection, CollectionDocument, NewDocument, NewPassage, PublishError, StagedDocument,
 };
 
+/// Begins the part of a recipe that says how words were made.
+pub(crate) const WORDS_PART: &str = ", words ";
+
 /// Passages of one transaction, and of one request for vectors.
 pub(crate) const BATCH: usize = 32;
 
@@ -272,10 +275,18 @@ impl Knowledge {
     /// The same where `cut` says how the passages were cut.
     pub(crate) fn recipe_of(&self, cut: &str, embedder: Option<&dyn Embedder>) -> String {
         format!(
-            "{cut}, words {} {:?}, vectors {}",
-            words::VERSION,
-            self.settings.language,
+            "{cut}{}vectors {}",
+            self.words_recipe(),
             embedder.map_or("none", Embedder::model),
+        )
+    }
+
+    /// The part of a recipe that says how words were made, between its neighbours.
+    pub(crate) fn words_recipe(&self) -> String {
+        format!(
+            "{WORDS_PART}{} {:?}, ",
+            words::VERSION,
+            self.settings.language
         )
     }
 
@@ -352,8 +363,21 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
+    /// A passage that was cut before.
+    pub(crate) fn stored(heading: String, text: String, range: std::ops::Range<u64>) -> Self {
+        let begins_with_heading = heading.lines().last().is_some_and(|last| {
+            text.trim_start_matches('#').trim_start().starts_with(last) && text.starts_with('#')
+        });
+        Self {
+            heading,
+            begins_with_heading,
+            text,
+            range,
+        }
+    }
+
     /// By what it is found: a passage does not repeat what the headings above it say.
-    fn whole(&self) -> String {
+    pub(crate) fn whole(&self) -> String {
         let above = if self.begins_with_heading {
             self.heading
                 .rsplit_once('\n')

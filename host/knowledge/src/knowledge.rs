@@ -1,6 +1,7 @@
 //! What a search and an ingestion need.
 
 use crate::embed::Embedder;
+use crate::renewed::Renewed;
 use crate::split::PassageSize;
 use crate::tables::VectorTables;
 use crate::words::{Language, WordSplitter};
@@ -68,6 +69,8 @@ pub struct Knowledge {
     pub(crate) settings: Settings,
     pub(crate) splitter: WordSplitter,
     pub(crate) tables: VectorTables,
+    /// Collections whose passages all have words of this version.
+    pub(crate) renewed: Renewed,
     /// What makes vectors; without it passages are found by their words alone.
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
 }
@@ -77,6 +80,7 @@ impl Knowledge {
         Self {
             splitter: WordSplitter::new(settings.language),
             tables: VectorTables::new(settings.vector_bytes),
+            renewed: Renewed::default(),
             store,
             settings,
             embedder,

@@ -7,8 +7,9 @@
 //! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text
 //! (`split`), divides it into `words`, has vectors made (`embed`, of which `static_model` is one way), and stages the
 //! passages in the storage; `search` finds them, among `vectors` that `tables` keeps in memory, and `rank` fuses what was
-//! found in different ways. `memory` finds facts, of which there are few, without an index. `transfer` writes a collection
-//! as lines and reads them, and `names` says how collections of others are named.
+//! found in different ways. `renewal` makes the words of stored passages anew where they were made by another version.
+//! `memory` finds facts, of which there are few, without an index. `transfer` writes a collection as lines and reads
+//! them, and `names` says how collections of others are named.
 #![forbid(unsafe_code)]
 
 mod add;
@@ -21,6 +22,8 @@ mod memory;
 mod names;
 mod rank;
 mod read;
+mod renewal;
+mod renewed;
 mod search;
 mod split;
 mod static_model;

@@ -126,6 +126,9 @@ impl Knowledge {
             .clamp(MIN_LIST, MAX_LIST);
         let mut lists = Vec::new();
         if question.by != By::Vectors {
+            if let Err(error) = self.renew_words(reader, collections).await {
+                tracing::warn!(%error, "words of an older version were not made anew, and are not found");
+            }
             for text in &question.texts {
                 let question = WordQuestion {
                     words: &self.splitter.query(text),

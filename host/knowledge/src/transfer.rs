@@ -461,15 +461,7 @@ impl OpenDocument {
         let held = self.batch.len() as u64;
         let is_needed = |staged: &StagedDocument| self.read >= staged.passages + held;
         if self.staged.as_ref().is_some_and(is_needed) {
-            let begins_with_heading = heading.lines().last().is_some_and(|last| {
-                text.trim_start_matches('#').trim_start().starts_with(last) && text.starts_with('#')
-            });
-            self.batch.push(Cut {
-                heading,
-                begins_with_heading,
-                text,
-                range: starts..ends,
-            });
+            self.batch.push(Cut::stored(heading, text, starts..ends));
         }
         self.read += 1;
         Ok(())

@@ -10,7 +10,9 @@ use toolhold_knowledge::{
     AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, SearchError, SearchQuery,
     Settings, Structure, TextDocument, WithoutVectors, digest,
 };
-use toolhold_storage::{Collection, Location, PublishError, Quota, Quotas, Store, Vectors};
+use toolhold_storage::{
+    Collection, Location, PassageWords, PublishError, Quota, Quotas, Store, Vectors,
+};
 
 const DIMENSIONS: u32 = 64;
 
@@ -562,4 +564,39 @@ async fn an_export_is_read_in_pages() {
     assert!(passages >= 700, "{passages}");
     assert_eq!((pages[0], pages[1], pages[2]), (1, 200, 200));
     assert!(pages.iter().all(|lines| *lines <= 200), "{pages:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_of_an_older_version_are_made_anew() {
+    let ground = Ground::new().await;
+    let knowledge = ground.knowledge(None);
+    let notes = ground.collection("notes", None).await;
+    let text = "# Карты\n\nЗамена утерянной карты.";
+    add(&knowledge, &notes, "card", text).await;
+    let store = &ground.store;
+    let document = store.document_of(&notes, "card").await.unwrap().unwrap();
+    let passages = store.passages_of("k", &document, 0, 10).await.unwrap();
+    let older = passages.iter().map(|passage| PassageWords {
+        passage: passage.id,
+        words: "needle".into(),
+    });
+    let is_visible = store.reword_passages(&document, older.collect()).await;
+    assert!(is_visible.unwrap());
+    let recipe = document.recipe.replace(", words ", ", words 0");
+    assert_ne!(recipe, document.recipe);
+    store.change_recipe(&document, &recipe).await.unwrap();
+    // The process has not looked at the collection yet.
+    assert_eq!(
+        found(&knowledge, &notes, &ask("карта", By::Words)).await,
+        ["card"]
+    );
+    assert!(
+        found(&knowledge, &notes, &ask("needle", By::Words))
+            .await
+            .is_empty()
+    );
+    let renewed = store.document_of(&notes, "card").await.unwrap().unwrap();
+    assert_eq!(renewed.recipe, document.recipe);
+    let again = add(&knowledge, &notes, "card", text).await;
+    assert!(matches!(again, Added::Unchanged(_)), "{again:?}");
 }

@@ -93,9 +93,9 @@ pub use knowledge::{
     Access, Begun, Collection, CollectionCreation, CollectionDocument, CollectionKind, Fact,
     FactQuota, FactScope, ForgetExtent, ForgottenFacts, FoundPassage, MAX_ACCEPTED_SHARES,
     MAX_KEYS_OF_COLLECTION, MAX_OFFERS_OF_OWNER, MAX_OFFERS_TO_KEY, Membership, MembershipState,
-    MemoryError, NewDocument, NewFact, NewPassage, OwnedSums, Passage, PublishError, QuestionWord,
-    Quota, QuotaHolder, Quotas, RemovedPassages, ShareError, SharedWith, StagedDocument,
-    StagingError, VectorRow, Vectors, WordQuestion, WordWeights, attached_name,
+    MemoryError, NewDocument, NewFact, NewPassage, OwnedSums, Passage, PassageWords, PublishError,
+    QuestionWord, Quota, QuotaHolder, Quotas, RemovedPassages, ShareError, SharedWith,
+    StagedDocument, StagingError, VectorRow, Vectors, WordQuestion, WordWeights, attached_name,
 };
 pub use label::{Label, Origin};
 pub use orphans::{HolderLoss, Orphan, Orphans};

@@ -1,12 +1,14 @@
 //! Search for tools by their purpose, used when there are too many to show them all.
 //!
-//! BM25 over names and descriptions. Of the crates that rank, those that are kept up bring an index, a
-//! language detector or a tokenizer; a few hundred descriptions need none of these.
+//! BM25 over names and descriptions, by the words that passages are found by, too. Of the crates that rank,
+//! those that are kept up bring an index, a language detector or a tokenizer; a few hundred descriptions
+//! need none of these.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolhold_protocol::tool::Tool;
+use toolhold_text::words::{Language, TermSplitter};
 
 /// The tool by which the model finds others.
 pub const FIND_TOOLS: &str = "find_tools";
@@ -35,18 +37,21 @@ struct IndexedTool {
 impl Toolbook {
     pub fn new(tools: &[Arc<Tool>]) -> Self {
         let mut book = Self::default();
+        let splitter = splitter();
         for tool in tools {
             let mut words: BTreeMap<String, usize> = BTreeMap::new();
             let parameters = tool.parameters["properties"].as_object();
             let names = parameters.into_iter().flat_map(|all| all.keys());
             // A name says more about a tool than a sentence does.
             let text = [tool.name.as_str(), &tool.name, &tool.description];
-            for word in text
-                .into_iter()
-                .chain(names.map(String::as_str))
-                .flat_map(split)
-            {
-                *words.entry(word).or_default() += 1;
+            for text in text.into_iter().chain(names.map(String::as_str)) {
+                splitter.each(text, |word| {
+                    if let Some(count) = words.get_mut(word) {
+                        *count += 1;
+                    } else {
+                        words.insert(word.to_owned(), 1);
+                    }
+                });
             }
             for word in words.keys() {
                 *book.spread.entry(word.clone()).or_default() += 1;
@@ -65,7 +70,13 @@ impl Toolbook {
     /// The names of the tools that `query` speaks of, the best first; those that it does not speak of
     /// are left out.
     pub fn find(&self, query: &str) -> Vec<&str> {
-        let words: BTreeSet<String> = split(query).collect();
+        // A long text has more words than all tools together.
+        let mut words: BTreeSet<&str> = BTreeSet::new();
+        splitter().each(query, |word| {
+            if let Some((word, _)) = self.spread.get_key_value(word) {
+                words.insert(word);
+            }
+        });
         let mut found: Vec<(f64, &str)> = self
             .pages
             .iter()
@@ -77,13 +88,13 @@ impl Toolbook {
         found.into_iter().map(|(_, name)| name).collect()
     }
 
-    fn score(&self, page: &IndexedTool, words: &BTreeSet<String>) -> f64 {
+    fn score(&self, page: &IndexedTool, words: &BTreeSet<&str>) -> f64 {
         let pages = number(self.pages.len());
         words
             .iter()
             .filter_map(|word| {
-                let count = number(*page.words.get(word)?);
-                let spread = number(self.spread.get(word).copied().unwrap_or(0));
+                let count = number(*page.words.get(*word)?);
+                let spread = number(self.spread.get(*word).copied().unwrap_or(0));
                 let rare = (1.0 + (pages - spread + 0.5) / (spread + 0.5)).ln();
                 let long = 1.0 - B + B * number(page.length) / self.average;
                 Some(rare * count * (K1 + 1.0) / (count + K1 * long))
@@ -119,17 +130,9 @@ pub fn parameters() -> Value {
     })
 }
 
-/// Words in lower case, without an ending that only says how many.
-fn split(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(|word| {
-            let word = word.to_lowercase();
-            match word.strip_suffix('s') {
-                Some(stem) if stem.chars().count() > 2 => stem.to_owned(),
-                _ => word,
-            }
-        })
+/// Descriptions in Latin letters are mostly English.
+fn splitter() -> TermSplitter {
+    TermSplitter::new(Language::English)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of words")]

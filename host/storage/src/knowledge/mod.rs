@@ -19,6 +19,7 @@ mod find;
 mod owners;
 mod passages;
 mod removal;
+mod rewording;
 mod shares;
 mod staging;
 
@@ -37,6 +38,7 @@ pub use passages::{Passage, VectorRow};
 pub use removal::RemovedPassages;
 #[cfg(test)]
 pub(crate) use removal::{EMPTY, GONE};
+pub use rewording::PassageWords;
 pub use shares::{
     MAX_ACCEPTED_SHARES, MAX_KEYS_OF_COLLECTION, MAX_OFFERS_OF_OWNER, MAX_OFFERS_TO_KEY, ShareError,
 };
