@@ -367,7 +367,16 @@ fn a_server_of_another_version_is_another_endpoint() {
         probed.stdout.contains(r#""contract":"simple""#),
         "{probed:?}"
     );
-    let run = host.run(&["run", "a task", "--base-url", &url, "--model", "m"]);
+    // A fallback would ask which other models there are.
+    let run = host.run(&[
+        "run",
+        "a task",
+        "--no-fallback-tool",
+        "--base-url",
+        &url,
+        "--model",
+        "m",
+    ]);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(run.stderr.contains("toolhold doctor --probe"), "{run:?}");
     // The schema contract, as if nothing had been probed.

@@ -222,6 +222,8 @@ fn runs_recover_from_misbehaviour_or_report_it() {
         let done = host.run(&[
             "run",
             "What is the weather?",
+            // A fallback would ask which other models there are.
+            "--no-fallback-tool",
             "--base-url",
             &url,
             "--model",
@@ -269,7 +271,13 @@ fn a_run_waits_for_the_name_of_a_model_that_is_still_loading() {
     ] {
         let endpoint = RawEndpoint::start(wires);
         let url = endpoint.base_url();
-        let done = host.run(&["run", "What is the weather?", "--base-url", &url]);
+        let done = host.run(&[
+            "run",
+            "What is the weather?",
+            "--no-fallback-tool",
+            "--base-url",
+            &url,
+        ]);
         assert_eq!(done.code, Some(code), "{done:?}");
         assert!(
             format!("{}{}", done.stdout, done.stderr).contains(says),

@@ -204,7 +204,7 @@ fn run_against(
             endpoint.base_url()
         ),
     );
-    let mut command = host.command(&["run", "hello"]);
+    let mut command = host.command(&["run", "hello", "--no-fallback-tool"]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -149,6 +149,10 @@ fn kubernetes_knows_every_field_of_the_manifests() {
     for (file, field) in [
         ("kubernetes.yaml", "terminationGracePeriodSeconds"),
         ("inference.yaml", "failureThreshold"),
+        ("servers/sglang.kubernetes.yaml", "failureThreshold"),
+        ("servers/tgi.kubernetes.yaml", "failureThreshold"),
+        ("servers/tensorrt-llm.kubernetes.yaml", "failureThreshold"),
+        ("servers/llama-cpp.kubernetes.yaml", "failureThreshold"),
     ] {
         let manifest = packaged(file);
         let kinds = manifest.lines().filter(|line| line.starts_with("kind: "));

@@ -445,10 +445,11 @@ fn generated_tokens_cost_what_their_gpu_costs() {
     assert!(row.is_some_and(|row| row.ends_with("1.91")), "{text}");
     let explained = host.run(&["plan-capacity", "--explain"]).stdout;
     for letter in [
-        "P, the time",
-        "D, the time",
-        "B, the",
-        "T_marshal",
+        "L_in / P + L_out / (D / B) + O",
+        "P: prompt tokens/s",
+        "D: tokens/s",
+        "B: the batch",
+        "T_marshal: the",
         "O: other",
     ] {
         assert!(explained.contains(letter), "{letter}: {explained}");

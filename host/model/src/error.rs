@@ -95,6 +95,18 @@ pub enum ModelError {
     )]
     NoImages { endpoint: String },
 
+    /// The reply is of another revision than the one that the operator pinned.
+    #[error(
+        "{endpoint} answered as {}, and {pinned} is pinned: set `revision` in its [endpoints.NAME] to the new one when it was \
+         checked, or have the server go back to the old one",
+        told.as_deref().unwrap_or("a model that tells no revision")
+    )]
+    OtherRevision {
+        endpoint: String,
+        pinned: String,
+        told: Option<String>,
+    },
+
     /// The client's own configuration is wrong.
     #[error("the model endpoint is misconfigured: {message}")]
     Config { message: String },
@@ -130,6 +142,7 @@ impl ModelError {
             Self::TooLarge { .. } => ErrorClass::Correctable,
             Self::Unrecorded { .. }
             | Self::NoImages { .. }
+            | Self::OtherRevision { .. }
             | Self::Config { .. } => ErrorClass::Fatal,
         }
     }
@@ -143,6 +156,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::NotAnEndpoint { .. }
             | Self::Decode { .. }
+            | Self::OtherRevision { .. }
             | Self::TooLarge { .. } => true,
             Self::Connect { .. }
             | Self::Timeout { .. }
@@ -172,6 +186,7 @@ impl ModelError {
             Self::TooLarge { .. } => "too_large",
             Self::Unrecorded { .. } => "unrecorded",
             Self::NoImages { .. } => "no_images",
+            Self::OtherRevision { .. } => "other_revision",
             Self::Config { .. } => "configuration",
             Self::Unavailable(unavailable) => unavailable.kind(),
             Self::GaveUp { source, .. } => source.kind(),

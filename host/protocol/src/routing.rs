@@ -42,6 +42,14 @@ pub enum Routing {
     Closed { endpoint: String },
     /// The endpoint answered with success and something else than a completion, such as a page of a balancer.
     NoCompletion { endpoint: String },
+    /// The endpoint answered with another revision of the model than the operator pinned.
+    OtherRevision {
+        endpoint: String,
+        pinned: String,
+        /// The model and the revision that it tells; absent: it tells none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<String>,
+    },
     /// The member of the pool that this run's requests go to from now on.
     Chosen {
         pool: String,
@@ -163,6 +171,14 @@ impl fmt::Display for Routing {
                     "{endpoint} answered with something else than a completion"
                 )
             }
+            Self::OtherRevision {
+                endpoint,
+                pinned,
+                told,
+            } => {
+                let told = told.as_deref().unwrap_or("a model that tells no revision");
+                write!(f, "{endpoint} answered as {told}, and {pinned} is pinned")
+            }
             Self::Chosen {
                 pool,
                 endpoint,
@@ -241,6 +257,11 @@ mod tests {
         for decision in [
             Routing::NoCompletion {
                 endpoint: "e".into(),
+            },
+            Routing::OtherRevision {
+                endpoint: "e".into(),
+                pinned: "m@fp_1".into(),
+                told: None,
             },
             Routing::Degraded {
                 pool: "all".into(),

@@ -41,6 +41,8 @@ pub enum Part {
     /// The instructions.
     #[strum(serialize = "instructions")]
     System,
+    /// Rules beside the instructions: messages of the role `system`.
+    Policy,
     /// Tools and the form of a reply, with the worked examples.
     #[strum(serialize = "tools and form")]
     Tools,

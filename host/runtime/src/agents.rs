@@ -93,7 +93,9 @@ impl Agent {
         let config = agent.configuration.clone();
         warn_of_vain_shares(&config, name);
         let timeout = config.settings().timeout;
-        let mut models = Models::new(&config, timeout, None)?.sparing(&kept.spared);
+        let mut models = Models::new(&config, timeout, None)?
+            .sparing(&kept.spared)
+            .listing();
         let guards = Box::pin(models.guards()).await?;
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
         let tools = agent.tools.as_deref();

@@ -160,11 +160,16 @@ pub(crate) struct CandidateScores {
 
 impl CandidateScores {
     /// The recorded scores, added to those of `book`; absent if the configuration has another order.
-    pub async fn load(config: &Configuration, book: &ScoreBook) -> Option<Arc<Self>> {
+    /// `candidates`: their names.
+    pub async fn load(
+        config: &Configuration,
+        candidates: Vec<String>,
+        book: &ScoreBook,
+    ) -> Option<Arc<Self>> {
         if config.fallback_order() != FallbackOrder::Measured {
             return None;
         }
-        let models = config.candidates().into_iter().filter_map(|name| {
+        let models = candidates.into_iter().filter_map(|name| {
             let named = config.candidate(&name)?;
             let key = format!("{} {}", named.endpoint.base_url, named.model);
             Some((name, key))

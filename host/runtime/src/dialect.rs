@@ -18,6 +18,8 @@ pub struct ProbedDialects {
     candidates: BTreeMap<String, (Contract, Forcing)>,
     /// What the candidates did before, where their order depends on it.
     scores: Option<Arc<CandidateScores>>,
+    /// The models that the run's own endpoint lists, where the fallback may ask them.
+    own_models: Vec<String>,
 }
 
 impl ProbedDialects {
@@ -34,6 +36,10 @@ impl ProbedDialects {
         self.scores = scores;
     }
 
+    pub(crate) fn own_models(&mut self, models: Vec<String>) {
+        self.own_models = models;
+    }
+
     /// Whether the candidate is this endpoint.
     pub fn is_candidate(&mut self, name: &str, endpoint: &str) {
         if let Some(dialect) = self.endpoints.get(endpoint).cloned() {
@@ -44,6 +50,9 @@ impl ProbedDialects {
     /// Decides what the configuration leaves open: the contract that all answering endpoints support, the window, half
     /// of which a reply may use, and the order of the fallback's candidates. Warnings for the user go to stderr.
     pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
+        if settings.fallback.is_on && !self.own_models.is_empty() {
+            settings.fallback.candidates = config.fallback(&self.own_models).candidates;
+        }
         self.adapt_candidates(settings, config);
         let endpoints = config.routes().endpoints_of(&config.endpoint);
         let known: Vec<(&str, Option<&Dialect>)> = endpoints

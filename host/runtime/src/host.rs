@@ -363,6 +363,16 @@ pub async fn hear(endpoint: &EndpointTable, key: Option<String>) -> Result<()> {
     }
 }
 
+/// The names of the models that an endpoint lists, in its order. Waits 5 seconds at most.
+///
+/// # Errors
+/// It does not answer, or has no such list.
+pub async fn listed_models(endpoint: &EndpointTable, key: Option<String>) -> Result<Vec<String>> {
+    let transport = transport(endpoint, key)?;
+    let model = named(endpoint, &transport, Duration::ZERO, &endpoint.model);
+    Ok(model.list_models().await?)
+}
+
 fn named(
     endpoint: &EndpointTable,
     transport: &Arc<dyn Transport>,

@@ -1,6 +1,7 @@
 //! The knowledge in a store, with the model that `[knowledge]` names.
 
 use crate::config::Configuration;
+use crate::document_addresses::DocumentAddresses;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct ConfiguredKnowledge {
     pub knowledge: Knowledge,
     /// Absent: no model is configured.
     pub vectors: Option<Vectors>,
+    /// The addresses whose documents a task may name.
+    pub addresses: DocumentAddresses,
 }
 
 /// Reads the model's files: a process does so once.
@@ -31,6 +34,7 @@ pub async fn open(
     settings: Settings,
 ) -> Result<ConfiguredKnowledge> {
     let table = config.knowledge().clone();
+    let addresses = table.addresses();
     let is_named = |path: &Path| !path.as_os_str().is_empty();
     let model = match (is_named(&table.weights), is_named(&table.tokenizer)) {
         (false, false) => None,
@@ -51,6 +55,7 @@ pub async fn open(
     Ok(ConfiguredKnowledge {
         knowledge: Knowledge::new(store, settings, embedder),
         vectors,
+        addresses,
     })
 }
 

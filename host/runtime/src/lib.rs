@@ -11,7 +11,7 @@
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`file_pins`] (pins of configuration files),
 //! [`watch`] and [`renewal`] (what changes while a process serves), [`backup`] (what a host keeps, in one file), [`knowledge`]
-//! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`retrieval`] (what a
+//! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`document_addresses`] (documents at addresses of the web), [`retrieval`] (what a
 //! run is shown of them), [`stats`] (what runs took), [`disks`] (the room that is left for all of it).
 //!
 //! # Embedding
@@ -51,6 +51,7 @@ pub mod config;
 mod described_tools;
 pub mod dialect;
 pub mod disks;
+pub mod document_addresses;
 pub mod endpoints;
 pub mod extract;
 pub mod file_pins;

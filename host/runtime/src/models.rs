@@ -30,6 +30,10 @@ use toolhold_model::{
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::side_request::SideRole;
 
+/// How long the begin of a run waits for the list of the endpoint's models. A list is answered at once, and without it
+/// the run has less of a fallback.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The models of a run.
 #[derive(Debug)]
 pub struct RunModels {
@@ -130,6 +134,7 @@ pub struct Models<'a> {
     recording: Option<RecordingFile>,
     spared: SharedProtection,
     is_patient: bool,
+    is_listing: bool,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
     pools: BTreeMap<String, Arc<Pool>>,
     known: ProbedDialects,
@@ -145,6 +150,7 @@ impl<'a> Models<'a> {
             recording: record.map(RecordingFile::create).transpose()?,
             spared: SharedProtection::default(),
             is_patient: false,
+            is_listing: false,
             endpoints: BTreeMap::new(),
             pools: BTreeMap::new(),
             known: ProbedDialects::default(),
@@ -165,16 +171,26 @@ impl<'a> Models<'a> {
         self
     }
 
+    /// Asks the run's own endpoint for its other models, for a fallback without a list of candidates.
+    #[must_use]
+    pub fn listing(mut self) -> Self {
+        self.is_listing = true;
+        self
+    }
+
     /// The model that answers the requests of a run.
     pub async fn selected(mut self) -> Result<RunModels> {
         let model = match self.routes.target(&self.config.endpoint) {
             Some(RouteTarget::Router) => Arc::new(self.router().await?),
             _ => self.model(&self.config.endpoint).await?,
         };
-        let candidates = self.candidates()?;
-        let scores = CandidateScores::load(self.config, &self.spared.scores).await;
+        let own_models = self.own_models().await;
+        let candidates = self.candidates(&own_models)?;
+        let names = self.config.candidates(&own_models);
+        let scores = CandidateScores::load(self.config, names, &self.spared.scores).await;
         let outcomes = scores.clone();
         self.known.measured(scores);
+        self.known.own_models(own_models);
         Ok(RunModels {
             model,
             candidates,
@@ -267,9 +283,30 @@ impl<'a> Models<'a> {
         })
     }
 
-    fn candidates(&mut self) -> Result<BTreeMap<String, Arc<dyn Model>>> {
+    /// The models that the run's own endpoint lists, where the fallback may ask them. A run does without where the
+    /// endpoint does not answer this in time: it needs no fallback.
+    async fn own_models(&self) -> Vec<String> {
+        let table = self.config.listing_endpoint();
+        let Some(table) = table.filter(|_| self.is_listing) else {
+            return Vec::new();
+        };
+        let asked = Box::pin(host::listed_models(table, self.config.api_key(table)));
+        match tokio::time::timeout(LISTING_TIMEOUT, asked).await {
+            Ok(Ok(models)) => models,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the fallback does not know the endpoint's other models");
+                Vec::new()
+            }
+            Err(_) => {
+                tracing::debug!("the endpoint did not list its models in time for the fallback");
+                Vec::new()
+            }
+        }
+    }
+
+    fn candidates(&mut self, own_models: &[String]) -> Result<BTreeMap<String, Arc<dyn Model>>> {
         let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
-        for name in self.config.candidates() {
+        for name in self.config.candidates(own_models) {
             let Some(named) = self.config.candidate(&name) else {
                 continue;
             };

@@ -15,6 +15,11 @@ const ADDING_OF_ONE: usize = 1;
 /// Documents, whose bytes are in memory, that wait for that.
 const ADDING_WAITING: usize = 64;
 const ADDING_PATIENCE: Duration = Duration::from_secs(30);
+/// Documents that are fetched at the same time. Their bytes are in memory until they are added.
+const FETCHING: usize = 4;
+const FETCHING_OF_ONE: usize = 1;
+const FETCHING_WAITING: usize = 64;
+const FETCHING_PATIENCE: Duration = Duration::from_secs(30);
 /// Searches at the same time: those by vectors keep a processor busy.
 const SEARCHING: usize = 8;
 const SEARCHING_OF_ONE: usize = 4;
@@ -34,6 +39,7 @@ pub struct ServedKnowledge {
     pub configured: Arc<ConfiguredKnowledge>,
     pub extractors: Extractors,
     adding: Arc<FairQueue<String>>,
+    fetching: Arc<FairQueue<String>>,
     searching: Arc<FairQueue<String>>,
     /// Something was deleted or replaced.
     deleted: Notify,
@@ -45,6 +51,7 @@ impl ServedKnowledge {
             configured,
             extractors,
             adding: FairQueue::new(ADDING, ADDING_WAITING),
+            fetching: FairQueue::new(FETCHING, FETCHING_WAITING),
             searching: FairQueue::new(SEARCHING, SEARCHING_WAITING),
             deleted: Notify::new(),
         }
@@ -58,6 +65,16 @@ impl ServedKnowledge {
         let deadline = Instant::now() + ADDING_PATIENCE;
         let lane = Lane::of(owner.to_owned());
         self.adding.enter(lane, ADDING_OF_ONE, deadline).await
+    }
+
+    /// Waits until `owner` may have a document fetched. The permit is given back when the document is added.
+    ///
+    /// # Errors
+    /// As [`Self::may_add`].
+    pub async fn may_fetch(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
+        let deadline = Instant::now() + FETCHING_PATIENCE;
+        let lane = Lane::of(owner.to_owned());
+        self.fetching.enter(lane, FETCHING_OF_ONE, deadline).await
     }
 
     /// Waits until `owner` may search.

@@ -385,6 +385,11 @@ async fn fallbacks_take_tokens_and_no_steps() {
     request.settings.token_budget = Some(100);
     let events = run(&with(&own(), &[("big", &big())]), request.clone()).await;
     assert_eq!(end(&events).0, "output");
+    let steps = events.iter().find_map(|event| match event.kind {
+        EventKind::Done { steps, .. } => Some(steps),
+        _ => None,
+    });
+    assert_eq!(steps, Some(4));
     request.settings.token_budget = Some(40);
     let events = run(&with(&own(), &[("big", &big())]), request).await;
     assert_eq!(

@@ -9,10 +9,16 @@ Latency of a request    L = TTFT + (C - 1) x ITL
   TTFT: sending to the first token; ITL: mean time between two tokens; C: completion tokens.
   The first token is not waited for twice, so C tokens have C - 1 spaces. This is ITL's own definition,
   ITL = (L - TTFT) / (C - 1), solved for L (NVIDIA NIM, \"LLM Inference Benchmarking: Metrics\").
-Latency of a run        R = S x (L + M + O) + T
+Latency of a run        R = S x (L + M + O) + T + N_tools x T_marshal
   S: requests of a run, one after the other; T: time in tools between them; M: the host's own time for a
-  request, to compose it, to check the reply and to pass arguments and results to modules and back (marshalling);
-  O: other overhead of a request that TTFT does not have, such as a gateway's queue.
+  request, to compose it and to check the reply; O: other overhead of a request that TTFT does not have, such as
+  a gateway's queue; N_tools: calls of tools in a run; T_marshal: the host's own time for one of them, to pass
+  arguments and results to a module and back.
+The same by speeds      R = S x (L_in / P + L_out / (D / B) + O) + N_tools x (T_tool + T_marshal)
+  L_in: prompt tokens that come from no cache; P: prompt tokens/s that a replica reads (prefill), L_in / TTFT;
+  L_out: completion tokens, C; D: tokens/s that a replica writes, all requests together (decoding), B / ITL;
+  B: the batch, N; T_tool: mean time of a call, T / N_tools; O: with M. It has C spaces, so it is S x ITL more
+  than R above. --prefill-rate and --decode-rate give P and D, and TTFT and ITL follow; else P and D follow.
 Requests/s of a replica q = N / L
   N: requests that it works on at the same time. Little's law, N = q x L (J. D. C. Little, \"A Proof for
   the Queuing Formula: L = lambda W\", Operations Research 9(3), 1961). It is about means: read rates,
@@ -25,16 +31,14 @@ Replicas                ceil(Q / (r x U))
   Q: runs/s that are wanted; U: utilisation that is planned for. Waiting grows as 1 / (1 - U) (M/M/1;
   L. Kleinrock, \"Queueing Systems\" I, 1975): at 0.7 threefold, at 0.9 tenfold.
 Cost of a run           by GPU:   K = G x g x S x L / (3600 x N x U)
-                        by token: K = S x ((P - H) x p_prompt + H x p_cached + C x p_completion) / 10^6
-  G: price of a GPU-hour; g: GPUs of a replica; P: prompt tokens; H: those of them from the cache. By GPU
+                        by token: K = S x ((I - H) x p_prompt + H x p_cached + C x p_completion) / 10^6
+  G: price of a GPU-hour; g: GPUs of a replica; I: prompt tokens; H: those of them from the cache. By GPU
   it is the replica's price of a second by its runs in a second, r x U; idle time is paid for.
-Cost of 10^6 tokens     K x 10^6 / (S x (P + C))
+Cost of 10^6 tokens     K x 10^6 / (S x (I + C))
   Prompt and completion together.
 Cost of 10^6 generated  by GPU:   G x g x 10^6 / (t x 3600)
                         by token: K x 10^6 / (S x C)
   By GPU it is a busy replica's: 364 tokens/s at 2.50 an hour are 1.91. Divided by U it is what is paid.
-In the letters of others: P, the time of the prefill, is TTFT; D, the time of the decoding, (C - 1) x ITL; B, the
-batch, N; T_marshal is M.
 The p95 column takes every input at its p95 at once: worse than the p95 of the result, whose inputs are not
 at their worst together.
 ";
@@ -56,6 +60,10 @@ pub struct Quantities<T> {
     pub requests: T,
     /// In one run.
     pub in_tools: T,
+    /// Calls of tools in one run.
+    pub tool_calls: T,
+    /// The host's own time for one of these calls.
+    pub call_marshalling: T,
     /// The host's own, for one request.
     pub marshalling: T,
     /// Of one request, beside the endpoint's and the host's.
@@ -80,6 +88,8 @@ impl<T> Quantities<T> {
             completion_tokens: of(&self.completion_tokens),
             requests: of(&self.requests),
             in_tools: of(&self.in_tools),
+            tool_calls: of(&self.tool_calls),
+            call_marshalling: of(&self.call_marshalling),
             marshalling: of(&self.marshalling),
             overhead: of(&self.overhead),
             in_flight: of(&self.in_flight),
@@ -154,7 +164,8 @@ impl Plan {
         Self {
             request_latency,
             run_latency: point.requests * (request_latency + point.marshalling + point.overhead)
-                + point.in_tools,
+                + point.in_tools
+                + point.tool_calls * point.call_marshalling,
             requests_rate,
             runs_rate,
             completion_tokens_rate,
@@ -172,6 +183,43 @@ impl Plan {
     }
 }
 
+/// The terms of R = S x (`L_in` / P + `L_out` / (D / B) + O) + `N_tools` x (`T_tool` + `T_marshal`), in seconds of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyTerms {
+    /// P: prompt tokens per second that a replica reads; absent if all of them come from the cache.
+    pub prefill_rate: Option<f64>,
+    /// D: tokens per second that a replica writes; absent if they take no time.
+    pub decode_rate: Option<f64>,
+    /// S x `L_in` / P.
+    pub prefill: f64,
+    /// S x `L_out` / (D / B).
+    pub decode: f64,
+    /// `N_tools` x (`T_tool` + `T_marshal`).
+    pub tools: f64,
+    /// S x O, in which the host's own time for a request is.
+    pub overhead: f64,
+}
+
+impl LatencyTerms {
+    pub fn of(point: &OperatingPoint) -> Self {
+        let read = (point.prompt_tokens - point.cached_tokens).max(0.0);
+        let rate =
+            |tokens: f64, seconds: f64| (tokens > 0.0 && seconds > 0.0).then_some(tokens / seconds);
+        Self {
+            prefill_rate: rate(read, point.first_token),
+            decode_rate: rate(point.in_flight, point.between_tokens),
+            prefill: point.requests * point.first_token,
+            decode: point.requests * point.completion_tokens * point.between_tokens,
+            tools: point.in_tools + point.tool_calls * point.call_marshalling,
+            overhead: point.requests * (point.marshalling + point.overhead),
+        }
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.prefill + self.decode + self.tools + self.overhead
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +232,8 @@ mod tests {
         completion_tokens: 91.0,
         requests: 3.0,
         in_tools: 0.5,
+        tool_calls: 0.0,
+        call_marshalling: 0.0,
         marshalling: 0.0,
         overhead: 0.0,
         in_flight: 8.0,
@@ -226,6 +276,39 @@ mod tests {
         let plan = Plan::of(&point, None, None);
         assert!(is(plan.run_latency, 7.1), "{}", plan.run_latency);
         assert!(is(plan.requests_rate, 4.0), "{}", plan.requests_rate);
+    }
+
+    /// 1 000 / 5 000 + 91 / (400 / 8) + 0.2 = 2.22 s a request; three of them and 4 calls of 0.125 + 0.002 s are 7.168 s.
+    #[test]
+    fn the_formula_by_speeds_has_the_terms_of_the_documents() {
+        let point = OperatingPoint {
+            marshalling: 0.01,
+            overhead: 0.19,
+            tool_calls: 4.0,
+            call_marshalling: 0.002,
+            ..POINT
+        };
+        let terms = LatencyTerms::of(&point);
+        for (found, expected) in [
+            (terms.prefill_rate.unwrap(), 5_000.0),
+            (terms.decode_rate.unwrap(), 400.0),
+            (terms.prefill, 0.6),
+            (terms.decode, 3.0 * 91.0 / (400.0 / 8.0)),
+            (terms.tools, 4.0 * (0.125 + 0.002)),
+            (terms.overhead, 0.6),
+            (terms.sum(), 7.168),
+            // It has one space less a request.
+            (Plan::of(&point, None, None).run_latency, 7.168 - 3.0 * 0.02),
+        ] {
+            assert!(is(found, expected), "{found} is not {expected}");
+        }
+        let cached = OperatingPoint {
+            cached_tokens: 1_000.0,
+            between_tokens: 0.0,
+            ..POINT
+        };
+        let terms = LatencyTerms::of(&cached);
+        assert_eq!((terms.prefill_rate, terms.decode_rate), (None, None));
     }
 
     /// 364 tokens a second are 1 310 400 an hour; 2.50 an hour is 1.9078 for a million of them.

@@ -42,6 +42,16 @@ impl Distribution {
         }
     }
 
+    /// The results of `of` for the means, the medians and the 95th percentiles.
+    #[must_use]
+    pub fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            mean: of(self.mean, other.mean),
+            p50: of(self.p50, other.p50),
+            p95: of(self.p95, other.p95),
+        }
+    }
+
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -50,6 +60,17 @@ impl Distribution {
             p95: self.p95 * factor,
         }
     }
+}
+
+/// Speeds, and the time of a call, that are given in the place of times of requests and runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Speeds {
+    /// Prompt tokens per second that a replica reads, above 0.
+    pub prefill: Option<f64>,
+    /// Tokens per second that a replica writes, all requests together, above 0.
+    pub decode: Option<f64>,
+    /// Seconds of one call of a tool.
+    pub call: Option<Distribution>,
 }
 
 /// Parses `120`, or `120,300` for p50 and p95; the mean is then the p50.
@@ -101,11 +122,37 @@ impl Inputs {
             completion_tokens: self.completion_tokens.or(others.completion_tokens),
             requests: self.requests.or(others.requests),
             in_tools: self.in_tools.or(others.in_tools),
+            tool_calls: self.tool_calls.or(others.tool_calls),
+            call_marshalling: self.call_marshalling.or(others.call_marshalling),
             marshalling: self.marshalling.or(others.marshalling),
             overhead: self.overhead.or(others.overhead),
             in_flight: self.in_flight.or(others.in_flight),
             utilisation: self.utilisation.or(others.utilisation),
         }
+    }
+
+    /// Puts the times that follow from speeds in the place of others. Column by column, as the formulas are.
+    #[must_use]
+    pub fn at(mut self, speeds: &Speeds) -> Self {
+        if let (Some(rate), Some(prompt), Some(cached)) =
+            (speeds.prefill, &self.prompt_tokens, &self.cached_tokens)
+        {
+            let times = prompt
+                .spread
+                .with(cached.spread, |prompt, cached| (prompt - cached) / rate);
+            let source = format!("flag --prefill-rate: {rate} prompt tokens/s");
+            self.first_token = Some(SourcedDistribution::new(times, source));
+        }
+        if let (Some(rate), Some(batch)) = (speeds.decode, &self.in_flight) {
+            let source = format!("flag --decode-rate: {rate} tokens/s of a replica");
+            let times = batch.spread.times(1.0 / rate);
+            self.between_tokens = Some(SourcedDistribution::new(times, source));
+        }
+        if let (Some(call), Some(calls)) = (speeds.call, &self.tool_calls) {
+            let times = calls.spread.with(call, |calls, call| calls * call);
+            self.in_tools = Some(SourcedDistribution::new(times, "flag --tool-ms, by calls"));
+        }
+        self
     }
 
     /// The points at the means, at p50 and at p95, or the flags of missing or invalid inputs.
@@ -118,6 +165,8 @@ impl Inputs {
             ("--completion-tokens", &self.completion_tokens),
             ("--requests", &self.requests),
             ("--tools-ms", &self.in_tools),
+            ("--tool-calls", &self.tool_calls),
+            ("--call-marshal-ms", &self.call_marshalling),
             ("--marshal-ms", &self.marshalling),
             ("--overhead-ms", &self.overhead),
             ("--in-flight", &self.in_flight),
@@ -195,6 +244,8 @@ mod tests {
             completion_tokens: Some(known(10.0)),
             requests: Some(known(1.0)),
             in_tools: Some(known(0.0)),
+            tool_calls: Some(known(0.0)),
+            call_marshalling: Some(known(0.0)),
             marshalling: Some(known(0.0)),
             overhead: Some(known(0.0)),
             in_flight: Some(known(1.0)),
@@ -245,6 +296,32 @@ mod tests {
             let error = inputs.points().unwrap_err();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn times_follow_from_speeds() {
+        let given = Inputs {
+            first_token: None,
+            in_flight: Some(known(8.0)),
+            tool_calls: Some(known(3.0)),
+            ..inputs()
+        };
+        let speeds = Speeds {
+            prefill: Some(500.0),
+            decode: Some(400.0),
+            call: Some(Distribution::of(0.5)),
+        };
+        let found = given.at(&speeds);
+        let p50 = |input: Option<SourcedDistribution>| input.unwrap().spread.p50;
+        // 100 / 500, 8 / 400, 3 x 0.5.
+        for (found, expected) in [
+            (p50(found.first_token), 0.2),
+            (p50(found.between_tokens), 0.02),
+            (p50(found.in_tools), 1.5),
+        ] {
+            assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        }
+        assert_eq!(inputs().at(&Speeds::default()), inputs());
     }
 
     #[test]

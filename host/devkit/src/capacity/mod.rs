@@ -5,6 +5,6 @@ pub mod formulas;
 pub mod inputs;
 pub mod measure;
 
-pub use formulas::{EXPLANATION, OperatingPoint, Plan, Rate};
-pub use inputs::{Distribution, Inputs, SourcedDistribution};
+pub use formulas::{EXPLANATION, LatencyTerms, OperatingPoint, Plan, Rate};
+pub use inputs::{Distribution, Inputs, SourcedDistribution, Speeds};
 pub use measure::{Level, Measurement, Probe};

@@ -16,6 +16,7 @@ use super::estimate::prompt_tokens;
 use super::listening::ObserverRelay;
 use super::log::LoggedRequest;
 use super::rest::{RestPermit, Rests};
+use super::revision::{PinnedModel, PinnedRevision};
 use crate::chat::ChatRequest;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::model::{CompletionObserver, Model};
@@ -50,6 +51,8 @@ pub struct EndpointPolicy {
     pub price: Option<Price>,
     /// The model takes no images, as the configuration says.
     pub refuses_images: bool,
+    /// The revision that its replies must tell, if one is pinned.
+    pub revision: Option<PinnedRevision>,
 }
 
 impl Default for EndpointPolicy {
@@ -61,6 +64,7 @@ impl Default for EndpointPolicy {
             window: None,
             price: None,
             refuses_images: false,
+            revision: None,
         }
     }
 }
@@ -134,9 +138,17 @@ impl Endpoint {
         model: impl Model + 'static,
         policy: &EndpointPolicy,
     ) -> Self {
+        let model: Box<dyn Model> = match &policy.revision {
+            Some(pinned) => Box::new(PinnedModel {
+                endpoint: protection.name.clone(),
+                pinned: pinned.clone(),
+                model: Box::new(model),
+            }),
+            None => Box::new(model),
+        };
         Self {
             protection,
-            model: Box::new(model),
+            model,
             window: policy.window,
             price: policy.price,
             refuses_images: policy.refuses_images,

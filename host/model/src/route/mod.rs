@@ -22,6 +22,7 @@ mod log;
 mod pool;
 mod rest;
 mod retry;
+mod revision;
 #[cfg(any(test, feature = "scripted"))]
 pub mod scripted;
 
@@ -36,6 +37,7 @@ pub use endpoint::{Endpoint, EndpointPolicy, EndpointRest, EndpointState, Protec
 pub use estimate::{TOKENS_PER_ATTACHMENT, prompt_tokens};
 pub use pool::{Member, Pool, PoolPolicy, Relief};
 pub use retry::{Retry, RetryPolicy};
+pub use revision::PinnedRevision;
 
 /// Now plus `by`, capped at one day because `Instant` can overflow.
 fn later(by: Duration) -> Instant {

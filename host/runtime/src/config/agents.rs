@@ -120,6 +120,11 @@ impl Configuration {
 }
 
 impl AgentTable {
+    /// The endpoints of the guard models that the agent's own shields ask.
+    pub(super) fn guards(&self) -> impl Iterator<Item = &str> {
+        self.shields.values().filter_map(ShieldTable::guard)
+    }
+
     fn check(&self, name: &str, config: &Configuration) -> Result<(), ConfigFault> {
         if !is_name(name) {
             let reason = "an agent's name is lower case letters, digits and _, at most 48, starting with a letter";

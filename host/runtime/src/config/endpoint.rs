@@ -5,7 +5,9 @@ use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use std::time::Duration;
 use toolhold_model::chat::FieldNames;
-use toolhold_model::route::{BreakerPolicy, EndpointLimits, EndpointPolicy, RetryPolicy};
+use toolhold_model::route::{
+    BreakerPolicy, EndpointLimits, EndpointPolicy, PinnedRevision, RetryPolicy,
+};
 use toolhold_protocol::contract::Contract;
 
 /// A model behind an OpenAI-compatible server.
@@ -15,6 +17,11 @@ pub struct EndpointTable {
     pub base_url: String,
     /// Empty: the first model that the endpoint lists.
     pub model: String,
+    /// The revision of the model that replies must tell; empty: any.
+    #[serde(default)]
+    revision: String,
+    #[serde(default)]
+    other_revision: OtherRevisionAction,
     pub api_key_env: String,
     pub contract: ContractChoice,
     /// Whether replies are streamed.
@@ -79,6 +86,17 @@ impl ContractChoice {
     }
 }
 
+/// The consequence of a reply of another revision than the pinned one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OtherRevisionAction {
+    /// An event of the run.
+    #[default]
+    Report,
+    /// An error in the place of the reply.
+    Refuse,
+}
+
 /// Whether the model takes images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "must be true, false or \"auto\"")]
@@ -126,7 +144,24 @@ impl EndpointTable {
             window: Some(self.window).filter(|tokens| *tokens > 0),
             price: self.price(),
             refuses_images: self.images == ImageChoice::Taken(false),
+            revision: self.pinned_revision(),
         }
+    }
+
+    fn pinned_revision(&self) -> Option<PinnedRevision> {
+        (!self.revision.is_empty()).then(|| PinnedRevision {
+            revision: self.revision.clone(),
+            is_required: self.other_revision == OtherRevisionAction::Refuse,
+        })
+    }
+
+    /// Makes it an endpoint of another model, for which the pinned revision does not hold.
+    pub(super) fn with_model(mut self, model: &str) -> Self {
+        if self.model != model {
+            self.revision.clear();
+            model.clone_into(&mut self.model);
+        }
+        self
     }
 
     /// Whether requests are sent without a temperature.
@@ -158,6 +193,14 @@ impl EndpointTable {
                 "must be at least 1; an endpoint that asks for a rest is asked again after it";
             return Err(ConfigFault::new("max_rest_ms", reason));
         }
+        if self.revision.trim() != self.revision {
+            let reason = "begins or ends with a space, so that no reply tells it";
+            return Err(ConfigFault::new("revision", reason));
+        }
+        if self.revision.is_empty() && self.other_revision == OtherRevisionAction::Refuse {
+            let reason = "there is no revision to compare replies with; set it as well";
+            return Err(ConfigFault::new("other_revision", reason));
+        }
         if self.weight == 0 {
             let reason = "must be at least 1; what should get nothing is taken out of its pools";
             return Err(ConfigFault::new("weight", reason));
@@ -167,7 +210,7 @@ impl EndpointTable {
 }
 
 /// Keys of `[endpoints.NAME]` that the default file only mentions.
-pub const ENDPOINT_KEYS: [&str; 1] = ["max_rest_ms"];
+pub const ENDPOINT_KEYS: [&str; 3] = ["max_rest_ms", "other_revision", "revision"];
 
 fn max_rest_ms() -> u64 {
     60_000

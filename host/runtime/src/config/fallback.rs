@@ -2,12 +2,14 @@
 
 use crate::config::endpoint::EndpointTable;
 use crate::config::model_order::rank;
+use crate::config::model_work::makes_calls;
 use crate::config::routes::{ROUTER, Routes};
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::compose::Forcing;
+use toolhold_protocol::cost::Price;
 use toolhold_protocol::fallback::{Candidate, Fallback};
 
 /// The default key variable of every endpoint, which need not be set.
@@ -16,8 +18,15 @@ const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
 /// The address of the endpoint `default` in the built-in configuration.
 const UNSET_URL: &str = "http://127.0.0.1:8000/v1";
 
-/// Stands in `models` for all other endpoints, in the built-in order.
+/// Stands in `models` for all other endpoints, and the other models of the run's own, in the built-in order.
 const OTHERS: &str = "*";
+
+/// Maximum number of models of the run's own endpoint that are asked without being named. A hosted service lists
+/// hundreds, and each takes attempts of a run's time.
+const MAX_UNNAMED: usize = 5;
+
+/// Maximum bytes of the name of such a model, which is shown and recorded with every run.
+const MAX_MODEL_NAME: usize = 200;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct FallbackTable {
@@ -45,6 +54,8 @@ pub struct FallbackRoutes<'a> {
     pub routes: Routes<'a>,
     /// The endpoint, pool or router of the run.
     pub own: &'a str,
+    /// Models that this endpoint lists. Empty: unknown.
+    pub own_models: &'a [String],
     /// Endpoints that shields and the router ask: they are for other work.
     pub beside: &'a BTreeSet<&'a str>,
 }
@@ -87,6 +98,11 @@ impl FallbackTable {
         !self.models.is_empty()
     }
 
+    /// Whether models are asked that the operator does not list.
+    pub fn takes_others(&self) -> bool {
+        self.enabled && (!self.is_listed() || self.lists(OTHERS))
+    }
+
     /// Whether the operator lists this one by its name.
     pub fn lists(&self, name: &str) -> bool {
         self.models.iter().any(|own| own == name)
@@ -108,6 +124,14 @@ impl FallbackTable {
             let base_url = found.map(|found| found.endpoint.base_url.as_str());
             own.is_some_and(|own| Some(own.base_url.as_str()) != base_url)
         };
+        let model_of = |name: &str| {
+            let found = named(name, endpoints, of.own)?;
+            Some((found.key, found.model))
+        };
+        let is_named = |other: &String| {
+            let mut models = self.models.iter();
+            models.any(|name| name == other || model_of(name) == model_of(other))
+        };
         // What stands behind "*" is asked after what stands before it.
         let mut parts = self.models.split(|name| name == OTHERS);
         let mut names: Vec<String> = parts.next().unwrap_or_default().to_vec();
@@ -115,7 +139,7 @@ impl FallbackTable {
         for part in parts {
             let others = built_in(of, |_| true).into_iter();
             let others: Vec<String> = others
-                .filter(|other| !self.models.contains(other) && !names.contains(other))
+                .filter(|other| !is_named(other) && !names.contains(other))
                 .collect();
             names.extend(others);
             let mut part = part.to_vec();
@@ -134,17 +158,23 @@ impl FallbackTable {
         is_set: &dyn Fn(&str) -> bool,
     ) -> Fallback {
         let names = self.names(of).into_iter();
+        let unnamed: BTreeSet<String> = of.unnamed().into_iter().map(|(name, _)| name).collect();
         let candidates = names.filter_map(|name| {
             let FallbackCandidate {
                 endpoint, model, ..
             } = named(&name, of.routes.endpoints, of.own)?;
+            let is_unnamed = unnamed.contains(&name) && !self.lists(&name);
+            // The price of a token is that of the endpoint's own model. An hour of its GPUs costs the same for all.
+            let price = endpoint
+                .price()
+                .filter(|price| !is_unnamed || matches!(price, Price::Time { .. }));
             Some(Candidate {
                 model,
                 contract: endpoint.contract.fixed().unwrap_or_default(),
                 forcing: Forcing::default(),
-                price: endpoint.price(),
+                price,
                 missing: missing(endpoint, is_set).or_else(|| {
-                    let is_unknown = counts_money && endpoint.price().is_none();
+                    let is_unknown = counts_money && price.is_none();
                     is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
                 }),
                 name,
@@ -160,8 +190,8 @@ impl FallbackTable {
     }
 }
 
-/// The other endpoints in the built-in order, of those that are `is_asked`. One that nobody configured never is: what
-/// listens at its address is not known.
+/// The other endpoints in the built-in order, of those that are `is_asked`, and the other models of the run's own. An
+/// endpoint that is not configured is never asked, because it is not known which server listens at its address.
 fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -> Vec<String> {
     let own = of.routes.endpoints_of(of.own);
     // Of the classes of a router each may fall back to another.
@@ -172,33 +202,79 @@ fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -
                 .any(|(_, own)| own.base_url == endpoint.base_url && own.model == endpoint.model)
     };
     let all = of.routes.endpoints.iter();
-    let mut found: Vec<(&String, &EndpointTable)> = all
+    let mut found: Vec<(String, String)> = all
         .filter(|(name, endpoint)| {
             !of.beside.contains(name.as_str())
+                && makes_calls(&endpoint.model)
                 && !is_own(endpoint)
                 && !is_unset(name, endpoint)
                 && is_asked(endpoint)
         })
+        .map(|(name, endpoint)| (name.clone(), endpoint.model.clone()))
         .collect();
+    found.extend(of.unnamed());
     // Endpoints are in the order of their names, which equal ones keep.
-    found.sort_by(|(_, one), (_, other)| {
-        let ranks = rank(&one.model).partial_cmp(&rank(&other.model));
-        ranks.unwrap_or(Ordering::Equal)
-    });
-    found.into_iter().map(|(name, _)| name.clone()).collect()
+    found.sort_by(|(_, one), (_, other)| ranked(one, other));
+    found.into_iter().map(|(name, _)| name).collect()
+}
+
+/// The order of two models, by their names.
+fn ranked(one: &str, other: &str) -> Ordering {
+    let ranks = rank(one).partial_cmp(&rank(other));
+    ranks.unwrap_or(Ordering::Equal)
 }
 
 impl FallbackRoutes<'_> {
+    /// The other models that the run's own endpoint lists, each with its name as a candidate, `ENDPOINT/MODEL`. None
+    /// where the list does not have the run's own model: it may be there under another name. Models that the
+    /// configuration has at this address are candidates by the names of their endpoints, or for other work.
+    fn unnamed(self) -> Vec<(String, String)> {
+        let Some((key, own)) = self.routes.endpoints.get_key_value(self.own) else {
+            return Vec::new();
+        };
+        let first = self.own_models.first();
+        let own_model = Some(&own.model).filter(|model| !model.is_empty());
+        let Some(own_model) = own_model.or(first) else {
+            return Vec::new();
+        };
+        if !self.own_models.contains(own_model) {
+            return Vec::new();
+        }
+        let is_configured = |model: &String| {
+            let mut endpoints = self.routes.endpoints.values();
+            endpoints.any(|other| is_at(own, other) && other.model == *model)
+        };
+        let mut models: Vec<&String> = self
+            .own_models
+            .iter()
+            .filter(|model| {
+                *model != own_model
+                    && model.len() <= MAX_MODEL_NAME
+                    && model.bytes().all(|byte| byte.is_ascii_graphic())
+                    && makes_calls(model)
+                    && !is_configured(model)
+            })
+            .collect();
+        models.sort_by(|one, other| ranked(one, other));
+        models.truncate(MAX_UNNAMED);
+        let named = models.into_iter();
+        named
+            .map(|model| (format!("{key}/{model}"), model.clone()))
+            .collect()
+    }
+
     /// Whether `endpoint` is at the very address of one that the run uses, with the same key: what it is told goes
     /// nowhere else, and counts in the same account.
     fn is_at_own(self, endpoint: &EndpointTable) -> bool {
-        let base_url =
-            |endpoint: &EndpointTable| endpoint.base_url.trim_end_matches('/').to_owned();
         let mut own = self.routes.endpoints_of(self.own).into_iter();
-        own.any(|(_, own)| {
-            base_url(own) == base_url(endpoint) && own.api_key_env == endpoint.api_key_env
-        })
+        own.any(|(_, own)| is_at(own, endpoint) && own.api_key_env == endpoint.api_key_env)
     }
+}
+
+/// Whether both endpoints have the same address.
+fn is_at(one: &EndpointTable, other: &EndpointTable) -> bool {
+    let base_url = |endpoint: &EndpointTable| endpoint.base_url.trim_end_matches('/').to_owned();
+    base_url(one) == base_url(other)
 }
 
 /// Whether this is the endpoint of the built-in configuration, at its address and without a model: nobody set it.
@@ -219,9 +295,7 @@ pub struct FallbackCandidate<'a> {
 impl FallbackCandidate<'_> {
     /// The endpoint, with this model.
     pub fn table(&self) -> EndpointTable {
-        let mut table = self.endpoint.clone();
-        table.model.clone_from(&self.model);
-        table
+        self.endpoint.clone().with_model(&self.model)
     }
 }
 
@@ -292,6 +366,16 @@ mod tests {
 
     /// The candidates of a run with the endpoint `here`, where `models` is configured.
     fn candidates(endpoints: &BTreeMap<String, EndpointTable>, models: &str) -> Vec<Candidate> {
+        candidates_beside(endpoints, models, &[], false)
+    }
+
+    /// The candidates of a run whose endpoint lists `own_models`.
+    fn candidates_beside(
+        endpoints: &BTreeMap<String, EndpointTable>,
+        models: &str,
+        own_models: &[String],
+        counts_money: bool,
+    ) -> Vec<Candidate> {
         let text = format!(
             "enabled = true\nmax_tool_failures = 3\nattempts = 2\ntool_errors = false\norder = \"listed\"\n\
              models = {models}"
@@ -305,9 +389,84 @@ mod tests {
                 router: &router,
             },
             own: "here",
+            own_models,
             beside: &BTreeSet::from(["guard"]),
         };
-        table.settings(of, false, &|_| false).candidates
+        table.settings(of, counts_money, &|_| false).candidates
+    }
+
+    /// Models that the configuration names are not asked a second time, and those for other work not at all.
+    #[test]
+    fn other_models_of_the_own_endpoint_are_candidates() {
+        let at = |base_url: &str, model: &str| {
+            let mut table = endpoint(base_url, USUAL_KEY);
+            model.clone_into(&mut table.model);
+            table
+        };
+        let endpoints = BTreeMap::from(
+            [
+                ("guard", at("http://gpu/v1", "my-safety-8b")),
+                ("here", at("http://gpu/v1", "qwen3-32b")),
+                ("little", at("http://gpu/v1/", "qwen3-4b")),
+            ]
+            .map(|(name, endpoint)| (name.to_owned(), endpoint)),
+        );
+        let list = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let all = [
+            "llama-guard-3-8b",
+            "my-safety-8b",
+            "nomic-embed-text",
+            "bge-reranker-v2-m3",
+            "qwen3-4b",
+            "org/glm-4.5",
+            "qwen3-32b",
+            "two\nlines",
+            "qwen3-235b",
+        ];
+        let known = list(&all);
+        let without_own = list(&["a", "b"]);
+        for (models, own_models, expected) in [
+            (
+                "[]",
+                &known,
+                vec!["here/org/glm-4.5", "here/qwen3-235b", "little"],
+            ),
+            ("[]", &without_own, vec!["little"]),
+            ("[\"little\"]", &known, vec!["little"]),
+            (
+                "[\"little\", \"qwen3-235b\", \"*\"]",
+                &known,
+                vec!["qwen3-235b", "little", "here/org/glm-4.5"],
+            ),
+        ] {
+            let found = candidates_beside(&endpoints, models, own_models, false);
+            let found: Vec<String> = found.into_iter().map(|candidate| candidate.name).collect();
+            assert_eq!(found, expected, "{models}");
+        }
+        let many: Vec<String> = (0..30).map(|n| format!("m{n}")).collect();
+        let many = [many, list(&["qwen3-32b"])].concat();
+        let found = candidates_beside(&endpoints, "[]", &many, false);
+        assert_eq!(found.len(), 1 + MAX_UNNAMED);
+    }
+
+    /// The price of a token is another for another model, and a limit of money needs it.
+    #[test]
+    fn an_unnamed_model_has_no_price_by_the_token() {
+        for (price, is_priced) in [
+            ("price_per_million = { prompt = 1, completion = 2 }", false),
+            ("gpu_hour = 2", true),
+        ] {
+            let text = format!("base_url = \"http://gpu/v1\"\nmodel = \"a\"\n{price}");
+            let table = EndpointTable::of_test(&text).unwrap();
+            let endpoints = BTreeMap::from([("here".to_owned(), table)]);
+            let own_models = ["a".to_owned(), "b".to_owned()];
+            let found = candidates_beside(&endpoints, "[]", &own_models, true);
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].price.is_some(), is_priced, "{price}");
+            assert_eq!(found[0].missing.is_none(), is_priced, "{price}");
+        }
     }
 
     #[test]

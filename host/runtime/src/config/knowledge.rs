@@ -1,9 +1,12 @@
 //! `[knowledge]`: what makes vectors of documents' passages, and what a run looks for before its model is asked.
 
 use crate::config::configuration::Configuration;
+use crate::config::fetched::check_fetched;
 use crate::config::surroundings::{ConfigFault, at_least_one};
+use crate::document_addresses::DocumentAddresses;
 use serde::Deserialize;
 use std::path::PathBuf;
+use toolhold_policy::HttpGrant;
 use toolhold_protocol::knowledge::{CitationRule, MAX_RETRIEVED, Retrieval, RetrievedWhen};
 
 /// Keys of `[knowledge]` that an agent may set for its runs, as `[agents.NAME.knowledge]`. The others are those of the
@@ -23,6 +26,8 @@ pub struct KnowledgeTable {
     /// The weights of a static model; empty, like its tokenizer, where there is none.
     pub weights: PathBuf,
     pub tokenizer: PathBuf,
+    /// Addresses of documents that a task may name.
+    http: Vec<HttpGrant>,
     collections: Vec<String>,
     passages: u32,
     tokens: u32,
@@ -31,7 +36,13 @@ pub struct KnowledgeTable {
 }
 
 impl KnowledgeTable {
+    /// The addresses whose documents a task may name.
+    pub fn addresses(&self) -> DocumentAddresses {
+        DocumentAddresses::granted(self.http.clone())
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigFault> {
+        check_fetched(&self.http, "a document")?;
         at_least_one([
             ("passages", self.passages == 0),
             ("tokens", self.tokens == 0),

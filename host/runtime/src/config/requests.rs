@@ -1,5 +1,6 @@
 //! `[requests]`: the saved Requests that tools may name.
 
+use crate::config::fetched::check_fetched;
 use crate::config::surroundings::ConfigFault;
 use crate::remote_requests::{FetchRules, RemoteRequests};
 use serde::Deserialize;
@@ -19,31 +20,7 @@ impl RequestsTable {
     /// # Errors
     /// A grant says what no fetch of a saved Request does: a reader would believe that it holds.
     pub fn check(&self) -> Result<(), ConfigFault> {
-        let wrong = |reason: String| Err(ConfigFault::new("http", reason));
-        for (index, grant) in self.http.iter().enumerate() {
-            let entry = format!("entry {} ({})", index + 1, grant.origin());
-            if grant.redirects() > 0 {
-                return wrong(format!(
-                    "{entry} has redirects = {}, and redirects are not followed when a saved Request is fetched: leave \
-                     it out, and grant the address that it redirects to",
-                    grant.redirects()
-                ));
-            }
-            let methods = grant.methods();
-            let mut others = methods
-                .iter()
-                .filter(|it| !["GET", "HEAD"].contains(&it.as_str()));
-            if let Some(other) = others.next() {
-                return wrong(format!(
-                    "{entry} has the method {other}, and a saved Request is fetched with GET alone: leave methods out"
-                ));
-            }
-            if !methods.iter().any(|method| method.as_str() == "GET") {
-                return wrong(format!(
-                    "{entry} lacks the method GET, with which a saved Request is fetched: leave methods out"
-                ));
-            }
-        }
+        check_fetched(&self.http, "a saved Request")?;
         if self.timeout_ms == 0 {
             let reason = "must be at least 1; leave http empty if nothing is to be fetched";
             return Err(ConfigFault::new("timeout_ms", reason));

@@ -94,6 +94,12 @@ pub enum ShieldWhat {
 }
 
 impl ShieldTable {
+    /// The endpoint of the guard model that the shield asks.
+    pub(super) fn guard(&self) -> Option<&str> {
+        let is_asking = matches!(self.kind, ShieldKind::Model);
+        self.endpoint.as_deref().filter(|_| is_asking)
+    }
+
     /// Checks the table.
     ///
     /// # Errors

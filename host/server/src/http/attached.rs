@@ -5,12 +5,15 @@ use crate::http::App;
 use crate::http::agent::Prepared;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
-use crate::http::knowledge::NewDocument;
+use crate::http::knowledge::{NewDocument, refused};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use toolhold_admission::Permit;
 use toolhold_knowledge::digest;
+use toolhold_runtime::document_addresses::AddressError;
 use toolhold_storage::{Collection, CollectionCreation, attached_name};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -21,48 +24,114 @@ const MAX_DOCUMENTS: usize = 32;
 const MAX_ATTACHED: u32 = 10_000;
 /// Characters of a digest that name a document without a name.
 const NAMED_BY: usize = 12;
+/// Longest address of a document, in bytes.
+const MAX_ADDRESS: usize = 8_192;
+/// Time in which the addresses of one task are fetched together, waits for permits apart.
+const FETCH_PATIENCE: Duration = Duration::from_secs(30);
+/// Another way to give a document whose address is not fetched.
+const NOT_FETCHED: &str = "; the operator grants addresses in knowledge.http. Or send its text in content, or its bytes in data";
 
 /// A document that comes with a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskDocument {
-    /// Its text.
+    /// Its text, or its address (`https://…`), from which it is fetched where the operator granted that.
     content: Option<String>,
     /// Its bytes in base64, in the place of `content`.
     data: Option<String>,
-    /// Such as `text/markdown`. Absent: what its name and its bytes say.
+    /// Such as `text/markdown`. Absent: what its server, its name and its bytes say.
     #[serde(alias = "media_type")]
     mime_type: Option<String>,
     /// What it is called where it is cited. A later document of the session with the same name takes its place. Absent: it
-    /// is called by its digest.
+    /// is called by its address, or by its digest.
     name: Option<String>,
 }
 
+/// A document as the client gave it.
+#[derive(Debug, PartialEq, Eq)]
+enum GivenDocument<'a> {
+    Bytes(Vec<u8>),
+    Address(&'a str),
+}
+
+/// A document whose bytes are there.
+#[derive(Debug, Default)]
+struct ReadDocument {
+    bytes: Vec<u8>,
+    /// The address that it was fetched from.
+    address: Option<String>,
+    /// The media type that its server gave; empty if the client sent the document itself.
+    media_type: String,
+}
+
 impl TaskDocument {
-    fn read(&self) -> Result<NewDocument, &'static str> {
-        let bytes = match (&self.content, &self.data) {
-            (Some(content), None) => content.clone().into_bytes(),
+    fn given(&self) -> Result<GivenDocument<'_>, &'static str> {
+        match (&self.content, &self.data) {
+            (Some(content), None) => match address(content) {
+                Some(address) if address.starts_with("data:") => {
+                    Err("content: a data: URL is not read; send its bytes in data, and mime_type")
+                }
+                Some(long) if long.len() > MAX_ADDRESS => {
+                    Err("content: an address of at most 8192 bytes")
+                }
+                Some(address) => Ok(GivenDocument::Address(address)),
+                None => Ok(GivenDocument::Bytes(content.clone().into_bytes())),
+            },
             (None, Some(data)) => STANDARD
                 .decode(data)
-                .map_err(|_| "data: expected base64 with its padding")?,
-            _ => return Err("expected content (a text), or data (bytes in base64)"),
+                .map(GivenDocument::Bytes)
+                .map_err(|_| "data: expected base64 with its padding"),
+            _ => Err("expected content (a text, or an address), or data (bytes in base64)"),
+        }
+    }
+
+    fn named(&self, read: ReadDocument) -> Result<NewDocument, &'static str> {
+        let short = |bytes: &[u8]| {
+            let digest = digest(bytes);
+            digest.get(..NAMED_BY).unwrap_or(&digest).to_owned()
         };
-        let source = match self.name.as_deref() {
-            None => {
-                let digest = digest(&bytes);
-                format!("document {}", digest.get(..NAMED_BY).unwrap_or(&digest))
+        let source = match (self.name.as_deref(), &read.address) {
+            (None, None) => format!("document {}", short(&read.bytes)),
+            (None, Some(address)) => {
+                let end = address.find(['?', '#']).unwrap_or(address.len());
+                match address.split_at(end) {
+                    (plain, query) if query.starts_with('?') => {
+                        // A query may be a key, and it tells two documents apart.
+                        format!("{plain}?{}", short(address.as_bytes()))
+                    }
+                    (plain, _) => plain.to_owned(),
+                }
             }
-            Some(name) if name.trim().is_empty() => return Err("name: expected a text, or none"),
-            Some(name) => name.to_owned(),
+            (Some(name), _) if name.trim().is_empty() => {
+                return Err("name: expected a text, or none");
+            }
+            (Some(name), _) => name.to_owned(),
         };
         Ok(NewDocument {
             source,
             title: None,
-            media_type: self.mime_type.clone().unwrap_or_default(),
+            media_type: self.mime_type.clone().unwrap_or(read.media_type),
             labels: BTreeMap::new(),
-            bytes: bytes.into(),
+            bytes: read.bytes.into(),
         })
     }
+}
+
+/// The address that `content` is, if it is one as a whole: a text that only begins with an address has spaces.
+fn address(content: &str) -> Option<&str> {
+    let text = content.trim();
+    if text.contains(char::is_whitespace) {
+        return None;
+    }
+    if text.starts_with("data:") && text.contains(',') {
+        return Some(text);
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    (is_scheme && !rest.is_empty()).then_some(text)
 }
 
 impl App {
@@ -101,10 +170,19 @@ impl App {
         let Some((collection, _)) = found else {
             return Ok(());
         };
+        let mut left = FETCH_PATIENCE;
         for (index, document) in documents.iter().enumerate() {
             let at = |reason: &str| ApiError::invalid(format!("documents[{index}]: {reason}"));
-            let document = document.read().map_err(at)?;
-            self.add_attached(client, &collection, document)
+            let (read, permit) = match document.given().map_err(at)? {
+                GivenDocument::Bytes(bytes) => (ReadDocument::of(bytes), None),
+                GivenDocument::Address(address) => {
+                    self.fetched(client, address, &mut left)
+                        .await
+                        .map_err(|error| error.at(&format!("documents[{index}]: content")))?
+                }
+            };
+            let document = document.named(read).map_err(at)?;
+            self.add_attached(client, &collection, document, permit)
                 .await
                 .map_err(|error| error.at(&format!("documents[{index}]")))?;
         }
@@ -112,21 +190,71 @@ impl App {
         Ok(())
     }
 
+    /// Fetches a document that a task names by its address, within what is `left` of the time that the task has for that.
+    async fn fetched(
+        &self,
+        client: &Client,
+        address: &str,
+        left: &mut Duration,
+    ) -> Result<(ReadDocument, Option<Permit<String>>), ApiError> {
+        let served = &self.knowledge;
+        let permit = served.may_fetch(&client.name).await.map_err(refused)?;
+        if left.is_zero() {
+            return Err(ApiError::invalid(format!(
+                "it was not asked for, because the addresses of a task are fetched within {} s; send fewer, or their texts",
+                FETCH_PATIENCE.as_secs()
+            )));
+        }
+        let most = served.configured.knowledge.settings().document_bytes;
+        let began = Instant::now();
+        let fetched = served
+            .configured
+            .addresses
+            .fetch(address, most, *left)
+            .await;
+        *left = left.saturating_sub(began.elapsed());
+        // The fetch may have taken half a minute.
+        client.right.look().await?;
+        let fetched = fetched.map_err(|error| not_fetched(&error))?;
+        let read = ReadDocument {
+            bytes: fetched.bytes,
+            address: Some(address.to_owned()),
+            media_type: fetched.media_type,
+        };
+        Ok((read, Some(permit)))
+    }
+
     async fn add_attached(
         &self,
         client: &Client,
         collection: &Collection,
         document: NewDocument,
+        permit: Option<Permit<String>>,
     ) -> Result<(), ApiError> {
         let (app, client, collection) = (self.clone(), client.clone(), collection.clone());
         // Not ended by a client that leaves.
         let adding = tokio::spawn(async move {
-            app.add_document(&client, &collection, document)
-                .await
-                .map(drop)
+            let added = app.add_document(&client, &collection, document).await;
+            drop(permit);
+            added.map(drop)
         });
         adding.await.map_err(|error| ApiError::internal(&error))?
     }
+}
+
+impl ReadDocument {
+    /// A document that the client sent.
+    fn of(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            ..Self::default()
+        }
+    }
+}
+
+fn not_fetched(error: &AddressError) -> ApiError {
+    let hint = if error.is_refusal() { NOT_FETCHED } else { "" };
+    ApiError::invalid(format!("the address is not read: {error}{hint}"))
 }
 
 #[cfg(test)]
@@ -138,7 +266,10 @@ mod tests {
     fn a_document_is_a_text_or_bytes() {
         let read = |document: Value| {
             let document: TaskDocument = serde_json::from_value(document).unwrap();
-            document.read()
+            match document.given()? {
+                GivenDocument::Bytes(bytes) => document.named(ReadDocument::of(bytes)),
+                GivenDocument::Address(_) => Err("an address"),
+            }
         };
         let text = read(json!({"content": "a", "mime_type": "text/plain"})).unwrap();
         assert_eq!((&*text.bytes, &*text.media_type), (&b"a"[..], "text/plain"));
@@ -155,5 +286,65 @@ mod tests {
             assert!(read(wrong.clone()).is_err(), "{wrong}");
         }
         assert!(serde_json::from_value::<TaskDocument>(json!({"text": "a"})).is_err());
+    }
+
+    #[test]
+    fn an_address_is_no_text() {
+        for content in [
+            "https://a.example/notes.md",
+            "HTTP://a.example",
+            " https://a.example/a?b=c\n",
+            "ftp://a.example/a",
+            "file:///etc/passwd",
+            "s3://bucket/key",
+        ] {
+            assert_eq!(address(content), Some(content.trim()), "{content}");
+        }
+        for content in [
+            "",
+            "https://",
+            "see https://a.example",
+            "https://a.example says so",
+            "https://a.example\nhttps://b.example",
+            "a : // b",
+            "://a",
+            "ключ://a",
+        ] {
+            assert_eq!(address(content), None, "{content}");
+        }
+        let document = |content: &str| TaskDocument {
+            content: Some(content.to_owned()),
+            ..TaskDocument::default()
+        };
+        let data = document("data:text/plain;base64,YQ==");
+        assert!(data.given().unwrap_err().contains("mime_type"));
+        let long = format!("https://a.example/{}", "a".repeat(MAX_ADDRESS));
+        assert!(document(&long).given().is_err());
+    }
+
+    #[test]
+    fn a_fetched_document_is_called_by_its_address() {
+        let named = |document: TaskDocument, address: &str| {
+            let read = ReadDocument {
+                bytes: b"a".to_vec(),
+                address: Some(address.to_owned()),
+                media_type: "text/markdown".to_owned(),
+            };
+            document.named(read).unwrap()
+        };
+        let usual = named(TaskDocument::default(), "https://a.example/n.md#part");
+        assert_eq!(usual.source, "https://a.example/n.md");
+        assert_eq!(usual.media_type, "text/markdown");
+        let keyed = named(TaskDocument::default(), "https://a.example/n.md?key=secret");
+        assert!(
+            keyed.source.starts_with("https://a.example/n.md?") && !keyed.source.contains("secret")
+        );
+        let own = TaskDocument {
+            name: Some("notes".to_owned()),
+            mime_type: Some("text/plain".to_owned()),
+            ..TaskDocument::default()
+        };
+        let own = named(own, "https://a.example/n.md");
+        assert_eq!((&*own.source, &*own.media_type), ("notes", "text/plain"));
     }
 }

@@ -63,7 +63,8 @@ impl Machine {
             reason,
             output,
             error,
-            steps: self.steps,
+            // What candidates of the fallback were asked is no step of the run.
+            steps: self.own_steps(),
             calls: self.usage.calls(),
             tokens: self.usage.spent().tokens,
             cost_nano: self.usage.cost(),

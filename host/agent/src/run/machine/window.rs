@@ -120,7 +120,7 @@ impl Machine {
                 Turn::Text { role, text } => {
                     let is_data = at < self.opening.len() || at >= happened;
                     let part = match role {
-                        Role::System if is_data => Part::System,
+                        Role::System if is_data => Part::Policy,
                         _ if is_data => Part::Data,
                         _ => Part::History,
                     };

@@ -1,11 +1,11 @@
-//! Checks all models that a run may use: its own, the router's, the shields' and the fallback's.
+//! Checks all models that a run may use: its own, the router's, the shields' and the fallback's, in its order.
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use crate::commands::probe;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_model::{ModelError, OpenAiModel, TimeoutPhase};
-use toolhold_runtime::config::{Configuration, EndpointTable};
+use toolhold_runtime::config::{Configuration, EndpointTable, FallbackOrder};
 use toolhold_runtime::dialect::{AgreedContract, ONE_KIND};
 use toolhold_runtime::host;
 
@@ -66,7 +66,40 @@ pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
         findings.extend(dialect.map(|found| ("dialect".to_owned(), found)));
     }
     findings.extend(difference(config).await);
+    findings.extend(fallback_order(config).await);
     findings
+}
+
+/// The order in which the fallback asks other models, with those that the endpoint of runs lists.
+async fn fallback_order(config: &Configuration) -> Option<(String, Finding)> {
+    let own_models = match config.listing_endpoint() {
+        // An endpoint that does not answer is a finding of its own.
+        Some(table) => Box::pin(host::listed_models(table, config.api_key(table)))
+            .await
+            .unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let fallback = config.fallback(&own_models);
+    if !fallback.is_on {
+        return None;
+    }
+    let names = fallback
+        .candidates
+        .iter()
+        .map(|candidate| match &candidate.missing {
+            None => candidate.name.clone(),
+            Some(reason) => format!("{} (passed over: {reason})", candidate.name),
+        });
+    let names: Vec<String> = names.collect();
+    let text = match (names.is_empty(), config.fallback_order()) {
+        (true, _) => "no other model is asked; fallback.models names those that may be".to_owned(),
+        (false, FallbackOrder::Listed) => format!("asks in this order: {}", names.join(", ")),
+        (false, FallbackOrder::Measured) => format!(
+            "asks first those that managed more, and else in this order: {}",
+            names.join(", ")
+        ),
+    };
+    Some(("fallback order".into(), Fine(text)))
 }
 
 fn asked(config: &Configuration) -> Vec<ModelRole> {

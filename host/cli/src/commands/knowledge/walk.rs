@@ -3,7 +3,6 @@
 //! Folders are listed and files are opened relative to the open folder, and no link in a folder is followed: what a
 //! name means may change meanwhile, and leads to nothing outside (`docs/security.md`, "Names and handles").
 
-use super::fetch::AddressError;
 use super::named::NamedPath;
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use toolhold_admission::detach;
 use toolhold_files::ReadError;
+use toolhold_runtime::document_addresses::AddressError;
 
 /// Files that are read ahead: each may have [`Bounds::file_bytes`].
 const READ_AHEAD: usize = 2;

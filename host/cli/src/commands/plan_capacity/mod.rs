@@ -12,7 +12,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::time::Duration;
 use toolhold_devkit::capacity::{
-    Distribution, EXPLANATION, Inputs, Measurement, Plan, Probe, SourcedDistribution, measure,
+    Distribution, EXPLANATION, Inputs, LatencyTerms, Measurement, Plan, Probe, SourcedDistribution,
+    Speeds, measure,
 };
 use toolhold_model::Model as _;
 use toolhold_runtime::config::Configuration;
@@ -45,6 +46,12 @@ pub struct CapacityArgs {
     /// Milliseconds between two tokens.
     #[arg(long, value_name = "MS")]
     itl_ms: Option<Distribution>,
+    /// Prompt tokens that a replica reads in a second (P), in the place of --ttft-ms.
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "ttft_ms")]
+    prefill_rate: Option<f64>,
+    /// Tokens that a replica writes in a second, all requests together (D), in the place of --itl-ms.
+    #[arg(long, value_name = "RATE", value_parser = rate, conflicts_with = "itl_ms")]
+    decode_rate: Option<f64>,
     /// Prompt tokens of one request.
     #[arg(long, value_name = "N")]
     prompt_tokens: Option<Distribution>,
@@ -60,6 +67,15 @@ pub struct CapacityArgs {
     /// Milliseconds that one run spends in tools.
     #[arg(long, value_name = "MS")]
     tools_ms: Option<Distribution>,
+    /// Calls of tools in one run.
+    #[arg(long, value_name = "N")]
+    tool_calls: Option<Distribution>,
+    /// Milliseconds of one call of a tool, in the place of --tools-ms.
+    #[arg(long, value_name = "MS", conflicts_with = "tools_ms")]
+    tool_ms: Option<Distribution>,
+    /// Milliseconds of the host itself for one call of a tool: marshalling
+    #[arg(long, value_name = "MS")]
+    call_marshal_ms: Option<Distribution>,
     /// Milliseconds of the host itself for one request: composing, checking, marshalling
     #[arg(long, value_name = "MS")]
     marshal_ms: Option<Distribution>,
@@ -113,11 +129,21 @@ impl CapacityArgs {
             completion_tokens: given("--completion-tokens", self.completion_tokens, 1.0),
             requests: given("--requests", self.requests, 1.0),
             in_tools: given("--tools-ms", self.tools_ms, 1e-3),
+            tool_calls: given("--tool-calls", self.tool_calls, 1.0),
+            call_marshalling: given("--call-marshal-ms", self.call_marshal_ms, 1e-3),
             marshalling: given("--marshal-ms", self.marshal_ms, 1e-3),
             overhead: given("--overhead-ms", self.overhead_ms, 1e-3),
             in_flight: given("--in-flight", in_flight, 1.0),
             utilisation: given("--utilization", self.utilization, 1.0),
         }
+    }
+}
+
+/// A speed, above 0.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("expected a number of tokens per second, above 0".into()),
     }
 }
 
@@ -142,20 +168,33 @@ pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result
         measured = ask(config, &args, &known).await?;
         inputs = inputs.or(sources::level(&measured, args.in_flight, args.from_runs)?);
     }
-    let (rate, rate_source) = sources::rate(config);
-    let inputs = inputs.or(recorded).or(sources::assumed(config));
+    let (price, rate_source) = sources::rate(config);
+    let speeds = Speeds {
+        prefill: args.prefill_rate,
+        decode: args.decode_rate,
+        call: args.tool_ms.map(|spread| spread.times(1e-3)),
+    };
+    let inputs = inputs.or(recorded).or(sources::assumed(config)).at(&speeds);
     let points = inputs.points().map_err(|reason| anyhow!(reason))?;
-    let plans = points.map(|point| Plan::of(&point, rate, runs_wanted));
+    let terms = points.map(|point| LatencyTerms::of(&point));
+    let plans = points.map(|point| Plan::of(&point, price, runs_wanted));
     if args.json {
-        let value = shown::json(&inputs, &measured, &plans, config.currency(), &rate_source);
+        let value = shown::json(
+            &inputs,
+            &measured,
+            (&plans, &terms),
+            config.currency(),
+            &rate_source,
+        );
         output::json_line(&value)?;
     } else {
         print!("{}", shown::levels(&measured));
         print!("{}", shown::inputs(&inputs, &rate_source));
         print!(
             "{}",
-            shown::plans(&plans, runs_wanted, config.currency(), rate.is_some())
+            shown::plans(&plans, runs_wanted, config.currency(), price.is_some())
         );
+        print!("{}", shown::terms(&terms));
     }
     Ok(Exit::Ok)
 }

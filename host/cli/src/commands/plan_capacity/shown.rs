@@ -5,7 +5,7 @@ use crate::terminal::style;
 use crate::terminal::style::{count, line};
 use serde_json::{Value, json};
 use toolhold_devkit::capacity::{
-    Distribution, Inputs, Level, Measurement, Plan, SourcedDistribution,
+    Distribution, Inputs, LatencyTerms, Level, Measurement, Plan, SourcedDistribution,
 };
 
 /// What was measured.
@@ -50,7 +50,7 @@ type InputRow<'a> = (
     &'a Option<SourcedDistribution>,
 );
 
-fn rows(inputs: &Inputs) -> [InputRow<'_>; 11] {
+fn rows(inputs: &Inputs) -> [InputRow<'_>; 13] {
     [
         ("first token", seconds, &inputs.first_token),
         ("between tokens", seconds, &inputs.between_tokens),
@@ -59,6 +59,8 @@ fn rows(inputs: &Inputs) -> [InputRow<'_>; 11] {
         ("completion tokens", number, &inputs.completion_tokens),
         ("requests of a run", number, &inputs.requests),
         ("in tools, of a run", seconds, &inputs.in_tools),
+        ("calls of tools, of a run", number, &inputs.tool_calls),
+        ("host, of a call", seconds, &inputs.call_marshalling),
         ("host, of a request", seconds, &inputs.marshalling),
         ("overhead, of a request", seconds, &inputs.overhead),
         ("in flight, of a replica", number, &inputs.in_flight),
@@ -156,6 +158,37 @@ pub fn plans(
     aligned(&layout, 1, rows).join("\n") + "\n"
 }
 
+/// The formula by speeds, with what each of its terms comes to.
+pub fn terms(terms: &[LatencyTerms; 3]) -> String {
+    let row = |name: &str, write: &dyn Fn(&LatencyTerms) -> String| {
+        let [mean, p50, p95] = terms.each_ref().map(write);
+        [format!("  {name}"), mean, p50, p95]
+    };
+    let speed = |rate: Option<f64>| rate.map_or("-".into(), number);
+    let rows = [
+        ["terms of a run", "mean", "p50", "p95"].map(str::to_owned),
+        row("P, prompt tokens/s", &|terms| speed(terms.prefill_rate)),
+        row("D, tokens/s of a replica", &|terms| {
+            speed(terms.decode_rate)
+        }),
+        row("S x L_in / P", &|terms| seconds(terms.prefill)),
+        row("S x L_out / (D / B)", &|terms| seconds(terms.decode)),
+        row("N_tools x (T_tool + T_marshal)", &|terms| {
+            seconds(terms.tools)
+        }),
+        row("S x O", &|terms| seconds(terms.overhead)),
+        row("sum", &|terms| seconds(terms.sum())),
+    ];
+    let layout = [
+        Column::Left(32),
+        Column::Right(11),
+        Column::Right(9),
+        Column::Right(9),
+    ];
+    let formula = "S x (L_in / P + L_out / (D / B) + O) + N_tools x (T_tool + T_marshal)";
+    format!("\n{formula}\n{}\n", aligned(&layout, 1, rows).join("\n"))
+}
+
 fn seconds(seconds: f64) -> String {
     // Saturates; a plan of centuries is none.
     style::duration((seconds * 1e6).round() as u64)
@@ -181,7 +214,7 @@ fn money(amount: f64) -> String {
 pub fn json(
     inputs: &Inputs,
     measured: &Measurement,
-    plans: &[Plan; 3],
+    (plans, terms): (&[Plan; 3], &[LatencyTerms; 3]),
     currency: &str,
     rate_source: &str,
 ) -> Value {
@@ -190,7 +223,7 @@ pub fn json(
         let value = json!({"mean": input.spread.mean, "p50": input.spread.p50, "p95": input.spread.p95, "from": input.source});
         Some((name.replace(", ", "_").replace(' ', "_"), value))
     });
-    let plan = |plan: &Plan| {
+    let plan = |plan: &Plan, terms: &LatencyTerms| {
         json!({
             "request_latency_s": plan.request_latency,
             "run_latency_s": plan.run_latency,
@@ -202,6 +235,15 @@ pub fn json(
             "run_cost": plan.run_cost,
             "million_tokens_cost": plan.million_tokens_cost,
             "million_generated_cost": plan.million_generated_cost,
+            "terms": {
+                "prefill_tokens_per_s": terms.prefill_rate,
+                "decode_tokens_per_s": terms.decode_rate,
+                "prefill_s": terms.prefill,
+                "decode_s": terms.decode,
+                "tools_s": terms.tools,
+                "overhead_s": terms.overhead,
+                "sum_s": terms.sum(),
+            },
         })
     };
     json!({
@@ -210,9 +252,9 @@ pub fn json(
         "currency": currency,
         "measured": measured.levels.iter().map(level_json).collect::<Vec<_>>(),
         "measured_less": measured.stopped,
-        "mean": plan(&plans[0]),
-        "p50": plan(&plans[1]),
-        "p95": plan(&plans[2]),
+        "mean": plan(&plans[0], &terms[0]),
+        "p50": plan(&plans[1], &terms[1]),
+        "p95": plan(&plans[2], &terms[2]),
     })
 }
 

@@ -8,7 +8,7 @@ use toolhold_devkit::capacity::{Distribution, Inputs, Measurement, Rate, Sourced
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::{GroupStats, Histogram, Since};
+use toolhold_runtime::stats::{GroupStats, Histogram, Since, Totals};
 
 /// Default utilization of a replica: waiting is threefold there.
 const UTILISATION: f64 = 0.7;
@@ -114,7 +114,18 @@ pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
         completion_tokens: known(&group.completion, 1.0, &source),
         requests: known(&totals.requests, 1.0, &runs),
         in_tools: known(&totals.in_tools_us, 1e-6, &runs),
+        tool_calls: calls(&totals, &runs),
         ..Inputs::default()
+    })
+}
+
+/// The mean number of calls of tools in a run.
+fn calls(totals: &Totals, runs: &str) -> Option<SourcedDistribution> {
+    let made: u64 = totals.tools.iter().map(|(_, tool)| tool.calls).sum();
+    let count = totals.requests.count();
+    (count > 0).then(|| {
+        let mean = Distribution::of(made as f64 / count as f64);
+        SourcedDistribution::new(mean, format!("{runs}: their mean"))
     })
 }
 
@@ -153,6 +164,8 @@ pub fn assumed(config: &Configuration) -> Inputs {
         cached_tokens: assumed(0.0),
         requests: assumed(1.0),
         in_tools: assumed(0.0),
+        tool_calls: assumed(0.0),
+        call_marshalling: assumed(0.0),
         marshalling: assumed(0.0),
         overhead: assumed(0.0),
         in_flight,

@@ -240,7 +240,9 @@ async fn driver(
     } else {
         toolbox(config, tools).await?
     };
-    let mut models = Models::new(config, timeout, means.record.as_deref())?.patient();
+    let mut models = Models::new(config, timeout, means.record.as_deref())?
+        .patient()
+        .listing();
     let guards = models.guards().await?;
     let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);

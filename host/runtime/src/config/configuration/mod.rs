@@ -33,6 +33,7 @@ use toolhold_protocol::advisor::CouncilMode;
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::decision::{DecisionMode, DecisionRules};
+use toolhold_protocol::fallback::Fallback;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use toolhold_protocol::settings::Settings;
@@ -276,10 +277,26 @@ impl Configuration {
             .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
     }
 
-    /// The candidates of the fallback in the order in which they are asked: those that are listed, or those of the
-    /// built-in order.
-    pub fn candidates(&self) -> Vec<String> {
-        self.with_fallback(FallbackTable::names)
+    /// The candidates of the fallback in the order in which they are asked: those that the operator lists, or those
+    /// of the built-in order. `own_models`: the models that the run's own endpoint lists, where that is known.
+    pub fn candidates(&self, own_models: &[String]) -> Vec<String> {
+        self.with_fallback(own_models, FallbackTable::names)
+    }
+
+    /// The fallback of runs, with candidates as [`Self::candidates`] has them.
+    pub fn fallback(&self, own_models: &[String]) -> Fallback {
+        let counts_money = self.max_cost().is_some();
+        self.with_fallback(own_models, |fallback, of| {
+            fallback.settings(of, counts_money, &|variable| {
+                self.variable(variable).is_some()
+            })
+        })
+    }
+
+    /// The endpoint whose other models the fallback asks: that of runs, unless the operator lists all candidates.
+    pub fn listing_endpoint(&self) -> Option<&EndpointTable> {
+        self.selected()
+            .filter(|_| self.tables.fallback.takes_others())
     }
 
     /// Whether the operator lists this one by its name.
@@ -297,9 +314,15 @@ impl Configuration {
         fallback::named(name, &self.tables.endpoints, &self.endpoint)
     }
 
-    fn with_fallback<T>(&self, read: impl FnOnce(&FallbackTable, FallbackRoutes<'_>) -> T) -> T {
+    fn with_fallback<T>(
+        &self,
+        own_models: &[String],
+        read: impl FnOnce(&FallbackTable, FallbackRoutes<'_>) -> T,
+    ) -> T {
         let routes = self.routes();
         let mut beside: BTreeSet<&str> = self.guards().map(|(_, endpoint)| endpoint).collect();
+        // A guard of another agent makes no calls for this one either.
+        beside.extend(self.tables.agents.values().flat_map(AgentTable::guards));
         let answering = routes.endpoints_of(ROUTER);
         let deciding = routes.endpoints_of(&routes.router.model).into_iter();
         let deciding = deciding.map(|(name, _)| name);
@@ -307,6 +330,7 @@ impl Configuration {
         let of = FallbackRoutes {
             routes,
             own: &self.endpoint,
+            own_models,
             beside: &beside,
         };
         read(&self.tables.fallback, of)
@@ -345,12 +369,7 @@ impl Configuration {
             council: run.council,
             max_depth: run.max_depth,
             decisions: self.tables.decisions.rules(),
-            fallback: self.with_fallback(|fallback, of| {
-                let counts_money = self.max_cost().is_some();
-                fallback.settings(of, counts_money, &|variable| {
-                    self.variable(variable).is_some()
-                })
-            }),
+            fallback: self.fallback(&[]),
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.tables.run.max_tools,

@@ -103,7 +103,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
     ))
 }
 
-fn refused(refused: QueueRefusal) -> ApiError {
+pub(super) fn refused(refused: QueueRefusal) -> ApiError {
     let message = match refused {
         QueueRefusal::Full => "too many documents and searches wait; try again in a while",
         QueueRefusal::Deadline | QueueRefusal::GroupLimit => {
