@@ -486,6 +486,7 @@ impl ExpectedError {
             ModelError::Unavailable(_) | ModelError::GaveUp { .. } => ("of_a_route", None),
             ModelError::Unrecorded { .. }
             | ModelError::NoImages { .. }
+            | ModelError::OtherRevision { .. }
             | ModelError::Config { .. } => ("configuration", None),
         };
         if kind != self.error || error.class() != self.class {

@@ -165,7 +165,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Endpoints(args) => endpoints::endpoints(&load(&flags)?.serve, args).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
         Command::Knowledge(command) => {
-            knowledge::knowledge(&load(&flags)?.configuration, command).await
+            Box::pin(knowledge::knowledge(&load(&flags)?.configuration, command)).await
         }
         Command::Memory(command) => memory::memory(&load(&flags)?.configuration, command).await,
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
