@@ -549,7 +549,7 @@ fn part(budget: &Value, name: &str) -> u64 {
 
 /// What the author of a context says as its system is a part of the instructions, and no word of the user.
 #[tokio::test]
-async fn messages_of_the_system_count_as_instructions() {
+async fn messages_of_the_system_count_as_policy() {
     let rule = "Never promise a refund. ".repeat(60);
     let mut parts = Vec::new();
     for role in [None, Some(Role::System), Some(Role::User)] {
@@ -560,14 +560,16 @@ async fn messages_of_the_system_count_as_instructions() {
         let script = Script::new([done(Contract::Schema)]);
         let events = run(&driver(&script, orders()), request).await;
         let budget = of(&events, "budget").next().unwrap();
-        parts.push(["system", "user", "tools"].map(|name| part(&budget, name)));
+        parts.push(["system", "user", "tools", "policy"].map(|name| part(&budget, name)));
     }
-    let [[system, user, tools], as_system, as_user] = <[_; 3]>::try_from(parts).unwrap();
+    let [[system, user, tools, policy], as_system, as_user] = <[_; 3]>::try_from(parts).unwrap();
     let more = rule.len() as u64 / 3;
+    assert_eq!((policy, as_user[3]), (0, 0));
     assert!(
-        (system + more..system + more + 3).contains(&as_system[0]),
-        "{system} {as_system:?}"
+        (more..more + 3).contains(&as_system[3]),
+        "{more} {as_system:?}"
     );
+    assert!(as_system[0].abs_diff(system) <= 1, "{system} {as_system:?}");
     assert!(as_system[1].abs_diff(user) <= 1, "{user} {as_system:?}");
     assert_eq!(as_user[0], system);
     assert!(as_user[1] >= user + more, "{user} {as_user:?}");
