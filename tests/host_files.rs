@@ -311,7 +311,10 @@ fn a_server_takes_bytes_over_that_a_module_may_have_written_when_a_person_trusts
     assert_eq!(call().status, 200);
     let less = format!("{NEVER}{model}");
     std::fs::write(host.path().join(NAMED), &less).unwrap();
-    until("less", || (call().status != 200).then_some(()));
+    until("less", || {
+        let refused = call().text.contains("no directory is granted");
+        refused.then_some(())
+    });
     let trusted = run(&host, &["trust", "--yes"]);
     assert_eq!(trusted.code, Some(0), "{trusted:?}");
     until("the change", || {
