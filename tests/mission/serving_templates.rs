@@ -183,7 +183,7 @@ fn statement_000_105_the_template_of_llama_cpp_starts() {
             )
         })
         .collect();
-    // What the container is asked to be healthy by, llama.cpp has.
+    // llama.cpp has the path that the health check of the container asks for.
     let check = words(&services["llama-cpp"]["healthcheck"]["test"]);
     let path = check.last().unwrap().strip_prefix("http://localhost:8000");
     let health = format!("{}{}", url.trim_end_matches("/v1"), path.unwrap());

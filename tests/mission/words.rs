@@ -11,7 +11,7 @@ use toolhold_protocol::completion::Delta;
 use toolhold_protocol::routing::{Classifier, Routing};
 use toolhold_protocol::tool::Tool;
 
-/// What a user of a language writes about three subjects.
+/// Texts of a language about three subjects, as a user writes them.
 struct LanguageCase {
     language: &'static str,
     keyword: &'static str,

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_short() {
+    fn told_revision_is_short() {
         let long = "x".repeat(10_000);
         let told = told(&completion(Some("m"), Some(&long))).unwrap();
         assert_eq!(told.chars().count(), MAX_TOLD_CHARS);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassageWords {
     pub passage: i64,
-    /// As [`NewPassage::words`](super::NewPassage::words).
+    /// Words for the search, like [`NewPassage::words`](super::NewPassage::words).
     pub words: String,
 }
 
