@@ -3,7 +3,7 @@
 //! Each is in the language of the task, and in English where the table has no other. They name no configuration key: the
 //! person can change none. The developer's message is the error of the run.
 
-/// An end of a run without an answer, as far as its user can act on it.
+/// Reason for which a run has no answer, by what its user can do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserText {
     /// A limit of steps, calls, time or cost was reached. It asks whether to go on.

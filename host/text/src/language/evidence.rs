@@ -3,7 +3,7 @@
 use super::lexicon::{Family, Mask};
 use super::prose::Word;
 
-/// Minimum points of the language that is told: one word that no other language has.
+/// Minimum points of a result: one word that no other language has.
 const MIN_POINTS: u32 = 10;
 
 /// Minimum points of words that the language has and a rival does not have: one word.
@@ -12,8 +12,8 @@ const MIN_LEAD: u32 = 5;
 /// The lead over a rival is at least this many times what speaks for the rival alone. Less is a text in two languages.
 const MIN_RATIO: u32 = 3;
 
-/// Points of a language that is told, beside one for each word. In a language that is not known here, a few words
-/// look like known ones.
+/// Points that a result needs beside one for each word. A text in a language without a table has a few words that look
+/// like those of another.
 const MORE_POINTS: usize = 6;
 
 /// Maximum number of words that are weighed.

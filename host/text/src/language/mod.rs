@@ -1,10 +1,10 @@
-//! The language of a short text, as far as it can be told with certainty.
+//! Recognises the language of a short text where the evidence is certain.
 //!
 //! A task for a model is often three to eight words long. Statistics of letters guess wrong there: Russian is taken for
 //! Bulgarian, Danish for Norwegian. So this module looks at evidence that a reader could check: the script, letters
-//! that only some languages have, and words that are frequent in some languages ([`lexicon`]). A language is told only
-//! if the evidence for it is strong against every other language of its script. Languages that are known here only as
-//! rivals are never told: they keep a text in Catalan from being taken for Spanish.
+//! that only some languages have, and words that are frequent in some languages ([`lexicon`]). A result
+//! needs strong evidence against every other language of its script. Languages without a name in the list below are
+//! rivals and never a result: they keep a text in Catalan from being taken for Spanish.
 //!
 //! Quotations, code, URLs, names and numbers are no evidence ([`prose`]).
 
@@ -25,7 +25,7 @@ use unicode_script::Script;
 /// Maximum number of bytes of a text that are looked at. The first lines of a task say what is asked.
 const MAX_TEXT_BYTES: usize = 4_096;
 
-/// Tags of languages that can be told, with their English names.
+/// Tags of the languages that can be a result, with their English names.
 const LANGUAGES: &[(&str, &str)] = &[
     ("ar", "Arabic"),
     ("bg", "Bulgarian"),
@@ -116,7 +116,7 @@ fn of_prose(text: &str) -> Option<&'static str> {
     first.tag.filter(|_| is_clear)
 }
 
-/// Scripts that are told apart. Chinese and Japanese share one.
+/// Scripts with a recogniser of their own. Chinese and Japanese share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
     Words(&'static Family),

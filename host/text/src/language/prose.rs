@@ -35,7 +35,7 @@ pub(super) fn plain(text: &str) -> String {
     }
 }
 
-/// What stands before the first colon or line break, if words follow it.
+/// Text before the first colon or line break, if words follow it.
 pub(super) fn head(text: &str) -> Option<&str> {
     let (head, rest) = text.trim().split_once([':', '：', '\n'])?;
     rest.chars().any(char::is_alphabetic).then_some(head)
@@ -132,7 +132,7 @@ fn without_code(text: &str) -> String {
     left
 }
 
-/// True for letters that a URL goes on with. Text of a script without spaces may follow a URL directly.
+/// True for letters that may be part of a URL. Text of a script without spaces may follow a URL directly.
 fn is_of_url(c: char) -> bool {
     c.is_ascii_graphic()
         || matches!(
