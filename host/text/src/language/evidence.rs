@@ -1,6 +1,6 @@
 //! Weighs the words of a text against the languages of one script.
 
-use super::lexicon::{Family, Mask};
+use super::lexicon::{LanguageSet, Lexicon};
 use super::prose::Word;
 
 /// Minimum points of a result: one word that no other language has.
@@ -21,12 +21,12 @@ const MAX_WORDS: usize = 256;
 
 /// A word, or its letters, that some languages have.
 struct Evidence {
-    languages: Mask,
+    languages: LanguageSet,
     points: u32,
 }
 
 /// Tag of the language that all evidence speaks for.
-pub(super) fn weigh(family: &'static Family, words: &[&Word<'_>]) -> Option<&'static str> {
+pub(super) fn weigh(family: &'static Lexicon, words: &[&Word<'_>]) -> Option<&'static str> {
     let names = words.iter().filter(|word| word.is_name).count();
     // Where most words have a capital letter, it is a headline.
     let takes_names = names * 2 > words.len();
@@ -40,13 +40,13 @@ pub(super) fn weigh(family: &'static Family, words: &[&Word<'_>]) -> Option<&'st
         return None;
     }
     // Between two languages, each word that only one of them has counts, however many others have it.
-    let lead = |has: Mask, lacks: Mask| -> u32 {
+    let lead = |has: LanguageSet, lacks: LanguageSet| -> u32 {
         let only = evidence
             .iter()
-            .filter(|it| it.points > 0 && it.languages & has != 0 && it.languages & lacks == 0);
+            .filter(|it| it.languages & has != 0 && it.languages & lacks == 0);
         only.map(|it| it.points.max(MIN_LEAD)).sum()
     };
-    let points = |has: Mask| -> u32 {
+    let points = |has: LanguageSet| -> u32 {
         let of = evidence.iter().filter(|it| it.languages & has != 0);
         of.map(|it| it.points).sum()
     };
@@ -60,7 +60,7 @@ pub(super) fn weigh(family: &'static Family, words: &[&Word<'_>]) -> Option<&'st
     (is_enough && leads).then(|| family.told(best)).flatten()
 }
 
-fn of_word(family: &Family, word: &Word<'_>, is_name: bool) -> Option<Evidence> {
+fn of_word(family: &Lexicon, word: &Word<'_>, is_name: bool) -> Option<Evidence> {
     let text = word.text.to_lowercase();
     if let Some(languages) = family.word(&text) {
         let points = match languages.count_ones() {

@@ -13,7 +13,7 @@ const JAPANESE: &str = "気円図対広転発売読変検総鉄単経済続戦�
 
 /// Characters that Chinese writes: simplified forms that no Japanese standard has (JIS X 0208), and words of grammar and
 /// traditional forms that Japanese does not use today.
-const CHINESE: &str = "个是我你她它這嗎吧哪怎跟沒讓幫說對譯寫單檢圖價數會國學發變讀賣關應點號當兩實體處廣與參總氣轉經續樣權驛\
+const CHINESE: &str = "个訂們麼來灣裡是我你她它這嗎吧哪怎跟沒讓幫說對譯寫單檢圖價數會國學發變讀賣關應點號當兩實體處廣與參總氣轉經續樣權驛\
     團從帶吗呢请这么们给您还让帮谁为说对译删错误订单计电话语页图库测试链传输应该过时间问题级边发议长门开\
     关东车马鸟鱼龙书买卖读记认识讲论词诗课谢设访证评诉详谈调费资质货购贵贺赛轻载较办动务劳华协历压县变吴\
     启员响团园围场块处备复够头夹奖妇孙宁实审宪宾导尔尝层岁岛帐师带归录总战户扩扫扬护报择拟拥挡挤挥损换摄\
@@ -24,9 +24,7 @@ const CHINESE: &str = "个是我你她它這嗎吧哪怎跟沒讓幫說對譯寫
 /// Tag of the language of these words of Chinese characters and kana.
 pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
     let characters = || words.iter().flat_map(|word| word.text.chars());
-    if characters().nth(MIN_CHARACTERS - 1).is_none() {
-        return None;
-    }
+    characters().nth(MIN_CHARACTERS - 1)?;
     let kana = characters()
         .filter(|c| matches!(c.script(), Script::Hiragana | Script::Katakana))
         .count();

@@ -10,75 +10,75 @@ use std::fmt;
 use std::sync::LazyLock;
 
 /// A set of the languages of a family, one bit each.
-pub(super) type Mask = u64;
+pub(super) type LanguageSet = u64;
 
 /// The languages that share a script.
-pub(super) struct Family {
+pub(super) struct Lexicon {
     name: &'static str,
     tables: LazyLock<Tables>,
 }
 
 struct Tables {
     tags: Vec<&'static str>,
-    words: HashMap<&'static str, Mask>,
-    letters: HashMap<char, Mask>,
+    words: HashMap<&'static str, LanguageSet>,
+    letters: HashMap<char, LanguageSet>,
     alphabet: &'static Alphabet,
 }
 
-pub(super) static LATIN: Family = Family {
+pub(super) static LATIN: Lexicon = Lexicon {
     name: "latin",
     tables: LazyLock::new(|| Tables::read(include_str!("latin.txt"), &alphabets::LATIN)),
 };
 
-pub(super) static CYRILLIC: Family = Family {
+pub(super) static CYRILLIC: Lexicon = Lexicon {
     name: "cyrillic",
     tables: LazyLock::new(|| Tables::read(include_str!("cyrillic.txt"), &alphabets::CYRILLIC)),
 };
 
-pub(super) static ARABIC: Family = Family {
+pub(super) static ARABIC: Lexicon = Lexicon {
     name: "arabic",
     tables: LazyLock::new(|| Tables::read(include_str!("arabic.txt"), &alphabets::ARABIC)),
 };
 
-pub(super) static DEVANAGARI: Family = Family {
+pub(super) static DEVANAGARI: Lexicon = Lexicon {
     name: "devanagari",
     tables: LazyLock::new(|| Tables::read(include_str!("devanagari.txt"), &alphabets::DEVANAGARI)),
 };
 
-impl fmt::Debug for Family {
+impl fmt::Debug for Lexicon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl PartialEq for Family {
+impl PartialEq for Lexicon {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Family {}
+impl Eq for Lexicon {}
 
-impl Family {
+impl Lexicon {
     /// Each language alone.
-    pub fn masks(&self) -> impl Iterator<Item = Mask> + use<> {
+    pub fn masks(&self) -> impl Iterator<Item = LanguageSet> + use<> {
         (0..self.tables.tags.len()).map(|index| 1 << index)
     }
 
     /// The tag of the only language of `mask`. Absent for a rival.
-    pub fn told(&self, mask: Mask) -> Option<&'static str> {
+    pub fn told(&self, mask: LanguageSet) -> Option<&'static str> {
         let index = mask.trailing_zeros() as usize;
         let tag = self.tables.tags.get(index)?;
         super::name(tag).map(|_| *tag)
     }
 
     /// The languages in which this word is frequent.
-    pub fn word(&self, word: &str) -> Option<Mask> {
+    pub fn word(&self, word: &str) -> Option<LanguageSet> {
         self.tables.words.get(word).copied()
     }
 
     /// The languages that have all letters of this word.
-    pub fn spelling(&self, word: &str) -> Mask {
+    pub fn spelling(&self, word: &str) -> LanguageSet {
         let tables = &*self.tables;
         let all = tables.all();
         word.chars().fold(all, |mask, letter| {
@@ -114,7 +114,7 @@ impl Tables {
         tables
     }
 
-    fn all(&self) -> Mask {
+    fn all(&self) -> LanguageSet {
         (1 << self.tags.len()) - 1
     }
 }

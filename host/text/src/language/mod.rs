@@ -17,7 +17,7 @@ mod prose;
 #[cfg(test)]
 mod tests;
 
-use lexicon::Family;
+use lexicon::Lexicon;
 use prose::Word;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_script::Script;
@@ -87,7 +87,7 @@ pub fn recognise(text: &str) -> Option<&'static str> {
 }
 
 /// Result for the words of one script in a text.
-struct Found {
+struct Recognised {
     tag: Option<&'static str>,
     /// Number of letters, by which scripts are compared.
     letters: usize,
@@ -103,7 +103,7 @@ fn of_prose(text: &str) -> Option<&'static str> {
             scripts.push(writing);
         }
     }
-    let certain: Vec<Found> = scripts
+    let certain: Vec<Recognised> = scripts
         .iter()
         .map(|writing| writing.recognise(&words))
         .filter(|found| found.tag.is_some())
@@ -119,7 +119,7 @@ fn of_prose(text: &str) -> Option<&'static str> {
 /// Scripts with a recogniser of their own. Chinese and Japanese share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
-    Words(&'static Family),
+    Words(&'static Lexicon),
     EastAsian,
     /// Only one language that can be told uses this script.
     Single(Script, &'static str),
@@ -143,7 +143,7 @@ impl Writing {
         }
     }
 
-    fn recognise(self, words: &[Word<'_>]) -> Found {
+    fn recognise(self, words: &[Word<'_>]) -> Recognised {
         let own: Vec<&Word<'_>> = words
             .iter()
             .filter(|word| Self::of(word) == Some(self))
@@ -158,6 +158,6 @@ impl Writing {
                 .any(|word| word.text.chars().nth(1).is_some())
                 .then_some(tag),
         };
-        Found { tag, letters }
+        Recognised { tag, letters }
     }
 }
