@@ -27,8 +27,7 @@ pub fn told_instructions(request: &RunRequest) -> Cow<'_, str> {
     else {
         return instructions.into();
     };
-    let name: Cow<'_, str> =
-        name(tag).map_or_else(|| format!("{tag:?}").into(), |name| name.into());
+    let name: Cow<'_, str> = name(tag).map_or_else(|| format!("{tag:?}").into(), Cow::Borrowed);
     let kept = format!(
         "The language of the task is {name}: write the texts of your final output in it, unless the task asks for \
          another one."
