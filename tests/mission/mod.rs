@@ -3,6 +3,7 @@
 mod capacity_formula;
 mod default_fallback;
 mod documents_by_address;
+mod language;
 mod serving_templates;
 mod versions;
 mod words;

@@ -1,7 +1,7 @@
 //! `POST /v1/agent` as its clients write it: tools as definitions, sampling, limits, and all of what happened in the
 //! answer.
 
-use super::{ask, host, scripted, serve, two_plus_two};
+use super::{ask, host, scripted, serve};
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::server::Server;
@@ -391,27 +391,6 @@ fn a_maximum_of_context_drops_nothing_in_silence() {
         answer["usage"]["total_tokens"].as_u64() > Some(1),
         "{answer}"
     );
-}
-
-#[test]
-fn where_steps_ran_out_there_is_a_text() {
-    let said = |answer: &Value| {
-        let choice = &answer["choices"][0];
-        assert_eq!(choice["finish_reason"], "length", "{answer}");
-        choice["message"]["content"].as_str().unwrap().to_owned()
-    };
-    let host = host("[run]\nmax_steps = 1\n");
-    let call = || two_plus_two()[0].clone();
-    let endpoint = scripted([call(), call()]);
-    let server = serve(&host, &endpoint);
-    for path in [AGENT, CHAT] {
-        let answer = server.post(path, &request(path, "2+2?")).good();
-        let text = said(&answer);
-        assert!(
-            text.starts_with("There is no answer: no output after 1 steps"),
-            "{text}"
-        );
-    }
 }
 
 #[test]

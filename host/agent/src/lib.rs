@@ -10,7 +10,7 @@
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
 //! a call), [`catalogue`] (tools with what is derived from them), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
 //! window), [`guard`] (shields, and data that is hidden), [`router`] (which model answers a run), [`language`] (that of
-//! the task). The data are of [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
+//! the task), [`user_text`] (texts of the host for the user). The data are of [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
 //! tools are behind [`Toolbox`].
 //!
 //! # Embedding
@@ -104,6 +104,7 @@ pub mod retrieval;
 pub mod router;
 pub mod run;
 pub mod toolbox;
+pub mod user_text;
 
 pub use run::{Driver, Run};
 pub use toolbox::{

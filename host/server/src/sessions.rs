@@ -122,10 +122,21 @@ pub fn answer_message(output: &Value, reason: StopReason, is_gone: bool) -> Mess
         Value::String(text) => text.clone(),
         Value::Null if is_gone => TAKEN_OUT.to_owned(),
         // The model must not take it for an answer that the user has read.
+        Value::Null if asks_back(reason) => format!(
+            "(I was stopped before I had an answer: {reason:?}. I asked the user whether I should go on.)"
+        ),
         Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
         other => other.to_string(),
     };
     Message::text(Role::Assistant, said)
+}
+
+/// Whether the user was asked to go on, in a text of the host that is no part of the record.
+fn asks_back(reason: StopReason) -> bool {
+    matches!(
+        reason,
+        StopReason::MaxSteps | StopReason::MaxToolCalls | StopReason::MaxCost | StopReason::Timeout
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Texts of all scripts: their words ([`words`]), where a value may begin and end, which characters are hidden
-//! ([`hidden`]), and texts that are cut for a message.
+//! ([`hidden`]), the language of a short text ([`language`]), and texts that are cut for a message.
 //!
 //! Values that the host looks for (numbers of cards, keys, addresses) are of ASCII letters and digits, and people write
 //! them into texts of their own script, without a space where the script has none: `卡号4111…`, `смотриhttp://…`. So a
@@ -7,6 +7,7 @@
 //! (`char::is_alphanumeric`, `\b`).
 
 pub mod hidden;
+pub mod language;
 pub mod words;
 
 use unicode_script::{Script, UnicodeScript as _};

@@ -6,7 +6,7 @@ use crate::http::App;
 use crate::http::agent::limit_replies;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
-use crate::http::choice::{Choice, content, finish, tool_call};
+use crate::http::choice::{Choice, finish, tool_call};
 use crate::http::client_tools::{ClientTool, DefinedTools, may_call, output_schema};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
@@ -281,7 +281,7 @@ impl Chunks {
     async fn end(&mut self) -> Result<(), ApiError> {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
-        let content = content(&self.live.turn);
+        let content = self.live.turn.shown();
         let bytes = ANSWERS * self.live.turn.end_bytes();
         self.unsent = Some(self.live.room(bytes).await);
         let streamed = self.answer_stream.as_ref();

@@ -19,7 +19,8 @@ pub struct Choice {
 #[derive(Debug, Serialize, ToSchema)]
 struct AssistantMessage {
     role: &'static str,
-    /// The answer. Where a limit ended the run before there was one, a text that says so.
+    /// The answer. Where a limit or a shield ended the run before there was one, a text in the language of the task that
+    /// asks back.
     content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
@@ -28,7 +29,7 @@ struct AssistantMessage {
 
 impl Choice {
     pub fn of(turn: &Turn, finish_reason: &'static str) -> Self {
-        let content = Some(content(turn));
+        let content = Some(turn.shown());
         Self {
             index: 0,
             message: AssistantMessage {
@@ -53,16 +54,6 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
         TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
             turn.fault(Api::OpenAi).map_or(Ok("stop"), Err)
         }
-    }
-}
-
-/// The text of the answer. Clients show it to people, so a run that a limit ended says that it has none.
-pub fn content(turn: &Turn) -> String {
-    let text = turn.content();
-    let is_limited = matches!(turn.end(), TurnEnd::OutOfTokens | TurnEnd::Limited);
-    match &turn.answer.error {
-        Some(error) if is_limited && text.is_empty() => format!("There is no answer: {error}."),
-        _ => text,
     }
 }
 

@@ -162,8 +162,8 @@ fn tool_name(function: &str) -> String {
 /// Characters of the name of a function that no tool can have.
 const MAX_FOREIGN_NAME: usize = 56;
 
-/// The language of the last of the user's messages in which it can be told. Each look takes a good part of a
-/// millisecond, and a client may send a hundred thousand messages, so few are looked at.
+/// The language of the last of the user's messages in which it can be told. Each look takes up to a
+/// quarter of a millisecond, and a client may send a hundred thousand messages, so few are looked at.
 fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
     const MAX_MESSAGES: usize = 3;
     let from_user = messages

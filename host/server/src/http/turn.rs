@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
+use toolhold_agent::user_text::UserText;
 use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
 use toolhold_protocol::contract::Contract;
@@ -134,6 +135,28 @@ impl Turn {
             TurnEnd::Called => self.answer.own_calls.clone(),
             _ => self.answer.text(),
         }
+    }
+
+    /// The text that clients show to people: the answer, or in the place of none a text of the host in the language of the
+    /// task, which asks back. The error of the run is for developers.
+    pub fn shown(&self) -> String {
+        let text = self.content();
+        let instead = match self.end() {
+            TurnEnd::Limited => UserText::Unfinished,
+            TurnEnd::OutOfTokens => UserText::OutOfTokens,
+            TurnEnd::Blocked => UserText::Blocked,
+            TurnEnd::Open
+            | TurnEnd::Answered
+            | TurnEnd::Called
+            | TurnEnd::Cancelled
+            | TurnEnd::Failed => return text,
+        };
+        // An empty answer without an error is an answer, too.
+        if text.is_empty() && self.answer.error.is_some() {
+            let language = self.answer.language.as_deref();
+            return instead.in_language(language).to_owned();
+        }
+        text
     }
 
     /// Bytes of the texts that the turn ends with: its answer, and the calls of the client's tools.

@@ -123,7 +123,10 @@ impl Output {
 
     /// Ends the output: adds the items and events that are still missing.
     pub fn end(&mut self, turn: &Turn) {
-        let (content, end) = (turn.content(), turn.end());
+        let end = turn.end();
+        // A reply that was cut is an answer as far as it goes.
+        let is_cut = end == TurnEnd::OutOfTokens && self.writing.is_some();
+        let content = if is_cut { turn.content() } else { turn.shown() };
         let streamed = self.answer_stream.as_ref();
         match streamed.map(|streamed| streamed.rest(&content)) {
             Some(AnswerRest::More(rest)) => self.say(rest),

@@ -1,0 +1,133 @@
+//! Texts of the host for the person whose task it is, where a run has no answer of its own.
+//!
+//! Each is in the language of the task, and in English where the table has no other. They name no configuration key: the
+//! person can change none. The developer's message is the error of the run.
+
+/// Reason for which a run has no answer, by what its user can do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserText {
+    /// A limit of steps, calls, time or cost was reached. It asks whether to go on.
+    Unfinished,
+    /// The task needs more tokens than are allowed. It asks for a part of the task.
+    OutOfTokens,
+    /// A shield blocked the input or the output. It asks for other words.
+    Blocked,
+}
+
+/// The texts of one language.
+struct Texts {
+    tag: &'static str,
+    unfinished: &'static str,
+    out_of_tokens: &'static str,
+    blocked: &'static str,
+}
+
+const ENGLISH: &Texts = &Texts {
+    tag: "en",
+    unfinished: "I have no answer yet: the work that is allowed for one request is used up. Shall I go on, or would you \
+                 like to make the task smaller or more precise?",
+    out_of_tokens: "I have no answer: the task needs more text than is allowed for one request. Which \
+                    part of it should I work on first?",
+    blocked: "I cannot answer this: a rule of this service does not allow it. Could you ask in other words, or for \
+              something else?",
+};
+
+const TEXTS: &[&Texts] = &[
+    ENGLISH,
+    &Texts {
+        tag: "ru",
+        unfinished: "Ответа пока нет: работа, разрешённая для одного запроса, исчерпана. Продолжить, или вы хотите \
+                     сократить либо уточнить задачу?",
+        out_of_tokens: "Ответа нет: для задачи нужно больше текста, чем разрешено для одного запроса. С \
+                        какой её части мне начать?",
+        blocked: "Я не могу на это ответить: этого не позволяет правило сервиса. Не могли бы вы сформулировать вопрос \
+                  иначе или спросить о другом?",
+    },
+    &Texts {
+        tag: "zh",
+        unfinished: "还没有答案：一次请求允许的工作量已用完。要我继续吗？或者您想缩小任务范围、说得更具体一些？",
+        out_of_tokens: "没有答案：这个任务需要的文本超出了一次请求允许的量。我应该先处理哪一部分？",
+        blocked: "我无法回答：本服务的规则不允许。您能换一种说法，或者问别的问题吗？",
+    },
+    &Texts {
+        tag: "de",
+        unfinished: "Ich habe noch keine Antwort: Die Arbeit, die für eine Anfrage erlaubt ist, ist aufgebraucht. Soll \
+                     ich weitermachen, oder möchten Sie die Aufgabe verkleinern oder genauer fassen?",
+        out_of_tokens: "Ich habe keine Antwort: Die Aufgabe braucht mehr Text, als für eine Anfrage erlaubt \
+                        ist. Mit welchem Teil soll ich beginnen?",
+        blocked: "Das kann ich nicht beantworten: Eine Regel dieses Dienstes erlaubt es nicht. Können Sie es anders \
+                  formulieren oder etwas anderes fragen?",
+    },
+    &Texts {
+        tag: "fr",
+        unfinished: "Je n’ai pas encore de réponse : le travail autorisé pour une demande est épuisé. Dois-je continuer, \
+                     ou souhaitez-vous réduire ou préciser la tâche ?",
+        out_of_tokens: "Je n’ai pas de réponse : la tâche demande plus de texte que ce qui est autorisé \
+                        pour une demande. Par quelle partie dois-je commencer ?",
+        blocked: "Je ne peux pas répondre : une règle de ce service ne le permet pas. Pouvez-vous formuler la question \
+                  autrement, ou en poser une autre ?",
+    },
+    &Texts {
+        tag: "es",
+        unfinished: "Todavía no tengo una respuesta: ya se hizo todo el trabajo permitido para una petición. \
+                     ¿Quiere que continúe, o prefiere una tarea más pequeña o más precisa?",
+        out_of_tokens: "No tengo respuesta: la tarea necesita más texto de lo permitido para una petición. \
+                        ¿Por qué parte empiezo?",
+        blocked: "No puedo responder a esto: una regla de este servicio no lo permite. ¿Puede preguntarlo de otra \
+                  manera, o preguntar otra cosa?",
+    },
+];
+
+impl UserText {
+    /// The text in this language, by its BCP 47 tag: of `zh-Hant` and `zh` alike.
+    pub fn in_language(self, tag: Option<&str>) -> &'static str {
+        let primary = tag
+            .and_then(|tag| tag.split('-').next())
+            .unwrap_or_default();
+        let texts = TEXTS
+            .iter()
+            .find(|texts| texts.tag.eq_ignore_ascii_case(primary));
+        let texts = texts.copied().unwrap_or(ENGLISH);
+        match self {
+            Self::Unfinished => texts.unfinished,
+            Self::OutOfTokens => texts.out_of_tokens,
+            Self::Blocked => texts.blocked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_text::language::recognise;
+
+    const ALL: [UserText; 3] = [
+        UserText::Unfinished,
+        UserText::OutOfTokens,
+        UserText::Blocked,
+    ];
+
+    #[test]
+    fn each_text_is_in_its_language_asks_back_and_names_no_key() {
+        for texts in TEXTS {
+            for text in ALL.map(|text| text.in_language(Some(texts.tag))) {
+                assert_eq!(recognise(text), Some(texts.tag), "{text}");
+                assert!(text.ends_with(['?', '？']), "{text}");
+                assert!(!text.contains(['_', '`']), "{text}");
+                assert!(!text.contains("run."), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_languages_get_english() {
+        for text in ALL {
+            assert_eq!(text.in_language(None), text.in_language(Some("en")));
+            assert_eq!(text.in_language(Some("xx")), text.in_language(Some("en")));
+            assert_eq!(
+                text.in_language(Some("ZH-Hant")),
+                text.in_language(Some("zh"))
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Words that are frequent in a language, and its letters, for the languages of one script.
+//!
+//! A line of a table is the tag of a language and its words: pronouns, prepositions, numbers, and the verbs and nouns of
+//! ordinary tasks. The tables were written by hand; the most frequent words of 1 000 sentences of each language were
+//! added (test data of the crate lingua, Apache-2.0).
+
+use super::alphabets::{self, Alphabet};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+/// A set of the languages of a family, one bit each.
+pub(super) type LanguageSet = u64;
+
+/// The languages that share a script.
+pub(super) struct Lexicon {
+    name: &'static str,
+    tables: LazyLock<Tables>,
+}
+
+struct Tables {
+    tags: Vec<&'static str>,
+    words: HashMap<&'static str, LanguageSet>,
+    letters: HashMap<char, LanguageSet>,
+    alphabet: &'static Alphabet,
+}
+
+pub(super) static LATIN: Lexicon = Lexicon {
+    name: "latin",
+    tables: LazyLock::new(|| Tables::read(include_str!("latin.txt"), &alphabets::LATIN)),
+};
+
+pub(super) static CYRILLIC: Lexicon = Lexicon {
+    name: "cyrillic",
+    tables: LazyLock::new(|| Tables::read(include_str!("cyrillic.txt"), &alphabets::CYRILLIC)),
+};
+
+pub(super) static ARABIC: Lexicon = Lexicon {
+    name: "arabic",
+    tables: LazyLock::new(|| Tables::read(include_str!("arabic.txt"), &alphabets::ARABIC)),
+};
+
+pub(super) static DEVANAGARI: Lexicon = Lexicon {
+    name: "devanagari",
+    tables: LazyLock::new(|| Tables::read(include_str!("devanagari.txt"), &alphabets::DEVANAGARI)),
+};
+
+impl fmt::Debug for Lexicon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Lexicon {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Lexicon {}
+
+impl Lexicon {
+    /// Each language alone.
+    pub fn masks(&self) -> impl Iterator<Item = LanguageSet> + use<> {
+        (0..self.tables.tags.len()).map(|index| 1 << index)
+    }
+
+    /// The tag of the only language of `mask`. Absent for a rival.
+    pub fn told(&self, mask: LanguageSet) -> Option<&'static str> {
+        let index = mask.trailing_zeros() as usize;
+        let tag = self.tables.tags.get(index)?;
+        super::name(tag).map(|_| *tag)
+    }
+
+    /// The languages in which this word is frequent.
+    pub fn word(&self, word: &str) -> Option<LanguageSet> {
+        self.tables.words.get(word).copied()
+    }
+
+    /// The languages that have all letters of this word.
+    pub fn spelling(&self, word: &str) -> LanguageSet {
+        let tables = &*self.tables;
+        let all = tables.all();
+        word.chars().fold(all, |mask, letter| {
+            mask & match tables.letters.get(&letter) {
+                Some(languages) => *languages,
+                None if (tables.alphabet.is_common)(letter) => all,
+                None => 0,
+            }
+        })
+    }
+}
+
+impl Tables {
+    fn read(text: &'static str, alphabet: &'static Alphabet) -> Self {
+        let mut tables = Self {
+            tags: Vec::new(),
+            words: HashMap::new(),
+            letters: HashMap::new(),
+            alphabet,
+        };
+        for (index, line) in text.lines().enumerate() {
+            let mut words = line.split(' ');
+            let Some(tag) = words.next() else { continue };
+            tables.tags.push(tag);
+            for word in words {
+                *tables.words.entry(word).or_default() |= 1 << index;
+            }
+            let letters = alphabet.letters.iter().find(|(of, _)| *of == tag);
+            for letter in letters.map_or("", |(_, letters)| letters).chars() {
+                *tables.letters.entry(letter).or_default() |= 1 << index;
+            }
+        }
+        tables
+    }
+
+    fn all(&self) -> LanguageSet {
+        (1 << self.tags.len()) - 1
+    }
+}

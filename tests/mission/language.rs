@@ -1,0 +1,147 @@
+//! 000.12: the language of a task is normalised, and people read the texts of the host in it.
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use support::endpoint::{Endpoint, Scenario};
+use support::host::Host;
+use support::server::Server;
+use support::transcript::{answers, calls, told};
+use toolhold_agent::language::recognise;
+
+/// Short tasks with the tags of their languages, of all authors: a tag, a tab and a task on each line.
+fn tasks() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/languages");
+    let mut tasks = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in text.lines() {
+            let (tag, task) = line.split_once('\t').unwrap();
+            tasks.push((tag.to_owned(), task.to_owned()));
+        }
+    }
+    tasks
+}
+
+#[test]
+fn statement_000_12_languages_of_short_tasks_are_told_or_left_open_but_never_wrong() {
+    let tasks = tasks();
+    let tags: BTreeSet<&str> = tasks.iter().map(|(tag, _)| tag.as_str()).collect();
+    assert!(
+        tasks.len() >= 300 && tags.len() >= 20,
+        "{} {tags:?}",
+        tasks.len()
+    );
+    let mut open = Vec::new();
+    let mut wrong = Vec::new();
+    for (tag, task) in &tasks {
+        match recognise(task) {
+            Some(found) if found == tag => {}
+            Some(found) => wrong.push(format!("{tag} as {found}: {task}")),
+            None => open.push(format!("{tag}: {task}")),
+        }
+    }
+    // English is recorded and not told to a model.
+    let is_told = |wrong: &&String| !wrong.contains(" as en: ");
+    let wrong_told: Vec<&String> = wrong.iter().filter(is_told).collect();
+    assert!(wrong_told.is_empty(), "{wrong_told:#?}");
+    let found = tasks.len() - open.len();
+    assert!(wrong.len() * 100 <= found * 3, "{wrong:#?}");
+    // What is left open is as good in two languages: Indonesian and Malay, Danish and Norwegian.
+    assert!(open.len() * 100 <= tasks.len() * 10, "{open:#?}");
+}
+
+/// Tasks in languages of the table of texts, and words of the texts that people read in them.
+const TASKS: [(&str, &str, &str); 3] = [
+    ("ru", "Посчитай сумму заказов за март.", "Продолжить"),
+    ("zh", "请把这句话翻译成英文。", "要我继续吗"),
+    ("en", "Add up the orders of March.", "Shall I go on"),
+];
+
+fn host(config: &str) -> Host {
+    let host = Host::new();
+    host.ship("calculator").write("toolhold.toml", config);
+    host
+}
+
+fn serve(host: &Host, endpoint: &Endpoint) -> Server {
+    let url = endpoint.base_url();
+    Server::start(host, &["--base-url", &url, "--model", "m"])
+}
+
+/// The text that a client shows.
+fn shown(answer: &Value) -> String {
+    let of_choice = &answer["choices"][0]["message"]["content"];
+    let of_item = &answer["output"][0]["content"][0]["text"];
+    let text = of_choice.as_str().or(of_item.as_str());
+    text.unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+fn asked(path: &str, task: &str) -> Value {
+    if path == "/v1/responses" {
+        return json!({"model": "default", "input": task});
+    }
+    let messages = json!([{"role": "user", "content": task}]);
+    match path {
+        "/v1/agent" => json!({"messages": messages}),
+        _ => json!({"model": "default", "messages": messages}),
+    }
+}
+
+const PATHS: [&str; 3] = ["/v1/agent", "/v1/chat/completions", "/v1/responses"];
+
+#[test]
+fn statement_000_12_after_the_last_step_the_answer_asks_back_in_the_language_of_the_task() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let call = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let endpoint = Endpoint::start(Scenario::new((0..9).map(|_| call())));
+    let server = serve(&host, &endpoint);
+    for (tag, task, words) in TASKS {
+        for path in PATHS {
+            let answer = server.post(path, &asked(path, task)).good();
+            let text = shown(&answer);
+            assert!(text.contains(words), "{path} {tag}: {answer}");
+            assert!(text.ends_with(['?', '？']), "{path} {tag}: {text}");
+            assert!(!text.contains("run."), "{path} {tag}: {text}");
+        }
+    }
+}
+
+#[test]
+fn statement_000_12_a_blocked_task_is_answered_in_its_language() {
+    let host = host("[shields.mails]\nkind = \"pii\"\nblock = [\"email\"]\nplaces = [\"input\"]\n");
+    let endpoint = Endpoint::start(Scenario::new([answers("no")]));
+    let server = serve(&host, &endpoint);
+    for (task, words) in [
+        ("Напиши письмо на ann@example.com, пожалуйста.", "правило"),
+        ("请给 ann@example.com 写一封信，谢谢您。", "规则"),
+        ("Write a letter to ann@example.com, please.", "rule"),
+    ] {
+        for path in PATHS {
+            let answer = server.post(path, &asked(path, task)).good();
+            let text = shown(&answer);
+            assert!(text.contains(words), "{path}: {answer}");
+            assert!(!text.contains("mails"), "{path}: {text}");
+        }
+    }
+    assert!(endpoint.requests().is_empty());
+}
+
+/// A person who says yes to the question is understood: the model of the next turn knows that it was put.
+#[test]
+fn statement_000_12_the_next_turn_knows_that_the_user_was_asked_to_go_on() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let call = calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let endpoint = Endpoint::start(Scenario::new([call, answers("4")]));
+    let server = serve(&host, &endpoint);
+    let session = server.post("/v1/sessions", &json!({})).good();
+    let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
+    let first = asked("/v1/agent", "Посчитай сумму заказов за март.");
+    let answer = server.post(&turns, &first).good();
+    assert_eq!(answer["reason"], "max_steps", "{answer}");
+    let answer = server.post(&turns, &asked("/v1/agent", "Да")).good();
+    assert_eq!(answer["language"], "ru", "{answer}");
+    let request = told(&endpoint, 1);
+    assert!(request.contains("whether I should go on"), "{request}");
+}
