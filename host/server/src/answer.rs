@@ -50,6 +50,12 @@ pub struct Answer {
     /// Names of the tools that the client runs itself.
     #[serde(skip)]
     pub clients: BTreeSet<String>,
+    /// Token limit of a reply, as the run began.
+    #[serde(skip)]
+    max_tokens: u64,
+    /// The lowest limit that a notice tells.
+    #[serde(skip)]
+    told_max_tokens: Option<u64>,
     /// The text about the run's own calls, if the run ended with calls of the client's tools.
     #[serde(skip)]
     pub own_calls: String,
@@ -252,6 +258,13 @@ impl Answer {
                 self.secrets = SecretMask::of(&request.settings.privacy);
                 self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
                 self.language.clone_from(&request.language);
+                self.max_tokens = request.settings.max_tokens.into();
+                if let Some(asked) = request.settings.requested_max_tokens {
+                    self.notice(format!(
+                        "a reply of the model has at most {} tokens here, although {asked} were asked for",
+                        request.settings.max_tokens
+                    ));
+                }
                 if !self.is_brief {
                     self.input_messages = asked(&request.context);
                 }
@@ -269,6 +282,7 @@ impl Answer {
                 "the context was too long, so {turns} of its oldest turns are a summary from here on: {tokens_after} \
                  tokens in the place of {tokens_before}"
             )),
+            EventKind::Budget { step, reply, .. } => self.tell_reply_limit(*step, *reply),
             EventKind::Request { step, .. } => self.steps.push(AnswerStep {
                 step: *step,
                 ..AnswerStep::default()
@@ -393,6 +407,18 @@ impl Answer {
                 self.duration_ms = *duration_ms;
             }
             _ => {}
+        }
+    }
+
+    /// Tells that the window leaves a reply less than its limit: at the first time, and again at each half of that.
+    fn tell_reply_limit(&mut self, step: u32, limit: u64) {
+        let is_news = self.told_max_tokens.is_none_or(|told| limit <= told / 2);
+        if limit < self.max_tokens && is_news {
+            self.told_max_tokens = Some(limit);
+            self.notice(format!(
+                "the context leaves the reply of step {step} at most {limit} tokens, in the place of {}",
+                self.max_tokens
+            ));
         }
     }
 

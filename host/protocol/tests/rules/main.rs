@@ -44,11 +44,12 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 47] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 49] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
     ("2.14", LOOP, "borders.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
+    ("2.14", "tests/mission", "repair.rs", "statement_000_36_results_without_ids_answer_calls_by_name_and_order"),
     ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
     ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
     ("4.3", LOOP, "schema.rs", "a_reply_with_faults_of_form_is_mended_in_each_contract"),
@@ -66,6 +67,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 47] = [
     ("7.4", LOOP, "run_loop.rs", "an_output_that_breaks_its_schema_is_given_again"),
     ("7.5", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.6", LOOP, "run_loop.rs", "light_faults_of_arguments_and_of_form_are_put_right_and_told"),
+    ("7.6", "tests/mission", "repair.rs", "statement_000_36_arguments_of_latent_calls_are_put_right"),
     ("7.8", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),
     ("7.9", LOOP, "fallback.rs", "candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy"),
     ("7.10", LOOP, "shields.rs", "a_blocked_call_is_not_made_and_the_model_is_told_why"),

@@ -11,11 +11,11 @@ use crate::run::schedule::Appends;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use std::mem;
+use toolhold_json::repair::Repair;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::reference;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
@@ -112,17 +112,14 @@ impl Machine {
             return false;
         };
         let checks = &self.tools.checks;
+        let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            let checked = checks.check_latent(&call.tool, &call.arguments, &open);
-            return call.output.is_some() && checked.is_ok();
+            return call.output.is_some() && checks.fitting_latent(call, repair).is_ok();
         }
         let instance = call.instance.as_deref();
         let Ok(arguments) = self.context.data.fill(&call.arguments, instance) else {
             return false;
         };
-        let repair = self.request.settings.repair;
         let fitting = checks.fitting(&call.tool, arguments, repair);
         fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
     }
@@ -153,21 +150,19 @@ impl Machine {
         let Some(bound) = self.tools.find(&call.tool) else {
             return Ok(());
         };
+        let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
             let output = call.output.clone().ok_or_else(|| {
                 let message =
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            self.tools
-                .checks
-                .check_latent(&call.tool, &call.arguments, &open)?;
+            let (arguments, repairs) = self.tools.checks.fitting_latent(&call, repair)?;
+            self.tell_repaired(&call, repairs, effects);
             effects.events.push(EventKind::ToolStart {
                 step: self.steps,
+                filled: (arguments != call.arguments).then_some(arguments),
                 call,
-                filled: None,
                 may_be_repeated: false,
             });
             self.settle(index, SettledResult::answered(output), effects);
@@ -182,8 +177,13 @@ impl Machine {
         let arguments = self
             .privacy
             .for_tool(bound, call.instance.as_deref(), arguments);
-        let repair = self.request.settings.repair;
         let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
+        self.tell_repaired(&call, repairs, effects);
+        self.tools.checks.not_repeated(&call, &arguments)?;
+        self.screen_call(index, arguments, false, effects)
+    }
+
+    fn tell_repaired(&self, call: &Call, repairs: Vec<Repair>, effects: &mut Effects) {
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,
@@ -192,8 +192,6 @@ impl Machine {
                 repairs,
             });
         }
-        self.tools.checks.not_repeated(&call, &arguments)?;
-        self.screen_call(index, arguments, false, effects)
     }
 
     /// Asks the shields about a call that passed every check, if some screen what its tool is given.
