@@ -1,6 +1,7 @@
 //! Statements of the documents that the project was made from: each test has the number of its statement.
 
 mod repair;
+mod steps;
 
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};

@@ -101,7 +101,7 @@ fn statement_000_36_arguments_of_latent_calls_are_put_right() {
 
 #[test]
 fn statement_000_36_a_final_answer_is_read_under_the_contract_schema() {
-    let (host, endpoint, server) = server("", [Reply::text(r#"{"final_answer": "It is 4."}"#)]);
+    let (host, endpoint, server) = server("", [Reply::content(r#"{"final_answer": "It is 4."}"#)]);
     let answer = server.post("/v1/agent", &ask("2+2?")).good();
     assert_eq!(answer["output"], "It is 4.", "{answer}");
     assert_eq!(endpoint.requests().len(), 1, "it was not asked again");

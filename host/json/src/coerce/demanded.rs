@@ -12,7 +12,7 @@ pub(super) struct DemandedNotation<'a> {
     readings: Vec<Reading<String>>,
 }
 
-/// Where a text has two readings, texts of which a pattern for dates or for dates with a time accepts one.
+/// Texts of which a pattern for dates, or for dates with a time, accepts one: for a text that has two readings itself.
 const EXAMPLES: [&str; 3] = ["2026-05-03", "2026-05-03T14:30:00", "2026-05-03T14:30:00Z"];
 
 impl<'a> DemandedNotation<'a> {
