@@ -1,5 +1,6 @@
 //! Statements of the documents that the project was made from: each test has the number of its statement.
 
+mod advisors;
 mod repair;
 mod steps;
 

@@ -37,7 +37,7 @@ pub struct AnswerInference {
     /// shields screen the run's output: clients get what these let through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What the model thought, as far as its endpoint keeps it apart.
+    /// Reasoning of the model that its endpoint keeps apart from the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// Native tool calls of the reply.
@@ -121,7 +121,7 @@ impl From<&Judgement> for AnswerVerdict {
 /// A passage of a document that the model was shown.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AnswerPassage {
-    /// What the output cites it by: `k1`.
+    /// Name by which the output cites the passage: `k1`.
     pub id: String,
     /// Name of its collection.
     pub collection: String,

@@ -1,7 +1,10 @@
 //! A step's calls, each from the model's words to being made (docs/protocol.md, 5 and 7).
 
 use super::results::SettledResult;
-use super::scopes::{advisor, consultation, guidance, looked_at, scoped};
+use super::scopes::{
+    CONVERSATION_WINDOW_DIVISOR, MAX_CONVERSATION_BYTES, advisor, consultation, conversation,
+    everything, guidance, masked, scoped,
+};
 use super::step_calls::AtShields;
 use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
@@ -12,6 +15,7 @@ use crate::toolbox::ToolCall;
 use serde_json::Value;
 use std::mem;
 use toolhold_json::repair::Repair;
+use toolhold_protocol::advisor::CONSULT_ADVISOR;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
@@ -31,7 +35,7 @@ impl Machine {
             self.step.planned.push(call);
             return;
         }
-        if self.step.advisors.is_some() {
+        if self.has_council() {
             return self.await_votes(call, effects);
         }
         self.open(call, effects);
@@ -159,6 +163,7 @@ impl Machine {
             })?;
             let (arguments, repairs) = self.tools.checks.fitting_latent(&call, repair)?;
             self.tell_repaired(&call, repairs, effects);
+            self.tell_council_before(&call, effects);
             effects.events.push(EventKind::ToolStart {
                 step: self.steps,
                 filled: (arguments != call.arguments).then_some(arguments),
@@ -382,10 +387,12 @@ impl Machine {
             return Ok(());
         };
         let call = own.call.clone();
+        let filled = (own.arguments != call.arguments).then(|| own.arguments.clone());
         let detached = is_background.then(|| call.clone());
+        self.tell_council_before(&call, effects);
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
-            filled: (own.arguments != call.arguments).then(|| own.arguments.clone()),
+            filled,
             call,
             may_be_repeated: false,
         });
@@ -416,11 +423,27 @@ impl Machine {
         let bound = &tool.bound;
         let instance = call.instance.as_deref();
         let mut context = scoped(&self.context, &own.wiring.scopes, instance)?;
+        let mut told = Vec::new();
         let runner = match &bound.runner {
             Runner::Advisor => {
                 let advisor = advisor(&self.context, arguments)?;
-                context.extend(looked_at(&self.context, advisor, instance));
-                Runner::Request(Box::new(consultation(advisor, arguments)))
+                context.extend(everything(&self.context, instance));
+                let most = self.window.bytes_of_share(CONVERSATION_WINDOW_DIVISOR);
+                let most = most.min(MAX_CONVERSATION_BYTES);
+                let mut said = conversation(&self.context, self.history.turns(), most);
+                for message in &mut said {
+                    masked(message, |value| {
+                        self.privacy.for_tool(bound, instance, value)
+                    });
+                }
+                told.extend(
+                    said.iter()
+                        .filter_map(|said| serde_json::to_value(said).ok()),
+                );
+                let tools = self.tools.shown().iter();
+                let tools = tools
+                    .filter(|tool| tool.name != CONSULT_ADVISOR && !self.tools.is_own(&tool.name));
+                Runner::Request(Box::new(consultation(advisor, arguments, said, tools)))
             }
             runner => runner.clone(),
         };
@@ -432,7 +455,8 @@ impl Machine {
         {
             *value = self.privacy.for_tool(bound, instance, mem::take(value));
         }
-        let given = context.iter().map(|(_, value)| value).chain([arguments]);
+        let given = context.iter().map(|(_, value)| value);
+        let given = given.chain([arguments]).chain(&told);
         let settings = &self.request.settings;
         Ok(Work {
             step: self.steps,
