@@ -184,6 +184,9 @@ pub struct Settings {
     /// then requested again with a higher limit; a chosen value is never raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed_max_tokens: Option<u32>,
+    /// The limit that a client asked for, where it is higher than the `max_tokens` that the operator allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_max_tokens: Option<u32>,
     /// The most tokens of the whole run, prompts and replies together, as the endpoint counts them.
     pub token_budget: Option<u64>,
     /// The price of the run's own endpoint; candidates of the fallback have their own price.
@@ -294,6 +297,7 @@ impl Default for Settings {
             max_steps: 12,
             max_tokens: DEFAULT_MAX_TOKENS,
             assumed_max_tokens: Some(DEFAULT_MAX_TOKENS),
+            requested_max_tokens: None,
             token_budget: None,
             price: None,
             currency: String::new(),

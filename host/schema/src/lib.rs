@@ -27,7 +27,7 @@ use weights::Weights;
 
 pub use bounds::{CheckTooCostly, SchemaTooCostly};
 pub use metered::{allowance, briefly, size, spend};
-pub use pattern::PatternFault;
+pub use pattern::{PatternFault, SmallPattern};
 
 /// A compiled schema.
 #[derive(Debug)]

@@ -22,6 +22,10 @@ const SIZES: [u64; 9] = [
     4 << 20,
     MAX_BYTES,
 ];
+/// Maximum bytes of a small pattern as it is written: those of dates have fewer than 200.
+const MAX_SMALL_LENGTH: usize = 512;
+/// Maximum bytes of a small pattern once it is compiled. Compiling one takes less than a millisecond.
+const MAX_SMALL_BYTES: u64 = 64 << 10;
 /// Maximum bytes of a text that is checked to be a regular expression.
 const MAX_REGEX: usize = 4 << 10;
 /// Maximum bytes that one thread keeps for the matches of one pattern.
@@ -43,6 +47,26 @@ pub enum PatternFault {
     TooLarge,
     #[error("the pattern has more than {MAX_LENGTH} bytes; shorten it")]
     TooLong,
+}
+
+/// A pattern that takes few bytes once it is compiled, to find out which texts match.
+#[derive(Debug)]
+pub struct SmallPattern(jsonschema::Validator);
+
+impl SmallPattern {
+    /// `None` if it is no pattern, or a large one.
+    pub fn new(pattern: &str) -> Option<Self> {
+        if pattern.len() > MAX_SMALL_LENGTH {
+            return None;
+        }
+        let options = jsonschema::options().with_pattern_options(limited(MAX_SMALL_BYTES));
+        options.build(&json!({"pattern": pattern})).ok().map(Self)
+    }
+
+    /// True if `text` matches the pattern, as a check of a value would find.
+    pub fn matches(&self, text: &str) -> bool {
+        self.0.is_valid(&Value::from(text))
+    }
 }
 
 /// The options under which every pattern is compiled.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference;
 use toolhold_protocol::solution::Call;
 use toolhold_schema::Violation;
 use toolhold_text::cut;
@@ -118,19 +119,21 @@ impl CallChecks {
         check.map_or_else(Vec::new, |check| check.faults(arguments, open))
     }
 
-    /// Judges a call that the model answers itself: what its references at `open` (JSON pointers) stand
-    /// for need not be known.
+    /// Fits the arguments of a call that the model answers itself: the values of its references need not be known.
     ///
     /// # Errors
-    /// As [`Self::check`].
-    pub fn check_latent(
+    /// As [`Self::fitting`].
+    pub fn fitting_latent(
         &self,
-        tool: &str,
-        arguments: &Value,
-        open: &[&str],
-    ) -> Result<(), ToolFailure> {
-        let check = self.of(tool);
-        check.map_or(Ok(()), |check| check.arguments_but_for(arguments, open))
+        call: &Call,
+        repair: bool,
+    ) -> Result<(Value, Vec<Repair>), ToolFailure> {
+        let Some(check) = self.of(&call.tool) else {
+            return Ok((call.arguments.clone(), Vec::new()));
+        };
+        let references = reference::references(&call.arguments).unwrap_or_default();
+        let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+        check.fitting_but_for(call.arguments.clone(), &open, repair)
     }
 
     /// The output of `tool`, if it is what the tool promised.

@@ -6,7 +6,7 @@ use super::place::PlaceCheck;
 use serde_json::Value;
 use std::sync::Arc;
 use thiserror::Error;
-use toolhold_json::coerce::{coerce, coerce_dates};
+use toolhold_json::coerce::{coerce_but_for, coerce_dates};
 use toolhold_json::repair::Repair;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -68,7 +68,20 @@ impl ToolCheck {
         arguments: Value,
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        let repaired = self.repaired(&arguments, repair)?;
+        self.fitting_but_for(arguments, &[], repair)
+    }
+
+    /// Fits arguments as [`Self::fitting`] does, where their references at `open` (JSON pointers) may stand for any value.
+    ///
+    /// # Errors
+    /// As [`Self::fitting`].
+    pub(crate) fn fitting_but_for(
+        &self,
+        arguments: Value,
+        open: &[&str],
+        repair: bool,
+    ) -> Result<(Value, Vec<Repair>), ToolFailure> {
+        let repaired = self.repaired_but_for(&arguments, open, repair)?;
         Ok(repaired.unwrap_or((arguments, Vec::new())))
     }
 
@@ -81,23 +94,32 @@ impl ToolCheck {
         arguments: &Value,
         repair: bool,
     ) -> Result<Option<(Value, Vec<Repair>)>, ToolFailure> {
-        let fits = self.fits(arguments);
+        self.repaired_but_for(arguments, &[], repair)
+    }
+
+    fn repaired_but_for(
+        &self,
+        arguments: &Value,
+        open: &[&str],
+        repair: bool,
+    ) -> Result<Option<(Value, Vec<Repair>)>, ToolFailure> {
+        let fits = self.fits_but_for(arguments, open);
         if fits.is_ok() && !(repair && self.has_dates) {
             return Ok(None);
         }
         let coerced = repair.then(|| match fits {
-            Ok(()) => coerce_dates(&self.parameters, arguments),
-            Err(_) => coerce(&self.parameters, arguments),
+            Ok(()) => coerce_dates(&self.parameters, arguments, open),
+            Err(_) => coerce_but_for(&self.parameters, arguments, open),
         });
         match (coerced.flatten(), fits) {
             (Some(coerced), _) if !coerced.unclear.is_empty() => {
-                let misfit = self.fits(&coerced.arguments).err();
+                let misfit = self.fits_but_for(&coerced.arguments, open).err();
                 let misfit = misfit.map(|reason| reason.to_string());
                 let told = misfit.into_iter().chain(first_of(coerced.unclear));
                 let told: Vec<String> = told.collect();
                 Err(unfit(CheckError::Misfit(told.join("; "))))
             }
-            (Some(coerced), _) if self.fits(&coerced.arguments).is_ok() => {
+            (Some(coerced), _) if self.fits_but_for(&coerced.arguments, open).is_ok() => {
                 Ok(Some((coerced.arguments, coerced.repairs)))
             }
             (_, Ok(())) => Ok(None),
@@ -140,23 +162,16 @@ impl ToolCheck {
         faults.unwrap_or_else(|unknown| vec![unknown.into()])
     }
 
-    /// Checks arguments whose references at `open` (JSON pointers) may stand for any value.
-    ///
-    /// # Errors
-    /// As [`Self::arguments`].
-    pub(crate) fn arguments_but_for(
-        &self,
-        arguments: &Value,
-        open: &[&str],
-    ) -> Result<(), ToolFailure> {
-        let error = match self.arguments.faults(arguments, open) {
-            Ok(faults) => match faults.first() {
-                None => return Ok(()),
-                Some(fault) => CheckError::Misfit(fault.to_string()),
-            },
-            Err(unknown) => unknown.into(),
-        };
-        Err(unfit(error))
+    /// Checks arguments as [`Self::fits`] does, where their references at `open` (JSON pointers) may stand for any value.
+    fn fits_but_for(&self, arguments: &Value, open: &[&str]) -> Result<(), CheckError> {
+        if open.is_empty() {
+            return self.fits(arguments);
+        }
+        let faults = self.arguments.faults(arguments, open)?;
+        match faults.first() {
+            None => Ok(()),
+            Some(fault) => Err(CheckError::Misfit(fault.to_string())),
+        }
     }
 
     /// Returns what the tool says of itself.

@@ -2,7 +2,7 @@
 
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{ReplyPart, SolutionReader};
-use crate::contract::{ParsedReply, RequestView, text};
+use crate::contract::{ParsedReply, RequestView, simple, text};
 use serde_json::{Value, json};
 use std::mem;
 use toolhold_json::grammar_subset::MAX_REPETITIONS;
@@ -60,7 +60,14 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
             match repair(said) {
                 Some(solution) if starts_with(&solution.calls, &begun) => solution,
                 None if begun.is_empty() => {
-                    return said.solution(said.leaked().ok_or(reason)?);
+                    let Some((answer, repairs)) = simple::answer_alone(said) else {
+                        return said.solution(said.leaked().ok_or(reason)?);
+                    };
+                    Solution {
+                        output: Some(answer),
+                        repairs,
+                        ..Solution::default()
+                    }
                 }
                 _ => return Err(reason),
             }
@@ -157,7 +164,9 @@ impl TranscriptFormat for Solutions {
 #[cfg(test)]
 mod tests {
     use crate::contract::tests::{read, read_completion};
+    use serde_json::json;
     use std::sync::Arc;
+    use toolhold_json::repair::RepairKind;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::tool::Tool;
@@ -180,6 +189,36 @@ mod tests {
         ] {
             let error = read(Contract::Schema, reply).unwrap_err();
             assert!(error.contains(expect), "{reply}: {error}");
+        }
+    }
+
+    /// The form of the contract `simple` is read for answers as for calls.
+    #[test]
+    fn statement_000_36_an_answer_in_the_form_of_another_contract_is_read() {
+        for (reply, answer) in [
+            (r#"{"final_answer": "7"}"#, json!("7")),
+            (
+                "```json\n{\"final_answer\": {\"of\": [7]}}\n```",
+                json!({"of": [7]}),
+            ),
+            ("{'final_answer': 7, 'tool_name': None}", json!(7)),
+        ] {
+            let solution = read(Contract::Schema, reply).unwrap();
+            assert_eq!(solution.output, Some(answer), "{reply}");
+            assert!(solution.calls.is_empty(), "{reply}");
+            assert_eq!(
+                solution.repairs.first(),
+                Some(&RepairKind::AnswerForm),
+                "{reply}"
+            );
+        }
+        for reply in [
+            r#"{"final_answer": null}"#,
+            r#"{"final_answer": "7", "tool_name": "a.b"}"#,
+            r#"The form is {"final_answer": "7"}, is it not?"#,
+            r#"{"calls": [], "output": null, "final_answer": "7", "of": 1}"#,
+        ] {
+            assert!(read(Contract::Schema, reply).is_err(), "{reply}");
         }
     }
 

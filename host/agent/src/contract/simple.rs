@@ -2,10 +2,11 @@
 
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{ObjectFinder, SolutionPart, call_object};
-use crate::contract::{ParsedReply, RequestView, text};
+use crate::contract::{ParsedReply, RequestView, leak, text};
 use serde_json::{Map, Value, json};
 use std::slice;
 use toolhold_json::repair::RepairKind;
+use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::contract::Contract;
@@ -73,6 +74,38 @@ fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>
         }
         _ => None,
     }
+}
+
+/// The answer of a reply that is nothing but the object of this contract with it, perhaps in a fence: for a reply under
+/// another contract.
+pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairKind>)> {
+    let text = said.answer.trim();
+    let mut repairs = vec![RepairKind::AnswerForm];
+    let inner = match leak::unfenced(text) {
+        Some(inner) => {
+            repairs.push(RepairKind::CodeFence);
+            inner
+        }
+        None => text,
+    };
+    let value = match strict::parse(inner) {
+        Ok(value) => value,
+        Err(_) => {
+            let repaired = said.repaired(inner)?;
+            let around = [RepairKind::TextBefore, RepairKind::TextAfter];
+            if around.iter().any(|kind| repaired.repairs.contains(kind)) {
+                return None;
+            }
+            repairs.extend(repaired.repairs);
+            repaired.value
+        }
+    };
+    let Value::Object(mut object) = value else {
+        return None;
+    };
+    let answer = object.shift_remove(FINAL_ANSWER)?;
+    let is_alone = object.values().all(Value::is_null);
+    (is_alone && !answer.is_null()).then_some((answer, repairs))
 }
 
 /// Finds the object that is the reply, whatever text stands around it.

@@ -405,7 +405,10 @@ async fn an_instanced_advisor_speaks_for_each_instance_and_each_decision_is_held
             ],
         )
         .await;
-        let (_, council, tallies, dissent) = councils(&told)[0];
+        // The call of one instance began before the other one's was there: the council is told again at the end.
+        let told = councils(&told);
+        let mut first = told.iter().filter(|(step, ..)| *step == 1);
+        let (_, council, tallies, dissent) = first.next_back().unwrap();
         let seats: Vec<_> = council
             .opinions
             .iter()
@@ -449,7 +452,7 @@ async fn an_instanced_advisor_speaks_for_each_instance_and_each_decision_is_held
 }
 
 #[tokio::test]
-async fn an_advisor_on_demand_is_asked_through_a_tool_and_answers_in_a_room_of_its_own() {
+async fn an_advisor_on_demand_is_asked_through_a_tool_and_sees_the_task_and_the_context() {
     let mut asked = advisor("asked", Value::Null);
     asked["schema"] = json!({"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]});
     asked["scopes"] = json!(["user", "state.nothing"]);
@@ -486,12 +489,12 @@ async fn an_advisor_on_demand_is_asked_through_a_tool_and_answers_in_a_room_of_i
             "{room}"
         );
         assert!(
-            room.contains("Ada"),
-            "it sees what it should look at: {room}"
+            room.contains("Look first at: user, state.nothing"),
+            "its scopes are a focus: {room}"
         );
         assert!(
-            !room.contains("hush") && !room.contains("the task"),
-            "{room}"
+            room.contains("Ada") && room.contains("hush") && room.contains("the task"),
+            "they are no wall: {room}"
         );
         assert!(
             told.asked(3).contains("{\"verdict\":\"no\"}"),
@@ -559,6 +562,88 @@ async fn to_consult_an_advisor_is_no_decision_against_the_council() {
     )
     .await;
     assert!(councils(&told)[0].3.is_none());
+}
+
+/// Its votes are those of the reply that comes after its answer, as if it had spoken in it.
+#[tokio::test]
+async fn the_votes_of_a_consulted_advisor_join_the_council_of_the_next_reply() {
+    let question = json!({"_tool": "ConsultAdvisor", "id": "asked", "question": "Which?"});
+    let up = calls(json!([{"_tool": "text.up", "text": "x"}]));
+    let votes = json!({"opinion": "add", "calls": "{\"math.add\": 90, \"text.up\": 10}"});
+    for on in [Value::Null, json!("request")] {
+        let mut messages = vec![advisor("asked", Value::Null)];
+        if !on.is_null() {
+            messages.push(advisor("always", on.clone()));
+        }
+        let wrap = |solution: Value| {
+            if on.is_null() {
+                solution
+            } else {
+                with(json!([says("always", "{\"text.up\": 20}")]), solution)
+            }
+        };
+        let told = run(
+            request(Contract::Schema, messages.into()),
+            [
+                wrap(calls(json!([question]))),
+                output(votes.clone()),
+                wrap(up.clone()),
+                wrap(add()),
+                wrap(output("done")),
+            ],
+        )
+        .await;
+        assert_eq!(told.done(), (StopReason::Output, json!("done")), "{on}");
+        let room = told.asked(1);
+        assert!(
+            room.contains("You may vote") && room.contains("- math.add:"),
+            "{room}"
+        );
+        let outcomes: Vec<_> = told
+            .results()
+            .into_iter()
+            .map(|(tool, outcome)| (tool, outcome.err()))
+            .collect();
+        assert_eq!(
+            outcomes,
+            [
+                ("ConsultAdvisor".to_owned(), None),
+                ("text.up".to_owned(), Some("council".to_owned())),
+                ("math.add".to_owned(), None),
+            ],
+            "{on}"
+        );
+        let councils = councils(&told);
+        let (_, council, tallies, dissent) = councils.iter().find(|(step, ..)| *step == 2).unwrap();
+        let who = council.opinions.iter().map(|own| own.advisor.as_str());
+        assert!(who.eq(if on.is_null() {
+            vec!["asked"]
+        } else {
+            vec!["always", "asked"]
+        }));
+        assert!((tallies[0].sum("math.add") - 90.0).abs() < 1e-9, "{on}");
+        assert!(dissent.is_some(), "{on}");
+    }
+}
+
+#[tokio::test]
+async fn a_council_is_recorded_before_the_calls_that_it_allows() {
+    let told = run(
+        request(Contract::Schema, json!([advisor("first", "start")])),
+        [
+            with(json!([says("first", "{\"math.add\": 90}")]), add()),
+            output("done"),
+        ],
+    )
+    .await;
+    let place = |is_it: fn(&EventKind) -> bool| {
+        let at = told.events.iter().position(|event| is_it(&event.kind));
+        at.unwrap()
+    };
+    let council = place(|kind| matches!(kind, EventKind::Council { .. }));
+    let start = place(|kind| matches!(kind, EventKind::ToolStart { .. }));
+    assert!(council < start, "{council} {start}");
+    assert_eq!(heard(&told).len(), 1, "it is told once");
 }
 
 #[tokio::test]

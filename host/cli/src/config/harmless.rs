@@ -59,6 +59,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.examples"
         | "run.reasons"
         | "run.temperature"
+        | "run.top_p"
         | "run.seed"
         | "telemetry.log_format" => Rule::Any,
         "run.max_steps"

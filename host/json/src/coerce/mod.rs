@@ -5,16 +5,18 @@
 //! failed, and its result is validated again. Of arguments that are valid only dates and times are read: their formats
 //! need not be a part of validation.
 
+mod demanded;
 mod notation;
 #[cfg(test)]
 mod tests;
 
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
+use demanded::DemandedNotation;
 use notation::Reading;
 use serde_json::{Map, Number, Value};
 use std::collections::HashSet;
-use toolhold_schema::{allowance, short_place, size, spend};
+use toolhold_schema::{SmallPattern, allowance, short_place, size, spend};
 use toolhold_text::cut;
 
 /// Arguments are validated to be no deeper than this.
@@ -24,15 +26,15 @@ const MAX_REFERENCES: usize = 8;
 /// Maximum steps of one coercion: each goes over a property, a branch or a listed value of the schema, or copies 32
 /// bytes of a default. Without it, the schema's size would multiply with the arguments'.
 const MAX_STEPS: u64 = 1_000_000;
+/// Steps that it takes to compile a pattern.
+const PATTERN_STEPS: u64 = 10_000;
 /// Maximum repairs of one call that are reported.
 const MAX_REPORTED_REPAIRS: usize = 32;
 
 /// Maximum characters of a value that a repair quotes.
 const MAX_QUOTED_CHARS: usize = 64;
-/// Keywords that say, besides a format, how a text is to be written.
-const TELLING: [&str; 8] = [
-    "pattern", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if",
-];
+/// Keywords that say, besides a format and a pattern, how a text is to be written.
+const TELLING: [&str; 7] = ["enum", "const", "allOf", "anyOf", "oneOf", "not", "if"];
 
 /// Coerced arguments and the list of changes.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,20 +49,27 @@ pub struct Coerced {
 /// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing and nothing is
 /// unclear, or if it takes too many steps.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
-    coerced(schema, arguments, false)
+    coerce_but_for(schema, arguments, &[])
+}
+
+/// Coerces arguments whose parts at `open` (JSON pointers) stand for values that are not known: these parts are
+/// left as they are.
+pub fn coerce_but_for(schema: &Value, arguments: &Value, open: &[&str]) -> Option<Coerced> {
+    coerced(schema, arguments, open, false)
 }
 
 /// Reads the dates and times of `arguments` that are written in another notation, where `schema` says nothing but
-/// that they are such; otherwise as [`coerce`]. For arguments that are valid.
-pub fn coerce_dates(schema: &Value, arguments: &Value) -> Option<Coerced> {
-    coerced(schema, arguments, true)
+/// that they are such; otherwise as [`coerce_but_for`]. For arguments that are valid.
+pub fn coerce_dates(schema: &Value, arguments: &Value, open: &[&str]) -> Option<Coerced> {
+    coerced(schema, arguments, open, true)
 }
 
-fn coerced(schema: &Value, arguments: &Value, only_dates: bool) -> Option<Coerced> {
+fn coerced(schema: &Value, arguments: &Value, open: &[&str], only_dates: bool) -> Option<Coerced> {
     // In brief work no more than is left to it: the work is done again then, without that bound.
     let most = MAX_STEPS.min(allowance());
     let mut coercion = Coercion {
         root: schema,
+        open,
         only_dates,
         repairs: Vec::new(),
         unclear: Vec::new(),
@@ -82,6 +91,8 @@ fn coerced(schema: &Value, arguments: &Value, only_dates: bool) -> Option<Coerce
 
 struct Coercion<'a> {
     root: &'a Value,
+    /// Places that are left as they are.
+    open: &'a [&'a str],
     only_dates: bool,
     repairs: Vec<Repair>,
     unclear: Vec<String>,
@@ -91,17 +102,21 @@ struct Coercion<'a> {
 
 impl<'a> Coercion<'a> {
     fn value(&mut self, schema: &'a Value, value: &mut Value, place: &mut String, depth: usize) {
-        if depth > MAX_DEPTH || !self.pays(1) {
+        if depth > MAX_DEPTH || !self.pays(1 + self.open.len() as u64) {
+            return;
+        }
+        if self.open.contains(&place.as_str()) {
             return;
         }
         let may_be_null = self.accepts_null(schema);
-        let Meant { schema, is_free } = self.followed(schema);
+        let meant = self.followed(schema);
+        let schema = meant.schema;
         if !self.pays(listed_values(schema)) {
             return;
         }
         let types = types(schema);
         if self.only_dates {
-            self.other_notation(schema, &types, is_free, value, place);
+            self.other_notation(meant, &types, value, place);
         } else if may_be_null && is_null_in_words(&types, value) {
             self.note(place, RepairKind::NullAsText);
             *value = Value::Null;
@@ -109,7 +124,7 @@ impl<'a> Coercion<'a> {
             self.note(place, read.kind);
             *value = read.value;
         } else {
-            self.other_notation(schema, &types, is_free, value, place);
+            self.other_notation(meant, &types, value, place);
         }
         match value {
             Value::Object(fields) => self.object(schema, fields, place, depth),
@@ -131,26 +146,14 @@ impl<'a> Coercion<'a> {
         }
     }
 
-    /// Reads a text that is a number, a date or a time in another notation. `is_free`: nothing but a format says how it
-    /// is to be written.
-    fn other_notation(
-        &mut self,
-        schema: &Value,
-        types: &[&str],
-        is_free: bool,
-        value: &mut Value,
-        place: &str,
-    ) {
+    /// Reads a text that is a number, a date or a time in another notation.
+    fn other_notation(&mut self, meant: Meant<'_>, types: &[&str], value: &mut Value, place: &str) {
         let Value::String(text) = &*value else {
             return;
         };
         let is = |ty: &str| types.contains(&ty);
         let (kind, reading) = if is("string") || types.is_empty() {
-            let format = schema.get("format").and_then(Value::as_str);
-            let Some(format) = format.filter(|_| is_free) else {
-                return;
-            };
-            let moment = notation::moment(format, text);
+            let moment = self.moment(meant, text);
             (
                 RepairKind::DateNotation,
                 moment.map(|it| it.map(Value::from)),
@@ -191,6 +194,23 @@ impl<'a> Coercion<'a> {
                 *value = read;
             }
         }
+    }
+
+    /// Reads a date or a time as the schema wants it written. A pattern is compiled for texts alone that are such.
+    fn moment(&mut self, meant: Meant<'_>, text: &str) -> Option<Reading<String>> {
+        if !meant.is_free {
+            return None;
+        }
+        let format = meant.schema.get("format").and_then(Value::as_str);
+        let Some(pattern) = meant.pattern else {
+            return notation::moment(format?, text);
+        };
+        // A valid text has the notation that the pattern demands.
+        let demanded = DemandedNotation::of(format, text).filter(|_| !self.only_dates)?;
+        if !self.pays(PATTERN_STEPS) {
+            return None;
+        }
+        demanded.by(&SmallPattern::new(pattern)?)
     }
 
     fn object(
@@ -261,7 +281,7 @@ impl<'a> Coercion<'a> {
     }
 
     fn followed(&mut self, mut schema: &'a Value) -> Meant<'a> {
-        let mut is_free = true;
+        let (mut is_free, mut pattern) = (true, None);
         for _ in 0..MAX_REFERENCES {
             if !self.pays(listed_values(schema)) {
                 break;
@@ -272,6 +292,10 @@ impl<'a> Coercion<'a> {
             let own = usize::from(only.is_some());
             let told = TELLING.iter().filter(|word| schema.get(**word).is_some());
             is_free &= told.count() == own;
+            if let Some(own) = schema.get("pattern") {
+                is_free &= pattern.is_none();
+                pattern = own.as_str();
+            }
             let next = match target {
                 Some(target) => target
                     .strip_prefix('#')
@@ -280,13 +304,20 @@ impl<'a> Coercion<'a> {
             };
             match next {
                 Some(next) => schema = next,
-                None => return Meant { schema, is_free },
+                None => {
+                    return Meant {
+                        schema,
+                        is_free,
+                        pattern,
+                    };
+                }
             }
         }
         // What the last one says was not looked at.
         Meant {
             schema,
             is_free: false,
+            pattern,
         }
     }
 
@@ -322,10 +353,12 @@ impl<'a> Coercion<'a> {
 }
 
 /// What a schema comes to.
+#[derive(Clone, Copy)]
 struct Meant<'a> {
     schema: &'a Value,
-    /// Nothing on the way says how a text is to be written, besides a format.
+    /// True if nothing on the way says how a text is to be written, besides a format and one pattern.
     is_free: bool,
+    pattern: Option<&'a str>,
 }
 
 struct ReadText {

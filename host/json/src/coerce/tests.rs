@@ -347,6 +347,47 @@ fn another_notation_is_read_and_the_change_is_told() {
     );
 }
 
+/// As the documents' own schema says what a date is.
+#[test]
+fn statement_000_36_a_date_is_put_right_under_a_pattern() {
+    let pattern = r"^\d{4}-\d{2}-\d{2}$";
+    let schema = json!({"type": "object", "properties": {
+        "day": {"type": "string", "pattern": pattern},
+        "both": {"type": "string", "format": "date", "pattern": pattern},
+        "end": {"anyOf": [{"type": "string", "pattern": pattern}, {"type": "null"}]},
+        "code": {"type": "string", "pattern": "^[A-Z0-9-]+$"},
+    }});
+    let given = json!({
+        "day": "25.09.2025", "both": "1 September 2025", "end": "2025/9/2", "code": "3 May 2026",
+    });
+    let coerced = coerce(&schema, &given).unwrap();
+    let expect = json!({
+        "day": "2025-09-25", "both": "2025-09-01", "end": "2025-09-02", "code": "3 May 2026",
+    });
+    assert_eq!(coerced.arguments, expect);
+    let kinds: Vec<_> = coerced.repairs.iter().map(|repair| repair.kind).collect();
+    assert_eq!(kinds, [RepairKind::DateNotation; 3]);
+    let coerced = coerce(&schema, &json!({"day": "05/03/2026"})).unwrap();
+    let [why] = &coerced.unclear[..] else {
+        panic!("{:?}", coerced.unclear)
+    };
+    assert!(
+        why.contains("2026-03-05") && why.contains("2026-05-03"),
+        "{why}"
+    );
+}
+
+#[test]
+fn places_that_stand_for_unknown_values_are_left() {
+    let schema = json!({"type": "object", "properties": {
+        "n": {"type": "integer"}, "ids": {"type": "array"}, "of": {"type": "array"},
+    }});
+    let given = json!({"n": "5", "ids": "†data.ids", "of": "one"});
+    let coerced = coerce_but_for(&schema, &given, &["/ids"]).unwrap();
+    let expect = json!({"n": 5, "ids": "†data.ids", "of": ["one"]});
+    assert_eq!(coerced.arguments, expect);
+}
+
 #[test]
 fn an_ambiguous_notation_is_left_and_the_reason_told() {
     let schema = json!({"type": "object", "properties": {
@@ -412,10 +453,13 @@ fn of_valid_arguments_only_dates_are_read() {
     });
     let validator = Validator::new(&schema).unwrap();
     assert_eq!(validator.check(&given), Ok(()));
-    let coerced = coerce_dates(&schema, &given).unwrap();
+    let coerced = coerce_dates(&schema, &given, &[]).unwrap();
     let told: Vec<_> = coerced.repairs.iter().map(|repair| &*repair.at).collect();
     assert_eq!(told, ["/day", "/ref"]);
     assert_eq!(coerced.unclear, [""; 0]);
     assert_eq!(coerced.arguments["day"], "2026-05-03");
-    assert_eq!(coerce_dates(&schema, &json!({"n": "5", "d": null})), None);
+    assert_eq!(
+        coerce_dates(&schema, &json!({"n": "5", "d": null}), &[]),
+        None
+    );
 }

@@ -32,6 +32,8 @@ pub enum RepairKind {
     Thought,
     /// A call was written as text, in the form that the model was trained to.
     LeakedCall,
+    /// The answer stood in the form of another contract.
+    AnswerForm,
     // Its JSON.
     CodeFence,
     TextBefore,
@@ -95,6 +97,7 @@ impl fmt::Display for RepairKind {
         f.write_str(match self {
             Self::Thought => "thoughts within the answer",
             Self::LeakedCall => "a call written as text",
+            Self::AnswerForm => "an answer in another form",
             Self::CodeFence => "a code fence",
             Self::TextBefore => "text before it",
             Self::TextAfter => "text after it",

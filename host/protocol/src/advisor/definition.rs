@@ -117,6 +117,15 @@ impl Advisor {
             json!({"type": "object", "properties": {"opinion": {"type": "string"}}, "required": ["opinion"]})
         })
     }
+
+    /// The schema of its answer to a question: what it says and, if it has a preference, its votes.
+    pub fn answer(&self) -> Value {
+        let mut schema = self.fields();
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            properties.insert("calls".into(), json!({"type": "string"}));
+        }
+        schema
+    }
 }
 
 /// Letters of any script, as in references.

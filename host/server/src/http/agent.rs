@@ -246,6 +246,10 @@ pub fn limit_replies(
     if asked.is_some() {
         settings.assumed_max_tokens = None;
     }
+    if let Some(asked) = asked.filter(|asked| *asked > settings.max_tokens) {
+        // The answer tells the client of it.
+        settings.requested_max_tokens = Some(asked);
+    }
     limit(&mut settings.max_tokens, name, asked)
 }
 

@@ -2,9 +2,10 @@
 
 use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
+use crate::http::result_matcher::ResultMatcher;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
@@ -26,11 +27,17 @@ pub struct ChatMessage {
     pub tool_calls: Vec<ClientCall>,
     #[serde(default)]
     pub tool_call_id: Option<String>,
+    /// Name of the function, of a result without `tool_call_id`: it answers the first call of this function that has no
+    /// result. Without a name, the first call that has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// A call of one of the client's own tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientCall {
+    /// Empty in the history of a client that gives no ids.
+    #[serde(default)]
     pub id: String,
     pub function: ClientFunction,
 }
@@ -76,9 +83,8 @@ pub fn conversation(
     messages: &[ChatMessage],
 ) -> Result<Conversation, ApiError> {
     let mut conversation = Conversation::default();
-    // Clients may give the calls of each turn the same ids: the last one is meant.
-    let mut called: HashMap<&str, &ClientCall> =
-        before.iter().map(|call| (call.id.as_str(), call)).collect();
+    let mut matcher = ResultMatcher::default();
+    matcher.add(before);
     let mut is_next = false;
     for (index, message) in messages.iter().enumerate() {
         let at = |error: String| ApiError::invalid(format!("{place}[{index}]: {error}"));
@@ -93,8 +99,7 @@ pub fn conversation(
             }
             "user" => conversation.context.push(Message::user(text)),
             "assistant" => {
-                let calls = message.tool_calls.iter();
-                called.extend(calls.map(|call| (call.id.as_str(), call)));
+                matcher.add(&message.tool_calls);
                 is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
                     let said = Message::text(Role::Assistant, text);
@@ -102,13 +107,7 @@ pub fn conversation(
                 }
             }
             "tool" => {
-                let id = message.tool_call_id.as_deref().unwrap_or_default();
-                let call = called.get(id);
-                let call = call.ok_or_else(|| {
-                    at(format!(
-                        "tool_call_id {id:?} names no call of the messages before"
-                    ))
-                })?;
+                let call = matcher.answered(message).map_err(at)?;
                 let result = tool_result(call, text, std::mem::take(&mut is_next));
                 conversation.context.push(result);
             }
@@ -189,11 +188,19 @@ pub fn has_all_results(
     let results: BTreeSet<&str> = messages
         .iter()
         .filter_map(|message| message.tool_call_id.as_deref())
+        .filter(|id| !id.is_empty())
         .collect();
-    let made = messages.iter().flat_map(|message| &message.tool_calls);
-    let mut missing = before
-        .iter()
-        .chain(made)
+    let mut matcher = ResultMatcher::default();
+    matcher.add(before);
+    for message in messages {
+        matcher.add(&message.tool_calls);
+        if message.role == "tool" {
+            // A result that answers no call is refused when the conversation is read.
+            let _ = matcher.answered(message);
+        }
+    }
+    let mut missing = matcher
+        .unanswered()
         .filter(|call| !results.contains(&*call.id));
     match missing.next() {
         None => Ok(()),

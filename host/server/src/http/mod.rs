@@ -29,6 +29,7 @@ mod party;
 mod reload;
 mod requests;
 mod responses;
+mod result_matcher;
 mod run_status;
 mod runs;
 mod sampling;

@@ -124,7 +124,8 @@ pub fn put_temperature(settings: &mut Settings, temperature: Option<f64>) -> Res
 /// It is out of its range.
 pub fn put_top_p(settings: &mut Settings, top_p: Option<f64>) -> Result<(), ApiError> {
     let is_share = |it: f64| it > 0.0 && it <= 1.0;
-    settings.sampling.top_p = within("top_p", top_p, "more than 0 and at most 1", is_share)?;
+    let top_p = within("top_p", top_p, "more than 0 and at most 1", is_share)?;
+    settings.sampling.top_p = top_p.or(settings.sampling.top_p);
     Ok(())
 }
 

@@ -227,6 +227,8 @@ fn kept_of(kind: &EventKind, line: &RecordLine) -> u64 {
         EventKind::Run { .. }
         | EventKind::Notice { .. }
         | EventKind::Summarized { .. }
+        | EventKind::Reply { .. }
+        | EventKind::Shield(_)
         | EventKind::Retrieved { .. }
         | EventKind::Cited { .. }
         | EventKind::ToolStart { .. }

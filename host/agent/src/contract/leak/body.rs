@@ -131,7 +131,7 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Opt
 }
 
 /// The inside of a text that is one fence.
-pub(super) fn unfenced(text: &str) -> Option<&str> {
+pub(in crate::contract) fn unfenced(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("```")?;
     let inner = rest.trim_end().strip_suffix("```")?;
     let language = inner

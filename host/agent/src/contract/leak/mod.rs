@@ -64,7 +64,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub(super) use body::CallableNames;
+pub(super) use body::{CallableNames, unfenced};
 pub(super) use reader::{Fate, LeakReader};
 
 use super::provenance::Provenance;

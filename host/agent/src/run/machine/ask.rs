@@ -70,6 +70,9 @@ impl Machine {
                 && self.own_steps() < self.request.settings.max_steps,
             ..StepState::default()
         };
+        if !has_advisors && self.forced().is_none() {
+            self.count_consulted(effects);
+        }
         self.tools.choose();
         let reader = ReplyReader::new(self.contract(), self.offered());
         self.step.reader = Some(Box::new(reader));

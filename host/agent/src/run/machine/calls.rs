@@ -1,7 +1,10 @@
 //! A step's calls, each from the model's words to being made (docs/protocol.md, 5 and 7).
 
 use super::results::SettledResult;
-use super::scopes::{advisor, consultation, guidance, looked_at, scoped};
+use super::scopes::{
+    CONVERSATION_WINDOW_DIVISOR, MAX_CONVERSATION_BYTES, advisor, consultation, conversation,
+    everything, guidance, masked, scoped,
+};
 use super::step_calls::AtShields;
 use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
@@ -11,11 +14,12 @@ use crate::run::schedule::Appends;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use std::mem;
+use toolhold_json::repair::Repair;
+use toolhold_protocol::advisor::CONSULT_ADVISOR;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::reference;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
@@ -31,7 +35,7 @@ impl Machine {
             self.step.planned.push(call);
             return;
         }
-        if self.step.advisors.is_some() {
+        if self.has_council() {
             return self.await_votes(call, effects);
         }
         self.open(call, effects);
@@ -112,17 +116,14 @@ impl Machine {
             return false;
         };
         let checks = &self.tools.checks;
+        let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            let checked = checks.check_latent(&call.tool, &call.arguments, &open);
-            return call.output.is_some() && checked.is_ok();
+            return call.output.is_some() && checks.fitting_latent(call, repair).is_ok();
         }
         let instance = call.instance.as_deref();
         let Ok(arguments) = self.context.data.fill(&call.arguments, instance) else {
             return false;
         };
-        let repair = self.request.settings.repair;
         let fitting = checks.fitting(&call.tool, arguments, repair);
         fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
     }
@@ -153,21 +154,20 @@ impl Machine {
         let Some(bound) = self.tools.find(&call.tool) else {
             return Ok(());
         };
+        let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
             let output = call.output.clone().ok_or_else(|| {
                 let message =
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            self.tools
-                .checks
-                .check_latent(&call.tool, &call.arguments, &open)?;
+            let (arguments, repairs) = self.tools.checks.fitting_latent(&call, repair)?;
+            self.tell_repaired(&call, repairs, effects);
+            self.tell_council_before(&call, effects);
             effects.events.push(EventKind::ToolStart {
                 step: self.steps,
+                filled: (arguments != call.arguments).then_some(arguments),
                 call,
-                filled: None,
                 may_be_repeated: false,
             });
             self.settle(index, SettledResult::answered(output), effects);
@@ -182,8 +182,13 @@ impl Machine {
         let arguments = self
             .privacy
             .for_tool(bound, call.instance.as_deref(), arguments);
-        let repair = self.request.settings.repair;
         let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
+        self.tell_repaired(&call, repairs, effects);
+        self.tools.checks.not_repeated(&call, &arguments)?;
+        self.screen_call(index, arguments, false, effects)
+    }
+
+    fn tell_repaired(&self, call: &Call, repairs: Vec<Repair>, effects: &mut Effects) {
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,
@@ -192,8 +197,6 @@ impl Machine {
                 repairs,
             });
         }
-        self.tools.checks.not_repeated(&call, &arguments)?;
-        self.screen_call(index, arguments, false, effects)
     }
 
     /// Asks the shields about a call that passed every check, if some screen what its tool is given.
@@ -384,10 +387,12 @@ impl Machine {
             return Ok(());
         };
         let call = own.call.clone();
+        let filled = (own.arguments != call.arguments).then(|| own.arguments.clone());
         let detached = is_background.then(|| call.clone());
+        self.tell_council_before(&call, effects);
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
-            filled: (own.arguments != call.arguments).then(|| own.arguments.clone()),
+            filled,
             call,
             may_be_repeated: false,
         });
@@ -418,11 +423,27 @@ impl Machine {
         let bound = &tool.bound;
         let instance = call.instance.as_deref();
         let mut context = scoped(&self.context, &own.wiring.scopes, instance)?;
+        let mut told = Vec::new();
         let runner = match &bound.runner {
             Runner::Advisor => {
                 let advisor = advisor(&self.context, arguments)?;
-                context.extend(looked_at(&self.context, advisor, instance));
-                Runner::Request(Box::new(consultation(advisor, arguments)))
+                context.extend(everything(&self.context, instance));
+                let most = self.window.bytes_of_share(CONVERSATION_WINDOW_DIVISOR);
+                let most = most.min(MAX_CONVERSATION_BYTES);
+                let mut said = conversation(&self.context, self.history.turns(), most);
+                for message in &mut said {
+                    masked(message, |value| {
+                        self.privacy.for_tool(bound, instance, value)
+                    });
+                }
+                told.extend(
+                    said.iter()
+                        .filter_map(|said| serde_json::to_value(said).ok()),
+                );
+                let tools = self.tools.shown().iter();
+                let tools = tools
+                    .filter(|tool| tool.name != CONSULT_ADVISOR && !self.tools.is_own(&tool.name));
+                Runner::Request(Box::new(consultation(advisor, arguments, said, tools)))
             }
             runner => runner.clone(),
         };
@@ -434,7 +455,8 @@ impl Machine {
         {
             *value = self.privacy.for_tool(bound, instance, mem::take(value));
         }
-        let given = context.iter().map(|(_, value)| value).chain([arguments]);
+        let given = context.iter().map(|(_, value)| value);
+        let given = given.chain([arguments]).chain(&told);
         let settings = &self.request.settings;
         Ok(Work {
             step: self.steps,

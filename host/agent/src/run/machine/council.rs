@@ -1,12 +1,15 @@
 //! The council: a reply's calls wait for its advisors' votes, and those that go against the votes are held
 //! (docs/protocol.md, 10.4).
 
+use super::consulted::ConsultedVotes;
 use super::fallbacks::CallTarget;
 use super::{Effects, Machine};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_policy::prompt::PromptText;
-use toolhold_protocol::advisor::{self, CONSULT_ADVISOR, Council, Dissent};
+use toolhold_protocol::advisor::{
+    self, CONSULT_ADVISOR, Council, CouncilMode, Dissent, OpinionFault,
+};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::{Call, Solution};
@@ -35,6 +38,8 @@ pub(super) struct CouncilState {
     was_silent: bool,
     /// The votes that were cast in a Request of their own, until the model chose with them.
     counted: Option<Council>,
+    /// Votes of advisors that answered a call, until the model chose with them.
+    pub(super) consulted: ConsultedVotes,
 }
 
 impl CouncilState {
@@ -100,24 +105,74 @@ impl Machine {
         }
     }
 
-    /// Counts what the advisors said; nothing, if the reply does not have it.
+    /// Whether the calls of this reply are judged by votes.
+    pub(super) fn has_council(&self) -> bool {
+        self.step.advisors.is_some() || self.step.votes.is_some()
+    }
+
+    /// Begins the council of a reply in which no advisor takes part: of the advisors that were asked before it.
+    pub(super) fn count_consulted(&mut self, effects: &mut Effects) {
+        let mut council = Council::default();
+        self.council.consulted.join(&mut council, self.steps);
+        if council.opinions.is_empty() || self.council.is_counted() {
+            return;
+        }
+        if self.request.settings.council == CouncilMode::TwoPhases {
+            self.tell_council(council.clone(), None, false, effects);
+            self.council.counted = Some(council);
+            self.council.consulted.forget(self.steps);
+        } else {
+            self.step.votes = Some(ReplyVotes {
+                council,
+                agreed: BTreeSet::new(),
+                against: BTreeSet::new(),
+            });
+        }
+    }
+
+    /// The council of the reply is recorded before the first call that it allows begins.
+    pub(super) fn tell_council_before(&mut self, call: &Call, effects: &mut Effects) {
+        let is_due = self.step.advisors.is_some() || self.is_decision(call);
+        if self.step.is_council_told || !is_due {
+            return;
+        }
+        if let Some(votes) = &self.step.votes {
+            let council = votes.council.clone();
+            self.record_council(council, None, false, effects);
+        }
+    }
+
+    /// Counts what the advisors said and what consulted ones voted; nothing said, if the reply does not have it.
     fn votes(&self, said: Option<&Value>) -> ReplyVotes {
+        let mut votes = ReplyVotes {
+            council: self.read_council(said),
+            agreed: BTreeSet::new(),
+            against: BTreeSet::new(),
+        };
+        self.council.consulted.join(&mut votes.council, self.steps);
+        let awaiting = self.step.awaiting.iter();
+        for call in awaiting.filter(|call| self.is_weighed(call)) {
+            votes.weigh(call, self.can_be_made(call));
+        }
+        votes
+    }
+
+    /// The opinions of the advisors that take part in the reply.
+    fn read_council(&self, said: Option<&Value>) -> Council {
         let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
         let seats = advisor::seats(&asked, &self.context.instances);
         let offered = self.tools.offered().iter();
         let tools: Vec<&str> = offered.map(|tool| tool.name.as_str()).collect();
         let instances = &self.context.instances;
         let said = said.map(|said| self.privacy.advised(said, instances));
-        let mut votes = ReplyVotes {
-            council: Council::read(&said.unwrap_or_default(), &seats, &tools),
-            agreed: BTreeSet::new(),
-            against: BTreeSet::new(),
-        };
-        let awaiting = self.step.awaiting.iter();
-        for call in awaiting.filter(|call| self.is_weighed(call)) {
-            votes.weigh(call, self.can_be_made(call));
-        }
-        votes
+        Council::read(&said.unwrap_or_default(), &seats, &tools)
+    }
+
+    /// Whether a call of the reply is a decision.
+    fn decides(&self) -> bool {
+        let calls = self.step.calls.calls();
+        let mut calls = calls.chain(&self.step.awaiting).chain(&self.step.planned);
+        calls.any(|call| self.is_decision(call))
     }
 
     /// Opens the calls that wait, if the votes are known and are against none of them. More calls of an instance
@@ -166,10 +221,11 @@ impl Machine {
     /// The reply is complete: records what its advisors said, holds the calls that go against it, and opens the
     /// others.
     pub(super) fn hear(&mut self, said: Option<&Value>, effects: &mut Effects) -> HeldDecision {
-        if self.step.advisors.is_none() {
+        if !self.has_council() {
             self.choose_with_votes(effects);
             return HeldDecision::Nothing;
         }
+        let decides = self.decides();
         let votes = self.step.votes.take();
         let mut votes = votes.unwrap_or_else(|| self.votes(said));
         let planned = self.step.planned.iter();
@@ -214,7 +270,12 @@ impl Machine {
             (true, false) => HeldDecision::Calls,
             (true, true) => HeldDecision::Nothing,
         };
-        self.tell_council(votes.council, dissent, !held.is_empty(), effects);
+        if decides || self.step.advisors.is_some() {
+            self.tell_council(votes.council, dissent, !held.is_empty(), effects);
+        }
+        if decides && held.is_empty() {
+            self.council.consulted.forget(self.steps);
+        }
         self.council.held = held;
         for (call, refusal) in awaiting {
             self.open_or_refuse(call, refusal, effects);
@@ -226,9 +287,15 @@ impl Machine {
     /// still waited are not made.
     pub(super) fn hear_part(&mut self, effects: &mut Effects) {
         let waiting = std::mem::take(&mut self.step.awaiting).len();
+        let decides = self.decides();
         if let Some(votes) = self.step.votes.take() {
             let dissent = self.dissent(&votes.council);
-            self.tell_council(votes.council, dissent, false, effects);
+            if decides || self.step.advisors.is_some() {
+                self.tell_council(votes.council, dissent, false, effects);
+            }
+            if decides {
+                self.council.consulted.forget(self.steps);
+            }
         } else if self.step.advisors.is_none() {
             self.choose_with_votes(effects);
         }
@@ -251,12 +318,30 @@ impl Machine {
         if let Some(dissent) = &dissent {
             self.notice(dissent.sentence.clone(), effects);
         }
-        for fault in &council.faults {
+        self.note_faults(&council.faults);
+        let is_news = dissent.is_some() || held;
+        if is_news || !self.step.is_council_told {
+            self.record_council(council, dissent, held, effects);
+        }
+    }
+
+    pub(super) fn note_faults(&mut self, faults: &[OpinionFault]) {
+        for fault in faults {
             let mut note = PromptText::from("Of the advisors: ");
             self.step
                 .notes
                 .push(note.line(&fault.to_string()).words(".").take());
         }
+    }
+
+    fn record_council(
+        &mut self,
+        council: Council,
+        dissent: Option<Dissent>,
+        held: bool,
+        effects: &mut Effects,
+    ) {
+        self.step.is_council_told = true;
         effects.events.push(EventKind::Council {
             step: self.steps,
             tallies: council.tallies(),
@@ -305,11 +390,13 @@ impl Machine {
     /// The advisors voted in a Request of their own: the next one has their opinions and the sums.
     pub(super) fn voted(&mut self, reply: &str, solution: Solution, effects: &mut Effects) {
         let said = [solution.output, solution.advisors].into_iter().flatten();
-        let mut read = said.map(|said| self.votes(Some(&said)).council);
-        let Some(council) = read.find(|council| !council.opinions.is_empty()) else {
+        let mut read = said.map(|said| self.read_council(Some(&said)));
+        let Some(mut council) = read.find(|council| !council.opinions.is_empty()) else {
             let reason = "the advisors vote first: give the list of their opinions as your output, and no calls yet";
             return self.reject(reply, reason.into(), effects);
         };
+        self.council.consulted.join(&mut council, self.steps);
+        self.council.consulted.forget(self.steps);
         if !solution.calls.is_empty() {
             let note = "The calls in that reply were not made, because the advisors vote first.";
             self.step.notes.push(note.into());

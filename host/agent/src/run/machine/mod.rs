@@ -15,6 +15,7 @@
 //! | `account`: `UsageAccount` | what the run used of its budgets |
 //! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
 //! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
+//! | `consulted`: `ConsultedVotes` | votes of advisors that answered a call |
 //! | `fallbacks`: `Fallbacks` | how often each tool failed, and the fallback in progress |
 //! | `material`: `Material` | what the model was shown, which it may repeat |
 //!
@@ -31,6 +32,7 @@ mod ask;
 mod calls;
 mod completion_limit;
 mod composed;
+mod consulted;
 mod context_turns;
 mod council;
 mod decided;
@@ -189,6 +191,8 @@ struct StepState {
     is_vote: bool,
     /// What they said in this reply, once it is complete.
     votes: Option<council::ReplyVotes>,
+    /// Whether the record has the votes already, because a call began.
+    is_council_told: bool,
     /// Calls that wait for it.
     awaiting: Vec<Call>,
     /// Ids of the calls that they hold.

@@ -8,6 +8,7 @@ use super::{Effects, Machine};
 use serde_json::{Value, json};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
+use toolhold_protocol::advisor::CONSULT_ADVISOR;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -175,6 +176,9 @@ impl Machine {
         };
         self.step.calls.answer(index, text, failed, &written);
         self.count_outcome(&call, &outcome, ran);
+        if let (CONSULT_ADVISOR, Ok(answer)) = (call.tool.as_str(), &outcome) {
+            self.note_consulted(index, answer);
+        }
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
             id: call.id,

@@ -3,10 +3,13 @@
 use super::results::list;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::mem;
+use std::sync::Arc;
+use toolhold_json::bounded::text_bytes;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::Advisor;
 use toolhold_protocol::bound::{Bound, Runner};
-use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::context::{Context, Message, ToolResultMessage};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::saved::SavedRequest;
@@ -14,7 +17,15 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
+use toolhold_protocol::turn::{Role, Turn};
+use toolhold_text::cut;
 
+/// Maximum bytes of the conversation that a consulted advisor is shown, and the part of the window that it may take: the
+/// advisor's answer and the run's data need the rest.
+pub(super) const MAX_CONVERSATION_BYTES: usize = 32 << 10;
+pub(super) const CONVERSATION_WINDOW_DIVISOR: u64 = 4;
+/// Maximum characters of a tool's description where an advisor may vote for it.
+const MAX_DESCRIPTION_CHARS: usize = 300;
 /// Maximum Requests to a consulted advisor.
 const MAX_CONSULTATION_REQUESTS: u32 = 3;
 
@@ -37,14 +48,79 @@ pub(super) fn guidance(context: &Context, asked: Option<&Bound>, call: &Call) ->
     advisor.map_or_else(Vec::new, scopes_of)
 }
 
-/// What there is of what an advisor should look at. Its scopes are guidance: one that names
-/// nothing is no fault of the call (10).
-pub(super) fn looked_at(
-    context: &Context,
-    advisor: &Advisor,
-    instance: Option<&str>,
-) -> Vec<(Path, Value)> {
-    owned(context.data.scoped(&scopes_of(advisor), instance).values)
+/// All data that an advisor is shown. Its scopes are guidance and no isolation (10.5).
+pub(super) fn everything(context: &Context, instance: Option<&str>) -> Vec<(Path, Value)> {
+    let kinds = context.data.kinds(instance).into_iter();
+    let kinds = kinds.map(|(kind, value)| (Path::root(kind), value));
+    owned(kinds.collect())
+}
+
+/// The part of a run that an advisor is shown beside its data: the latest texts of user and model, and calls with their
+/// results.
+/// They have at most `max` bytes, and the task is always among them.
+pub(super) fn conversation(context: &Context, history: &[Turn], max: usize) -> Vec<Message> {
+    let is_said = |message: &&Message| match message {
+        Message::Text(text) => text.role != Role::System,
+        message => matches!(message, Message::ToolResult(_)),
+    };
+    let said = context.messages.iter().filter(is_said).cloned();
+    let all: Vec<Message> = said.chain(history.iter().flat_map(made)).collect();
+    let (mut shown, mut left, mut has_task) = (Vec::new(), max, false);
+    for message in all.into_iter().rev() {
+        let (bytes, is_users) = match &message {
+            Message::Text(text) => (text.text.len(), text.role == Role::User),
+            Message::ToolResult(result) => {
+                let bytes = text_bytes(&result.arguments) + text_bytes(&result.result);
+                (usize::try_from(bytes).unwrap_or(usize::MAX), false)
+            }
+            _ => continue,
+        };
+        let is_task = is_users && !has_task;
+        if is_task || bytes <= left {
+            left = left.saturating_sub(bytes);
+            has_task |= is_task;
+            shown.push(message);
+        } else if has_task {
+            break;
+        }
+    }
+    shown.reverse();
+    shown
+}
+
+/// The calls of a turn with their results.
+fn made(turn: &Turn) -> Vec<Message> {
+    let Turn::Exchange(exchange) = turn else {
+        return Vec::new();
+    };
+    let calls = exchange.calls.iter().enumerate();
+    let results = calls.map(|(at, answered)| {
+        Message::ToolResult(ToolResultMessage {
+            tool: answered.call.tool.clone(),
+            arguments: answered.call.arguments.clone(),
+            result: answered.text.clone().into(),
+            id: String::new(),
+            next_step: at == 0,
+            failed: answered.failed,
+        })
+    });
+    results.collect()
+}
+
+/// Changes the values of a message of a conversation to what its reader may see.
+pub(super) fn masked(message: &mut Message, mut mask: impl FnMut(Value) -> Value) {
+    match message {
+        Message::Text(text) => {
+            if let Value::String(shown) = mask(Value::String(mem::take(&mut text.text))) {
+                text.text = shown;
+            }
+        }
+        Message::ToolResult(result) => {
+            result.arguments = mask(mem::take(&mut result.arguments));
+            result.result = mask(mem::take(&mut result.result));
+        }
+        _ => {}
+    }
 }
 
 /// The parts of the context that a call's scopes name, and nothing else.
@@ -76,18 +152,47 @@ fn scopes_of(advisor: &Advisor) -> Vec<Path> {
         .collect()
 }
 
-/// The Request that asks an advisor a question (10).
-pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> SavedRequest {
+/// The Request that asks an advisor a question (10). `conversation` is what came before, `tools` those that it may vote
+/// for.
+pub(super) fn consultation<'a>(
+    advisor: &Advisor,
+    arguments: &Value,
+    conversation: Vec<Message>,
+    tools: impl Iterator<Item = &'a Arc<Tool>>,
+) -> SavedRequest {
     let question = arguments.get("question").and_then(Value::as_str);
     let mut role = PromptText::default();
-    role.quoted(&advisor.role)
-        .words("\nAnswer what you are asked, from where you stand.");
+    role.quoted(&advisor.role).words(
+        "\nYou advise an agent. You are shown its task, its data, and what it did so far. Answer its question, the last \
+         message, from where you stand.",
+    );
+    if !advisor.scopes.is_empty() {
+        role.words(" Look first at: ")
+            .line(&advisor.scopes.join(", "))
+            .words(".");
+    }
+    let mut tools = tools.peekable();
+    if tools.peek().is_some() {
+        role.words(
+            "\nYou may vote on what the agent calls next: \"calls\" is a string that holds a JSON object, the name of a \
+             tool and its weight from 0 (against) to 100 (for), such as \"{\\\"<tool>\\\": 80}\". The tools:",
+        );
+    }
+    for tool in tools {
+        let description = cut(&tool.description, MAX_DESCRIPTION_CHARS);
+        role.words("\n- ")
+            .line(&tool.name)
+            .words(": ")
+            .line(&description);
+    }
     let mut asked = PromptText::default();
     asked.quoted(question.unwrap_or_default());
+    let mut context = conversation;
+    context.push(Message::user(asked));
     SavedRequest {
         instructions: Some(role.into()),
-        context: vec![Message::user(asked)],
-        schema: Some(advisor.fields()),
+        context,
+        schema: Some(advisor.answer()),
         // It has no tools: more than one Request are attempts at an answer of the right form.
         max_steps: Some(MAX_CONSULTATION_REQUESTS),
         ..SavedRequest::default()

@@ -97,6 +97,13 @@ pub(super) fn moment(format: &str, text: &str) -> Option<Reading<String>> {
     (read != Reading::One(text.to_owned())).then_some(read)
 }
 
+/// A time of day as RFC 3339 writes it, also without a zone: for a pattern that demands none.
+pub(super) fn clock(text: &str) -> Option<String> {
+    let written = text.trim();
+    let clock = (written.len() <= MAX_BYTES).then(|| time(written))??;
+    Some(clock.text)
+}
+
 impl<T> Reading<T> {
     pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Reading<U> {
         match self {

@@ -46,6 +46,10 @@ impl Configuration {
             let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
             return Err(ConfigFault::new("run.examples", reason));
         }
+        if !(0.0..=1.0).contains(&run.top_p) {
+            let reason = "must be from 0 (nothing is said of it) to 1";
+            return Err(ConfigFault::new("run.top_p", reason));
+        }
         let concurrent_calls = self.tables.modules.concurrent_calls;
         at_least_one([
             ("run.max_steps", run.max_steps == 0),

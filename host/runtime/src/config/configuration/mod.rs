@@ -36,8 +36,8 @@ use toolhold_protocol::decision::{DecisionMode, DecisionRules};
 use toolhold_protocol::fallback::Fallback;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
-use toolhold_protocol::settings::Settings;
 use toolhold_protocol::settings::Wiring;
+use toolhold_protocol::settings::{Sampling, Settings};
 use toolhold_protocol::window::Window;
 use toolhold_sandbox::{CompilerProcess, PinFolder, ReservedPath};
 use toolhold_storage::Location;
@@ -144,6 +144,7 @@ struct RunTable {
     examples: usize,
     reasons: bool,
     temperature: f32,
+    top_p: f64,
     seed: u64,
     repair: bool,
     result_chars: usize,
@@ -362,6 +363,10 @@ impl Configuration {
             examples: run.examples,
             reasons: run.reasons,
             temperature: Some(run.temperature),
+            sampling: Sampling {
+                top_p: Some(run.top_p).filter(|top_p| *top_p > 0.0),
+                ..Sampling::default()
+            },
             seed: Some(run.seed).filter(|seed| *seed > 0),
             repair: run.repair,
             result_chars: run.result_chars,

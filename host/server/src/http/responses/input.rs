@@ -144,6 +144,7 @@ impl InputItem {
             },
             Some("function_call_output") => ChatMessage {
                 tool_call_id: Some(self.call_id),
+                name: Some(self.name),
                 ..message("tool", Value::String(text(&self.output, &["input_text"])?))
             },
             Some(other) => {
@@ -208,6 +209,7 @@ fn message(role: &str, content: Value) -> ChatMessage {
         content,
         tool_calls: Vec::new(),
         tool_call_id: None,
+        name: None,
     }
 }
 

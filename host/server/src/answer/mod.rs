@@ -1,17 +1,24 @@
 //! The answer of a run as an API returns it, built from the run's events.
 
+mod steps;
+
+pub use steps::{
+    AnswerInference, AnswerPassage, AnswerStep, AnswerVerdict, CachedResult, Call, CallStatus,
+};
+
 use crate::secret_mask::SecretMask;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::citation::Citation;
+use toolhold_protocol::completion::Usage as TokenUsage;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
-use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
-use toolhold_protocol::knowledge::RetrievedPassage;
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -50,11 +57,23 @@ pub struct Answer {
     /// Names of the tools that the client runs itself.
     #[serde(skip)]
     pub clients: BTreeSet<String>,
+    /// Token limit of a reply, as the run began.
+    #[serde(skip)]
+    max_tokens: u64,
+    /// The lowest limit that a notice tells.
+    #[serde(skip)]
+    told_max_tokens: Option<u64>,
     /// The text about the run's own calls, if the run ended with calls of the client's tools.
     #[serde(skip)]
     pub own_calls: String,
+    /// Arguments of calls that a reply asked for and that have neither begun nor ended, by their ids.
+    #[serde(skip)]
+    requested: BTreeMap<String, Value>,
     #[serde(skip)]
     secrets: SecretMask,
+    /// True if shields screen the run's output.
+    #[serde(skip)]
+    is_screened: bool,
     /// Whether steps and input are left out: streams tell them as they happen, and may be many.
     #[serde(skip)]
     is_brief: bool,
@@ -71,30 +90,6 @@ pub struct InputMessage {
 /// Most notices of an answer: beyond that, more tell nobody more.
 const MAX_NOTICES: usize = 100;
 
-/// One Request to the model, and the calls that its reply asked for. Step 0 is what was done before the model was asked.
-#[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub struct AnswerStep {
-    pub step: u32,
-    pub calls: Vec<Call>,
-    /// Passages of documents that were found, if some were looked for in this step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retrieved: Option<Vec<AnswerPassage>>,
-}
-
-/// A passage of a document that the model was shown.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct AnswerPassage {
-    /// What the output cites it by: `k1`.
-    pub id: String,
-    /// Name of its collection.
-    pub collection: String,
-    /// Path, URL or name of its document.
-    pub source: String,
-    /// The headings that it stands under, one a line, the outermost first.
-    pub heading: String,
-    pub text: String,
-}
-
 /// A place of the output that names a passage.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AnswerCitation {
@@ -110,18 +105,6 @@ pub struct AnswerCitation {
     pub holds: bool,
 }
 
-impl From<&RetrievedPassage> for AnswerPassage {
-    fn from(passage: &RetrievedPassage) -> Self {
-        Self {
-            id: passage.id.clone(),
-            collection: passage.collection.clone(),
-            source: passage.source.clone(),
-            heading: passage.heading.clone(),
-            text: passage.text.clone(),
-        }
-    }
-}
-
 impl From<&Citation> for AnswerCitation {
     fn from(citation: &Citation) -> Self {
         Self {
@@ -133,93 +116,46 @@ impl From<&Citation> for AnswerCitation {
     }
 }
 
-#[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub struct Call {
-    pub id: String,
-    pub tool: String,
-    pub status: CallStatus,
-    /// Arguments after references were replaced; as the model wrote them, if the call was refused. Null if its reply
-    /// broke off.
-    #[schema(value_type = Value)]
-    pub arguments: Value,
-    /// Null unless the call is done.
-    #[schema(value_type = Value)]
-    pub result: Value,
-    /// Why there is no result.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    pub duration_ms: f64,
-    /// The tool was not called: this is the result of an equal call before it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached: Option<CachedResult>,
-    /// Whether its tool was called.
-    #[serde(skip)]
-    pub is_begun: bool,
-}
-
-/// The call whose result another call was given.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct CachedResult {
-    /// The id of that call.
-    pub call: String,
-    /// Its run.
-    pub run: Uuid,
-    /// How old the result is.
-    pub age_ms: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    #[default]
-    Running,
-    Done,
-    /// The tool failed, or what it returned cannot be used.
-    Failed,
-    /// The call was not made: the tool is unknown, the arguments do not fit, a person refused it, …
-    Refused,
-    /// A shield blocked its arguments, so that it was not made, or its result.
-    Shielded,
-    /// The server was stopped while the call ran, and it may not be made again: it is not known whether it took effect.
-    Unknown,
-    /// The run ended while the call ran, or right before it.
-    Cancelled,
-    /// The call is the client's to make.
-    Client,
-}
-
-/// The kind of a failure that is a shield's (docs/protocol.md, 7.10).
-const SHIELD: &str = "shield";
-
-/// The kind of a failure of a call during which the process ended.
-const INTERRUPTED: &str = "interrupted";
-
-impl CallStatus {
-    fn of(outcome: &ToolOutcome, by_host: bool, is_begun: bool) -> Self {
-        match outcome {
-            ToolOutcome::Output(_) => Self::Done,
-            ToolOutcome::Error(failure) if failure.kind == SHIELD => Self::Shielded,
-            ToolOutcome::Error(failure) if is_begun && failure.kind == INTERRUPTED => Self::Unknown,
-            ToolOutcome::Error(failure)
-                if [UNFINISHED, NOT_MADE].contains(&failure.kind.as_str()) =>
-            {
-                Self::Cancelled
-            }
-            ToolOutcome::Error(_) if by_host && !is_begun => Self::Refused,
-            ToolOutcome::Error(_) => Self::Failed,
-        }
-    }
-}
-
-/// Tokens as the endpoint counts them; the cost in billionths of run.currency.
+/// Tokens of the run's own replies and of those of its sub-agents, as the endpoints count them; the cost in billionths of
+/// run.currency.
 #[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 pub struct Usage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
+    /// The sum of the two.
     pub total_tokens: u64,
+    /// Tokens of models that were asked beside: by shields, by the router, and hedged requests. Their cost is in that of
+    /// the run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub side_tokens: u64,
     /// Absent if the cost is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_nano: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Usage {
+    /// Adds the tokens of an event, of the run or of a sub-agent.
+    fn take(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Tokens {
+                prompt, completion, ..
+            } => {
+                self.prompt_tokens += prompt.unwrap_or(0);
+                self.completion_tokens += completion.unwrap_or(0);
+                self.total_tokens = self.prompt_tokens + self.completion_tokens;
+            }
+            EventKind::SideRequest(request) => {
+                self.side_tokens += request.usage.as_ref().map_or(0, TokenUsage::total);
+            }
+            EventKind::Sub { what, .. } => self.take(what),
+            _ => {}
+        }
+    }
 }
 
 impl Answer {
@@ -240,8 +176,12 @@ impl Answer {
 
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
+        self.usage.take(&event.kind);
         match &event.kind {
             EventKind::Request { .. }
+            | EventKind::Reply { .. }
+            | EventKind::Tokens { .. }
+            | EventKind::Shield(_)
             | EventKind::Retrieved { .. }
             | EventKind::ToolStart { .. }
             | EventKind::Plan { .. }
@@ -252,6 +192,14 @@ impl Answer {
                 self.secrets = SecretMask::of(&request.settings.privacy);
                 self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
                 self.language.clone_from(&request.language);
+                self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
+                self.max_tokens = request.settings.max_tokens.into();
+                if let Some(asked) = request.settings.requested_max_tokens {
+                    self.notice(format!(
+                        "a reply of the model has at most {} tokens here, although {asked} were asked for",
+                        request.settings.max_tokens
+                    ));
+                }
                 if !self.is_brief {
                     self.input_messages = asked(&request.context);
                 }
@@ -269,10 +217,25 @@ impl Answer {
                 "the context was too long, so {turns} of its oldest turns are a summary from here on: {tokens_after} \
                  tokens in the place of {tokens_before}"
             )),
-            EventKind::Request { step, .. } => self.steps.push(AnswerStep {
-                step: *step,
-                ..AnswerStep::default()
-            }),
+            EventKind::Budget { step, reply, .. } => self.tell_reply_limit(*step, *reply),
+            EventKind::Request { step, .. } => self.in_step(*step, |_| ()),
+            EventKind::Reply { step, completion } => {
+                let mut inference = AnswerInference {
+                    model: completion.model.clone(),
+                    finish_reason: completion.finish_reason.clone(),
+                    ..AnswerInference::default()
+                };
+                if !self.is_screened {
+                    inference.take_texts(completion, |text| self.secrets.text(text));
+                }
+                self.in_step(*step, |own| own.inference = Some(inference));
+            }
+            EventKind::Shield(judgement) => {
+                let mut verdict = AnswerVerdict::from(judgement);
+                verdict.reason = verdict.reason.map(|reason| self.secrets.text(&reason));
+                let last = self.steps.last().map_or(0, |step| step.step);
+                self.in_step(last, |own| own.shields.push(verdict));
+            }
             EventKind::Retrieved {
                 step,
                 passages,
@@ -289,12 +252,8 @@ impl Answer {
                     text: secrets.text(&passage.text),
                     ..AnswerPassage::from(passage)
                 });
-                let passages = passages.collect();
-                self.steps.push(AnswerStep {
-                    step: *step,
-                    calls: Vec::new(),
-                    retrieved: Some(passages),
-                });
+                let passages: Vec<AnswerPassage> = passages.collect();
+                self.in_step(*step, |own| own.retrieved = Some(passages));
             }
             EventKind::Cited { citations, .. } => {
                 let secrets = &mut self.secrets;
@@ -320,8 +279,13 @@ impl Answer {
             EventKind::Plan { calls, .. } => {
                 for call in calls {
                     let arguments = self.secrets.value(call.arguments.clone());
-                    if let Some(known) = self.known(&call.id).filter(|it| it.arguments.is_null()) {
-                        known.arguments = arguments;
+                    match self.known(&call.id) {
+                        Some(known) if known.arguments.is_null() => known.arguments = arguments,
+                        Some(_) => {}
+                        // It has not begun, and may end without: a shield or a person is asked.
+                        None => {
+                            self.requested.insert(call.id.clone(), arguments);
+                        }
                     }
                 }
             }
@@ -356,20 +320,23 @@ impl Answer {
                 });
             }
             EventKind::Tokens {
+                step,
                 prompt,
                 completion,
-                total,
+                first_token_ms,
+                duration_ms,
                 ..
-            } => {
-                self.usage.prompt_tokens += prompt.unwrap_or(0);
-                self.usage.completion_tokens += completion.unwrap_or(0);
-                self.usage.total_tokens = *total;
-            }
+            } => self.in_step(*step, |own| {
+                let inference = own.inference.get_or_insert_default();
+                inference.prompt_tokens = *prompt;
+                inference.completion_tokens = *completion;
+                inference.first_token_ms = *first_token_ms;
+                inference.duration_ms = *duration_ms;
+            }),
             EventKind::Done {
                 reason,
                 output,
                 error,
-                tokens,
                 cost_nano,
                 duration_ms,
                 ..
@@ -388,7 +355,6 @@ impl Answer {
                 self.error = error
                     .as_ref()
                     .map(|error: &RunFailure| error.message.clone());
-                self.usage.total_tokens = *tokens;
                 self.usage.cost_nano = cost_nano.map(Amount::nano);
                 self.duration_ms = *duration_ms;
             }
@@ -396,9 +362,35 @@ impl Answer {
         }
     }
 
+    /// Tells that the window leaves a reply less than its limit: at the first time, and again at each half of that.
+    fn tell_reply_limit(&mut self, step: u32, limit: u64) {
+        let is_news = self.told_max_tokens.is_none_or(|told| limit <= told / 2);
+        if limit < self.max_tokens && is_news {
+            self.told_max_tokens = Some(limit);
+            self.notice(format!(
+                "the context leaves the reply of step {step} at most {limit} tokens, in the place of {}",
+                self.max_tokens
+            ));
+        }
+    }
+
     fn notice(&mut self, message: String) {
         if self.notices.len() < MAX_NOTICES {
             self.notices.push(message);
+        }
+    }
+
+    /// Changes the step of this number, which is a new one if there is none.
+    fn in_step(&mut self, number: u32, change: impl FnOnce(&mut AnswerStep)) {
+        if !self.steps.iter().rev().any(|step| step.step == number) {
+            self.steps.push(AnswerStep {
+                step: number,
+                ..AnswerStep::default()
+            });
+        }
+        let mut latest = self.steps.iter_mut().rev();
+        if let Some(step) = latest.find(|step| step.step == number) {
+            change(step);
         }
     }
 
@@ -415,6 +407,7 @@ impl Answer {
         let mut call = Call {
             id: id.to_owned(),
             tool: tool.to_owned(),
+            arguments: self.requested.remove(id).unwrap_or_default(),
             ..Call::default()
         };
         change(&mut call);
