@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 47] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 48] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -63,6 +63,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 47] = [
     ("7.1", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.2", LOOP, "run_loop.rs", "a_call_is_over_before_the_model_has_written_the_last"),
     ("7.3", LOOP, "scheduling.rs", "a_call_waits_for_what_it_reads_and_the_others_do_not"),
+    ("7.3", LOOP, "scheduling.rs", "calls_have_the_effect_of_their_order"),
     ("7.4", LOOP, "run_loop.rs", "an_output_that_breaks_its_schema_is_given_again"),
     ("7.5", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.6", LOOP, "run_loop.rs", "light_faults_of_arguments_and_of_form_are_put_right_and_told"),

@@ -337,9 +337,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Starts calls while there is room (7.3).
+    /// Starts calls while there is room (7.3). One that is started in the background, or by the client, may have been
+    /// the last that others waited for.
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
         self.start_ready(None, effects);
+        self.begin_unblocked(effects);
     }
 
     /// Starts calls while there is room. The call that was just prepared need not be prepared again if it is the first
