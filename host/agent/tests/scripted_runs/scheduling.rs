@@ -1,7 +1,7 @@
 //! Sections 5 and 7.3: which call of a step runs when.
 
 use super::support::{
-    Echo, Reply, Script, driver, end, place, plain_tools, request, results, run, starts,
+    Echo, Reply, Script, driver, end, place, plain_tools, request, results, run, some_data, starts,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ async fn calls_that_stay_blocked_say_what_is_missing_and_why() {
         let activities = Activities::default()
             .with("echo", Echo::default().activity())
             .with("fails", fails);
-        let context = [plain_tools(&["echo", "fails"])];
+        let context = [some_data(), plain_tools(&["echo", "fails"])];
         let events = run(&driver(&script, activities), request(context)).await;
         assert_eq!(results(&events).len(), calls.len(), "each is answered once");
         assert!(!starts(&events).contains(&"echo".into()), "{calls:?}");

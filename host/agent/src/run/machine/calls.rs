@@ -15,7 +15,6 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::reference;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
@@ -97,7 +96,8 @@ impl Machine {
         self.fallbacks.check(call)?;
         match self.tools.find(&call.tool) {
             Some(bound) => {
-                let wiring = Wiring::of(call, &bound.tool, &self.context)?;
+                let is_text = !self.has_references(call);
+                let wiring = Wiring::of(call, &bound.tool, &self.context, is_text)?;
                 self.tools.checks.place(call)?;
                 Ok(wiring)
             }
@@ -105,26 +105,46 @@ impl Machine {
         }
     }
 
+    /// Whether an argument that begins with a dagger is a reference: the model was told of references, there is data, or
+    /// calls of this reply write some. A plan that was given to the run was checked with its references.
+    fn has_references(&self, call: &Call) -> bool {
+        let writes = |call: &Call| call.output_path.is_some();
+        self.is_wired()
+            || self.request.plan.is_some()
+            || !self.context.data.log().is_empty()
+            || writes(call)
+            || self.step.calls.calls().any(writes)
+    }
+
     /// Whether the call passes its checks as things stand: it waits for no reference, and its arguments fit. Shields and
     /// people are asked later.
     pub(super) fn can_be_made(&self, call: &Call) -> bool {
-        let (true, Some(bound)) = (self.wiring(call).is_ok(), self.tools.find(&call.tool)) else {
+        let (Ok(wiring), Some(bound)) = (self.wiring(call), self.tools.find(&call.tool)) else {
             return false;
         };
         let checks = &self.tools.checks;
         if bound.tool.is_latent() {
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            let open = wiring.open(call);
+            let open: Vec<&str> = open.iter().map(String::as_str).collect();
             let checked = checks.check_latent(&call.tool, &call.arguments, &open);
             return call.output.is_some() && checked.is_ok();
         }
-        let instance = call.instance.as_deref();
-        let Ok(arguments) = self.context.data.fill(&call.arguments, instance) else {
+        let Ok(arguments) = self.filled(call, &wiring) else {
             return false;
         };
         let repair = self.request.settings.repair;
         let fitting = checks.fitting(&call.tool, arguments, repair);
         fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
+    }
+
+    /// The arguments of a call, with the values that its references stand for.
+    fn filled(&self, call: &Call, wiring: &Wiring) -> Result<Value, ToolFailure> {
+        if wiring.is_text {
+            return Ok(call.arguments.clone());
+        }
+        let instance = call.instance.as_deref();
+        let filled = self.context.data.fill(&call.arguments, instance);
+        filled.map_err(|error| ToolFailure::correctable("reference", error.to_string()))
     }
 
     /// Begins every call that nothing holds up any more.
@@ -159,8 +179,8 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let references = reference::references(&call.arguments).unwrap_or_default();
-            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            let open = own.wiring.open(&call);
+            let open: Vec<&str> = open.iter().map(String::as_str).collect();
             self.tools
                 .checks
                 .check_latent(&call.tool, &call.arguments, &open)?;
@@ -173,12 +193,7 @@ impl Machine {
             self.settle(index, SettledResult::answered(output), effects);
             return Ok(());
         }
-        let arguments = self
-            .context
-            .data
-            .fill(&call.arguments, call.instance.as_deref());
-        let arguments =
-            arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
+        let arguments = self.filled(&call, &own.wiring)?;
         let arguments = self
             .privacy
             .for_tool(bound, call.instance.as_deref(), arguments);

@@ -307,7 +307,7 @@ mod tests {
                 id: format!("call_{index}"),
                 ..Call::read(object).unwrap()
             };
-            let wiring = Wiring::of(&call, &tool, &context).unwrap();
+            let wiring = Wiring::of(&call, &tool, &context, false).unwrap();
             assert_eq!(
                 step.add(call, "fence".into(), wiring, &[], Appends::Nowhere),
                 index
