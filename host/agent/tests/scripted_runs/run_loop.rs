@@ -121,6 +121,12 @@ async fn errors_are_messages_with_a_class() {
             "set, merge",
         ),
         (
+            json!({"_tool": "echo", "of": 1, "_replaces": "call_1"}),
+            "correction",
+            "correctable",
+            "make the call again without it",
+        ),
+        (
             json!({"_tool": "echo", "_instance": "x"}),
             "instance",
             "correctable",

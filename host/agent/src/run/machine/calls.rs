@@ -18,6 +18,10 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
+/// Properties with which a call would name the call that it takes the place of (docs/protocol.md, 12). To ignore them would
+/// make the call beside the other one.
+const CORRECTIONS: [&str; 4] = ["_corrects", "_correction", "_replaces", "_supersedes"];
+
 impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
@@ -50,7 +54,8 @@ impl Machine {
     ) {
         let index = self.step.calls.len();
         call.id = format!("call_{}", self.derive("call", index));
-        for name in call.unknown.keys() {
+        let ignored = call.unknown.keys();
+        for name in ignored.filter(|name| !CORRECTIONS.contains(&name.as_str())) {
             let message = format!(
                 "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
                 call.id, call.tool
@@ -89,6 +94,16 @@ impl Machine {
 
     /// What the call says besides its parameters.
     fn wiring(&self, call: &Call) -> Result<Wiring, ToolFailure> {
+        let names_another = CORRECTIONS
+            .iter()
+            .find(|name| call.unknown.contains_key(**name));
+        if let Some(name) = names_another {
+            let message = format!(
+                "no call says with {name} which call it corrects: make the call again without it, as it should be, and \
+                 with the same _outputPath if the failed call had one"
+            );
+            return Err(ToolFailure::correctable("correction", message));
+        }
         if self.tools.is_own(&call.tool) {
             return Ok(Wiring::default());
         }
