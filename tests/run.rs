@@ -857,3 +857,49 @@ fn a_resumed_run_has_the_tools_that_it_began_with() {
     let first: Value = serde_json::from_str(journal.lines().next().unwrap()).unwrap();
     assert_eq!(first["request"]["allowed"], json!(["calculator"]));
 }
+
+/// What the configuration says of the agent "default" holds for a run at the terminal, below what the command line says.
+#[test]
+fn the_default_agent_holds_for_a_run() {
+    let host = host();
+    host.ship("text").write(
+        "toolhold.toml",
+        "[agents.default]\ninstructions = \"Answer like a pirate.\"\ntools = [\"calculator\"]\n\
+         run = { max_steps = 1 }\n\
+         shields.short = { kind = \"pii\", block = [\"email\"] }\n",
+    );
+    let again = || calls("calculator.evaluate", json!({"expression": "1+1"}));
+    let endpoint = Endpoint::start(Scenario::new([again(), again()]));
+    let done = run(&host, &endpoint, &["--json"]);
+    assert_eq!(
+        events(&done).last().unwrap()["reason"],
+        "max_steps",
+        "{done:?}"
+    );
+    assert_eq!(endpoint.requests().len(), 1);
+    let text = told(&endpoint, 0);
+    assert!(text.contains("Answer like a pirate."), "{text}");
+    let asked = endpoint.requests()[0].to_string();
+    assert!(
+        asked.contains("calculator.evaluate") && !asked.contains("text.count"),
+        "{asked}"
+    );
+
+    // A flag is about this run.
+    let endpoint = Endpoint::start(Scenario::new([again(), answers(json!("2"))]));
+    let flags = ["--max-steps", "2", "--instructions", "Answer like a judge."];
+    let done = run(&host, &endpoint, &flags);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let text = told(&endpoint, 0);
+    assert!(
+        text.contains("like a judge") && !text.contains("like a pirate"),
+        "{text}"
+    );
+
+    // Its shields stand before the input.
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("Written."))]));
+    let url = endpoint.base_url();
+    let done = host.run(&["run", "Write to ada@example.com", "--base-url", &url]);
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(endpoint.requests().is_empty(), "{done:?}");
+}

@@ -134,12 +134,12 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Ok::<_, ConfigError>(loaded)
     };
     match cli.command {
-        Command::Run(args) => run::run(&load(&flags)?.configuration, *args).await,
+        Command::Run(args) => Box::pin(run::run(load(&flags)?.run_agent()?, *args)).await,
         Command::Request(RequestCommand::Run(args)) => {
-            run::request(&load(&flags)?.configuration, *args).await
+            Box::pin(run::request(load(&flags)?.run_agent()?, *args)).await
         }
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.configuration)),
-        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.configuration, *args)).await,
+        Command::Resume(args) => Box::pin(run::resume(load(&flags)?.run_agent()?, *args)).await,
         Command::Runs {
             command: None,
             list,

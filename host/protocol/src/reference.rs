@@ -1,7 +1,7 @@
 //! References: `†kind.path.to[2].value`, and the expressions made of them (docs/protocol.md, 5).
 //!
-//! A string argument that begins with one dagger is a reference, as a whole; a literal dagger is
-//! written `††`.
+//! A string argument that begins with one dagger is a reference, as a whole. A text that begins with a
+//! dagger is written with one more in front: `††`. Daggers elsewhere are daggers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub enum Segment {
 /// What a string argument stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Argument {
-    /// Itself, with `††` read as `†`.
+    /// Itself, without the first of two daggers at its beginning.
     Literal(String),
     Reference(Source),
 }
@@ -80,11 +80,11 @@ impl Argument {
     /// # Errors
     /// It begins with one dagger and is no input expression.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        let mut daggers = text.chars().take_while(|c| *c == DAGGER);
-        if daggers.next().is_some() && daggers.next().is_none() {
-            return text.parse().map(Self::Reference);
+        match text.strip_prefix(DAGGER) {
+            None => Ok(Self::Literal(text.to_owned())),
+            Some(rest) if rest.starts_with(DAGGER) => Ok(Self::Literal(rest.to_owned())),
+            Some(_) => text.parse().map(Self::Reference),
         }
-        Ok(Self::Literal(text.replace("††", "†")))
     }
 }
 
@@ -112,6 +112,20 @@ impl Target {
             Self::Outcome(paths) if succeeded => paths.first().into_iter().collect(),
             Self::Outcome(paths) => paths.last().into_iter().collect(),
         }
+    }
+}
+
+/// `value` as arguments that stand for it: texts that begin with a dagger have one more.
+#[must_use]
+pub fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.starts_with(DAGGER) => format!("{DAGGER}{text}").into(),
+        Value::Array(items) => items.into_iter().map(escaped).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            fields.map(|(key, field)| (key, escaped(field))).collect()
+        }
+        other => other,
     }
 }
 
@@ -462,6 +476,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_escaped_text_is_itself(text in "[a†]{0,6}") {
+            let escaped = escaped(json!({"text": [text]}));
+            prop_assert_eq!(references(&escaped), Ok(Vec::new()));
+            let written = escaped["text"][0].as_str().unwrap();
+            prop_assert_eq!(Argument::parse(written), Ok(Argument::Literal(text)));
+        }
+
         #[test]
         fn parsed_text_prints_unchanged(text in "†?[a-z†.\\[\\]0-9|& ]{0,24}") {
             if let Ok(source) = text.parse::<Source>() {

@@ -26,8 +26,8 @@ use toolhold_mcp::{McpToolbox, Servers};
 use toolhold_model::route::{EndpointState, Protection};
 use toolhold_model::{Model, ModelError};
 use toolhold_policy::ErrorClass;
+use toolhold_policy::Permit;
 use toolhold_policy::names;
-use toolhold_policy::{GrantRestrictions, Permit, Restriction};
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::ShieldPlace;
@@ -219,15 +219,6 @@ impl Agent {
     fn servers(&self, behalf: &RunClient) -> Servers {
         let allowed = self.allowed(behalf);
         self.servers.allowing(allowed, behalf.grants.clone())
-    }
-
-    /// The part of the modules' grants that the agent may use.
-    fn bounds(&self) -> GrantRestrictions {
-        let shares = self.config.shares();
-        if shares.is_empty() {
-            return GrantRestrictions::default();
-        }
-        GrantRestrictions::default().with("this agent", Restriction::Shares(shares.clone()))
     }
 
     /// The policy of a run of `behalf`, for its record.
@@ -486,7 +477,7 @@ impl Agents {
 
 fn put_over(current: &mut Arc<ServedAgents>, offered: ServedAgents) {
     for agent in offered.ready.values() {
-        agent.live.set(agent.bounds());
+        agent.live.set(agent.config.bounds());
     }
     *current = Arc::new(offered);
 }

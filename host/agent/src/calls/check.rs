@@ -119,20 +119,21 @@ impl CallChecks {
         check.map_or_else(Vec::new, |check| check.faults(arguments, open))
     }
 
-    /// Fits the arguments of a call that the model answers itself: the values of its references need not be known.
+    /// Fits the arguments of a call that the model answers itself: the values of its references at `open` (JSON pointers)
+    /// need not be known.
     ///
     /// # Errors
     /// As [`Self::fitting`].
     pub fn fitting_latent(
         &self,
         call: &Call,
+        open: &[String],
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
         let Some(check) = self.of(&call.tool) else {
             return Ok((call.arguments.clone(), Vec::new()));
         };
-        let references = reference::references(&call.arguments).unwrap_or_default();
-        let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+        let open: Vec<&str> = open.iter().map(String::as_str).collect();
         check.fitting_but_for(call.arguments.clone(), &open, repair)
     }
 

@@ -414,7 +414,7 @@ async fn a_favoured_call_that_cannot_be_made_frees_no_other() {
     let against = &fixture["against"];
     for broken in [
         json!({"_tool": "taste"}),
-        json!({"_tool": "taste", "bottle": "†nothing"}),
+        json!({"_tool": "taste", "bottle": "†nothing", "_outputPath": "†state.x"}),
         json!({"_tool": "taste", "bottle": "1961", "_instance": "nobody's"}),
         json!({"_tool": "taste", "bottle": "1961", "_outputPath": "†a ||"}),
     ] {

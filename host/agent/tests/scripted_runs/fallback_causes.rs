@@ -283,7 +283,7 @@ async fn a_refused_call_is_counted_anew_when_another_was_made() {
 async fn the_same_refused_call_is_not_sent_again_and_again() {
     let mut off = alone();
     off.settings.fallback.is_on = false;
-    let echo = || Reply::calls(&[json!({"_tool": "echo", "of": "†"})]);
+    let echo = || Reply::calls(&[json!({"_tool": "echo", "of": "†", "_outputPath": "†state.x"})]);
     for (request, reply) in [
         (off.clone(), refused as fn() -> Reply),
         (alone(), refused),

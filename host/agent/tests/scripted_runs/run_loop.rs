@@ -2,7 +2,7 @@
 
 use super::support::{
     Echo, Gate, Reply, Script, driver, end, json_of, lines, place, plain_tools, request, rest,
-    results, run, shown, starts, tools,
+    results, run, shown, some_data, starts, tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -121,6 +121,12 @@ async fn errors_are_messages_with_a_class() {
             "set, merge",
         ),
         (
+            json!({"_tool": "echo", "of": 1, "_replaces": "call_1"}),
+            "correction",
+            "correctable",
+            "make the call again without it",
+        ),
+        (
             json!({"_tool": "echo", "_instance": "x"}),
             "instance",
             "correctable",
@@ -168,7 +174,7 @@ async fn errors_are_messages_with_a_class() {
             Reply::calls(std::slice::from_ref(&call)),
             Reply::output("went on"),
         ]);
-        let mut request = request([plain_tools(&names)]);
+        let mut request = request([some_data(), plain_tools(&names)]);
         request.settings.call_timeout = Duration::from_millis(200);
         let events = run(&driver(&script, activities.clone()), request).await;
         let [(_, outcome)] = results(&events).try_into().expect("one result");

@@ -1,7 +1,7 @@
 //! Sections 5 and 7.3: which call of a step runs when.
 
 use super::support::{
-    Echo, Reply, Script, driver, end, place, plain_tools, request, results, run, starts,
+    Echo, Reply, Script, driver, end, place, plain_tools, request, results, run, some_data, starts,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ async fn a_call_waits_for_what_it_reads_and_the_others_do_not() {
     assert_eq!(waits, 2);
 }
 
-/// A reader of a place waits for all earlier writers of it, and reads the last value.
+/// A reader of a place waits for all earlier writers of it, and reads the value of the last of them.
 #[tokio::test]
 async fn the_last_write_wins() {
     let script = Script::new([
@@ -85,7 +85,46 @@ async fn the_last_write_wins() {
         request([plain_tools(&["slow", "quick"])]),
     )
     .await;
-    assert_eq!(results(&events)[2].1["output"], "slow");
+    assert_eq!(results(&events)[2].1["output"], "quick");
+}
+
+/// Whatever takes how long: no call reads what a later call writes, what is pushed has the order of the reply, and of
+/// two values the last one stays.
+#[tokio::test]
+async fn calls_have_the_effect_of_their_order() {
+    let state = toolhold_protocol::context::Message::parse_all(&json!([
+        {"type": "state", "state": {"set": "old", "log": []}},
+        {"type": "tool", "tool": {
+            "slow": {"type": "object", "properties": {"of": {}}},
+            "quick": {"type": "object", "properties": {"of": {}}},
+        }},
+    ]));
+    let push = |tool: &str, of: &str| json!({"_tool": tool, "of": of, "_outputPath": "†state.log", "_outputMethod": "push"});
+    let script = Script::new([
+        Reply::calls(&[
+            json!({"_tool": "slow", "of": "slow", "_outputPath": "†state.gate"}),
+            // It is made after the slow call, and then the last of these would be over.
+            json!({"_tool": "quick", "of": ["†state.set", "†state.gate"], "_outputPath": "†state.read"}),
+            json!({"_tool": "slow", "of": "first", "_outputPath": "†state.set"}),
+            json!({"_tool": "quick", "of": "second", "_outputPath": "†state.set"}),
+            push("slow", "one"),
+            push("quick", "two"),
+            push("quick", "three"),
+        ]),
+        Reply::calls(&[json!({"_tool": "quick", "of": "†state"})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default()
+        .with("slow", Echo::taking(50).activity())
+        .with("quick", Echo::default().activity());
+    let mut request = request(state.unwrap());
+    request.settings.parallel_calls = 8;
+    let events = run(&driver(&script, activities), request).await;
+    let results = results(&events);
+    let (_, last) = results.last().unwrap();
+    assert_eq!(last["output"]["read"], json!(["old", "slow"]));
+    assert_eq!(last["output"]["set"], "second");
+    assert_eq!(last["output"]["log"], json!(["one", "two", "three"]));
 }
 
 fn fails(_: Value) -> std::future::Ready<Result<Value, ToolFailure>> {
@@ -151,7 +190,7 @@ async fn calls_that_stay_blocked_say_what_is_missing_and_why() {
         let activities = Activities::default()
             .with("echo", Echo::default().activity())
             .with("fails", fails);
-        let context = [plain_tools(&["echo", "fails"])];
+        let context = [some_data(), plain_tools(&["echo", "fails"])];
         let events = run(&driver(&script, activities), request(context)).await;
         assert_eq!(results(&events).len(), calls.len(), "each is answered once");
         assert!(!starts(&events).contains(&"echo".into()), "{calls:?}");

@@ -64,6 +64,8 @@ fn a_reference_is_replaced_by_the_value_at_its_place() {
         // A literal dagger.
         (json!("††user.name"), json!("†user.name")),
         (json!("††"), json!("†")),
+        // Elsewhere daggers are daggers.
+        (json!("a ††b"), json!("a ††b")),
         // What a reference stands for is data, whatever it looks like.
         (json!("†user.dagger"), json!("†x")),
         // The first that exists; the last of all.
@@ -78,6 +80,16 @@ fn a_reference_is_replaced_by_the_value_at_its_place() {
             "{written}"
         );
     }
+}
+
+/// Nothing can be referred to, and the model was told of no references: what it writes is text.
+#[test]
+fn without_data_a_dagger_begins_a_text() {
+    let context = json!([tool("echo", &json!({"v": {}})), task()]);
+    let texts = json!(["† 1832", "†1832", "††", "†state.x", {"a": "†"}]);
+    let replies = [calls(json!([{"_tool": "echo", "v": texts}])), output("x")];
+    let done = Play::new(&context, replies).run().unwrap();
+    assert_eq!(done.outcomes().remove(0).1, Ok(json!({"v": texts})));
 }
 
 #[test]

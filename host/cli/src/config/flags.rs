@@ -43,6 +43,19 @@ impl Flags {
         self.set_all(flag, &Table::from_iter([(key.to_owned(), value.clone())]));
     }
 
+    /// Every setting of a table at `key`, below those that were given.
+    pub fn set_table_below(&mut self, flag: &str, key: &str, value: &Value) {
+        let given = std::mem::take(&mut self.settings);
+        self.set_table(flag, key, value);
+        self.settings.extend(given);
+    }
+
+    /// Whether they say which endpoint a run asks, or what its endpoint is.
+    pub fn name_endpoint(&self) -> bool {
+        let mut settings = self.settings.iter();
+        settings.any(|(_, key, _)| key == "endpoint" || key.starts_with("endpoints.{endpoint}."))
+    }
+
     fn set_all(&mut self, flag: &str, table: &Table) {
         for (key, value) in flatten(table) {
             self.set(flag, key, Some(value));

@@ -54,8 +54,8 @@ use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_policy::Digest;
 use toolhold_runtime::config::{
-    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
-    LogFormat, ShippedModules, Tables, UsualModules,
+    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, DEFAULT_AGENT,
+    InvalidAgent, LogFormat, ShippedModules, Tables, UsualModules,
 };
 use toolhold_runtime::file_pins::FilePins;
 use toolhold_sandbox::CompilerProcess;
@@ -68,6 +68,8 @@ pub const COMPILER_COMMAND: &str = "compile-component";
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub configuration: Configuration,
+    /// The agent of runs that begin at a terminal: the default agent, with what the command line says on top.
+    run_agent: Result<AgentConfiguration, InvalidAgent>,
     pub serve: serve::Settings,
     pub mcp_server: mcp_server::Settings,
     /// Every effective value, with its origin.
@@ -88,6 +90,16 @@ pub struct Loaded {
     flags: Flags,
     /// The modules that the command needs; all of them if it is absent.
     pub only: Option<Vec<String>>,
+}
+
+impl Loaded {
+    /// The agent of runs that begin at a terminal.
+    ///
+    /// # Errors
+    /// What is wrong with `[agents.default]`.
+    pub fn run_agent(&self) -> Result<&AgentConfiguration, InvalidAgent> {
+        self.run_agent.as_ref().map_err(Clone::clone)
+    }
 }
 
 /// A configuration file as it took effect.
@@ -308,11 +320,21 @@ fn resolved_with(
     mcp_server.token = secret(secrets, &mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
         let tables = table.get("agents");
-        let resolved = resolve_agent(files, flags, secrets, (&name, &agent, tables));
+        let own = (name.as_str(), &agent, tables);
+        let resolved = resolve_agent(files, flags, secrets, own, AgentRank::AboveFlags);
         configuration.add_agent(name, resolved);
     }
+    let tables = table.get("agents");
+    let run_agent = match configuration.agent_tables().get(DEFAULT_AGENT) {
+        Some(agent) if tables.is_some_and(|tables| tables.get(DEFAULT_AGENT).is_some()) => {
+            let own = (DEFAULT_AGENT, agent, tables);
+            resolve_agent(files, flags, secrets, own, AgentRank::BelowFlags)
+        }
+        _ => Ok(AgentConfiguration::without_table(configuration.clone())),
+    };
     Ok(Loaded {
         configuration,
+        run_agent,
         serve,
         mcp_server,
         settings: merged.settings(),
@@ -477,22 +499,39 @@ fn warn_once(reason: String) {
     }
 }
 
-/// The configuration of an agent: the same layers, and the agent's own values last.
+/// Whether an agent's own values or the command line's count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentRank {
+    /// The command line is about a server or about all agents.
+    AboveFlags,
+    /// The command line is about one run of this agent.
+    BelowFlags,
+}
+
+/// The configuration of an agent: the same layers, and the agent's own values above or below those of flags.
 fn resolve_agent(
     files: &ConfigFiles,
     flags: &Flags,
     secrets: &StoredSecrets,
     (name, agent, tables): (&str, &AgentTable, Option<&Value>),
+    rank: AgentRank,
 ) -> Result<AgentConfiguration, InvalidAgent> {
     let origin = format!("[agents.{name}]");
     let mut all = flags.clone();
-    all.set_agents_endpoint(&origin, agent.endpoint.clone());
+    let is_below = rank == AgentRank::BelowFlags;
+    let endpoint = agent.endpoint.clone();
+    let endpoint = endpoint.filter(|_| !(is_below && flags.name_endpoint()));
+    all.set_agents_endpoint(&origin, endpoint);
     let own = tables.and_then(|agents| agents.get(name)?.as_table());
     let own = own.into_iter().flatten();
     for (section, value) in
         own.filter(|(key, _)| toolhold_runtime::config::OVERRIDES.contains(&key.as_str()))
     {
-        all.set_table(&origin, section, value);
+        if is_below {
+            all.set_table_below(&origin, section, value);
+        } else {
+            all.set_table(&origin, section, value);
+        }
     }
     let resolved = || {
         let merged = layers::merge(files, &all, variables())?.known()?;

@@ -201,7 +201,7 @@ impl Data {
         })
     }
 
-    /// `arguments` with every reference replaced by its value and `††` read as `†`. Give it a call's
+    /// `arguments` with every reference replaced by its value and `††` at the beginning of a text read as `†`. Give it a call's
     /// parameters only: an output expression also begins with a dagger.
     ///
     /// # Errors

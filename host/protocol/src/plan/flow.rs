@@ -1,17 +1,19 @@
 //! The data flow: every reference of every step, linked to the steps that write its place.
 
 use super::graph::GraphError;
+use super::hazards;
 use super::place::PlanPlace;
+use super::place_map::PlaceMap;
 use super::step::Step;
-use crate::reference::{Path, Segment, Source};
+use crate::reference::{Path, Source};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
 /// Maximum pairs of a writer and a reader. Writers and readers of one place multiply, so the number
 /// of steps alone does not bound the work.
-const MAX_LINKS: usize = 200_000;
+pub(super) const MAX_LINKS: usize = 200_000;
 
 /// The data flow, as lists that refer to each other by index.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Flow {
     pub ways: Vec<Way>,
     /// By reader.
     pub links: Vec<Link>,
+    /// Pairs of steps of which the second writes where the first reads or writes, so that it comes after it.
+    pub orders: Vec<(usize, usize)>,
 }
 
 /// Something that a step waits for. It is met by any one of its ways.
@@ -31,6 +35,8 @@ pub(super) struct Need {
     /// Which of the step's reads.
     pub read: usize,
     pub ways: Range<usize>,
+    /// True if neither the data nor an earlier step has it, so that the step comes after all later ones that write it.
+    pub waits_for_later: bool,
 }
 
 /// One path that meets a need.
@@ -72,33 +78,40 @@ pub fn missing(
     steps: &[Step],
     exists: impl Fn(&Path, Option<&str>) -> bool,
 ) -> Result<Vec<MissingReference>, GraphError> {
-    Ok(Flow::new(steps)?.missing(steps, exists))
+    Ok(Flow::new(steps, &exists)?.missing(steps, exists))
 }
 
 impl Flow {
-    pub fn new(steps: &[Step]) -> Result<Self, GraphError> {
+    /// The flow of `steps` over data in which `exists` says what there is before the first of them.
+    pub fn new(
+        steps: &[Step],
+        exists: impl Fn(&Path, Option<&str>) -> bool,
+    ) -> Result<Self, GraphError> {
         let writers = Writers::of(steps);
         let mut flow = Self {
             steps: Vec::with_capacity(steps.len()),
             needs: Vec::new(),
             ways: Vec::new(),
             links: Vec::new(),
+            orders: Vec::new(),
         };
         for (index, step) in steps.iter().enumerate() {
             let first = flow.needs.len();
             for (read, source) in step.reads.iter().map(|read| &read.source).enumerate() {
                 let paths = 0..source.paths().len();
                 match source {
-                    Source::First(_) => flow.need(index, read, paths, steps, &writers)?,
+                    Source::First(_) => flow.need(index, read, paths, steps, &writers, &exists)?,
                     Source::All(_) => {
                         for path in paths {
-                            flow.need(index, read, path..path + 1, steps, &writers)?;
+                            let paths = path..path + 1;
+                            flow.need(index, read, paths, steps, &writers, &exists)?;
                         }
                     }
                 }
             }
             flow.steps.push(first..flow.needs.len());
         }
+        flow.orders = hazards::orders(steps, &flow)?;
         Ok(flow)
     }
 
@@ -109,13 +122,23 @@ impl Flow {
         paths: Range<usize>,
         steps: &[Step],
         writers: &Writers<'_>,
+        exists: impl Fn(&Path, Option<&str>) -> bool,
     ) -> Result<(), GraphError> {
         let (need, first_way) = (self.needs.len(), self.ways.len());
+        let instance = steps[step].instance.as_deref();
+        let places = &steps[step].reads[read].source.paths()[paths.clone()];
+        // What there is, and what an earlier step writes, is not replaced by what later steps write. Only where there
+        // is neither, the step waits for those.
+        let waits_for_later = places.iter().all(|place| {
+            let mut earlier = writers.of_place(place, instance, step);
+            earlier.next().is_none() && !exists(place, instance)
+        });
+        let before = if waits_for_later { usize::MAX } else { step };
         for path in paths {
             let (way, first_link) = (self.ways.len(), self.links.len());
             let place = &steps[step].reads[read].source.paths()[path];
             let mut found: Vec<_> = writers
-                .of_place(place, steps[step].instance.as_deref())
+                .of_place(place, instance, before)
                 .take(MAX_LINKS + 1 - first_link)
                 .collect();
             if first_link + found.len() > MAX_LINKS {
@@ -146,6 +169,7 @@ impl Flow {
             step,
             read,
             ways: first_way..self.ways.len(),
+            waits_for_later,
         });
         Ok(())
     }
@@ -213,11 +237,8 @@ impl Flow {
     }
 }
 
-/// Places in order, so that all places inside one follow it.
-type Places<'a> = BTreeMap<(&'a str, &'a [Segment]), Vec<TargetOfStep>>;
-
 /// Written places, by instance.
-struct Writers<'a>(HashMap<Option<&'a str>, Places<'a>>);
+struct Writers<'a>(HashMap<Option<&'a str>, PlaceMap<'a, Vec<TargetOfStep>>>);
 
 #[derive(Debug, Clone, Copy)]
 struct TargetOfStep {
@@ -227,7 +248,7 @@ struct TargetOfStep {
 
 impl<'a> Writers<'a> {
     fn of(steps: &'a [Step]) -> Self {
-        let mut writers: HashMap<_, Places<'_>> = HashMap::new();
+        let mut writers: HashMap<_, PlaceMap<'_, _>> = HashMap::new();
         for (index, step) in steps.iter().enumerate() {
             for (target, path) in step.written().iter().enumerate() {
                 let places = writers.entry(step.instance.as_deref()).or_default();
@@ -235,37 +256,28 @@ impl<'a> Writers<'a> {
                     step: index,
                     target,
                 };
-                places.entry(key(path)).or_default().push(written);
+                places.push(path, written);
             }
         }
         Self(writers)
     }
 
-    /// Everything written that overlaps `path` as a step of `instance` sees it.
+    /// Everything that the steps in front of the step `before` write that overlaps `path`, as a step of `instance` sees
+    /// it.
     fn of_place(
         &self,
         path: &'a Path,
         instance: Option<&'a str>,
+        before: usize,
     ) -> impl Iterator<Item = TargetOfStep> {
         // What is written for everybody feeds every instance, and never the other way round.
         let views = [instance.map(Some), Some(None)].into_iter().flatten();
-        let (kind, segments) = key(path);
         views
             .filter_map(|view| self.0.get(&view))
-            .flat_map(move |places| {
-                let around = (0..segments.len())
-                    .filter_map(move |depth| places.get(&(kind, &segments[..depth])));
-                let inside = places
-                    .range((kind, segments)..)
-                    .take_while(move |((k, s), _)| *k == kind && s.starts_with(segments))
-                    .map(|(_, written)| written);
-                around.chain(inside).flatten().copied()
-            })
+            .flat_map(move |places| places.overlapping(path))
+            .flat_map(move |written| written.iter().take_while(move |one| one.step < before))
+            .copied()
     }
-}
-
-fn key(path: &Path) -> (&str, &[Segment]) {
-    (&path.kind, &path.segments)
 }
 
 impl Display for MissingReference {

@@ -1,6 +1,5 @@
 //! A plan in order.
 
-use super::contest;
 use super::flow::{Flow, MissingReference};
 use super::order;
 use super::place::PlanPlace;
@@ -74,12 +73,6 @@ pub struct CycleStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Warning {
-    /// Steps without an order between them set one place: the last of them wins.
-    Contested {
-        path: Path,
-        instance: Option<String>,
-        steps: Vec<PlanPlace>,
-    },
     /// An alternative that can never be there in time.
     Late {
         place: PlanPlace,
@@ -89,13 +82,27 @@ pub enum Warning {
 }
 
 impl Graph {
+    /// The order of steps of whose data nothing is known.
+    ///
+    /// # Errors
+    /// As [`Graph::over`].
+    pub fn new(steps: Vec<Step>) -> Result<Self, GraphError> {
+        Self::over(steps, |_, _| false)
+    }
+
+    /// The order of steps over data. `exists` says whether the data of an instance, or of everybody, holds a path: a step
+    /// reads this value, and not one that a later step writes.
+    ///
     /// # Errors
     /// A cycle, or bounds that are exceeded.
-    pub fn new(steps: Vec<Step>) -> Result<Self, GraphError> {
+    pub fn over(
+        steps: Vec<Step>,
+        exists: impl Fn(&Path, Option<&str>) -> bool,
+    ) -> Result<Self, GraphError> {
         if steps.len() > MAX_STEPS {
             return Err(GraphError::TooManySteps { count: steps.len() });
         }
-        let mut flow = Flow::new(&steps)?;
+        let mut flow = Flow::new(&steps, exists)?;
         match order::layers(&mut flow) {
             Ok(layers) => Ok(Self {
                 steps,
@@ -111,7 +118,7 @@ impl Graph {
     }
 
     /// Steps that can run at the same time, in order. Every edge that is not late leads to a later
-    /// layer.
+    /// layer, and a step that writes a place is in a later layer than the steps before it that read or write it.
     pub fn layers(&self) -> &[Vec<usize>] {
         &self.layers
     }
@@ -163,10 +170,7 @@ impl Graph {
                 writer,
             }
         });
-        contest::contested(&self.steps, &self.flow, &self.layers)
-            .into_iter()
-            .chain(late)
-            .collect()
+        late.collect()
     }
 
     /// The graph in Mermaid's language.
@@ -230,34 +234,14 @@ impl Display for Cycle {
 
 impl Display for Warning {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Contested {
-                path,
-                instance,
-                steps,
-            } => {
-                for (index, step) in steps.iter().take(MAX_SHOWN_HOPS).enumerate() {
-                    write!(f, "{}{step}", if index == 0 { "" } else { ", " })?;
-                }
-                if steps.len() > MAX_SHOWN_HOPS {
-                    write!(f, " and {} more", steps.len() - MAX_SHOWN_HOPS)?;
-                }
-                write!(f, " set {path}")?;
-                if let Some(instance) = instance {
-                    write!(f, " of instance {}", printable(instance, 64))?;
-                }
-                f.write_str(
-                    " with no order between them, so the last to finish wins; give each a place of its own, or push",
-                )
-            }
-            Self::Late {
-                place,
-                path,
-                writer,
-            } => write!(
-                f,
-                "{place} does not wait for {path}: {writer} writes it only later, because it needs this step first"
-            ),
-        }
+        let Self::Late {
+            place,
+            path,
+            writer,
+        } = self;
+        write!(
+            f,
+            "{place} does not wait for {path}: {writer} writes it only later, because it needs this step first"
+        )
     }
 }

@@ -4,7 +4,6 @@
 //! order: which steps wait for which, what can run at the same time, and what is missing. A graph
 //! that exists has no cycle.
 
-mod contest;
 mod diagram;
 mod draw;
 #[cfg(test)]
@@ -13,9 +12,11 @@ mod flow;
 mod graph;
 #[cfg(test)]
 mod graph_tests;
+mod hazards;
 mod order;
 mod outline;
 mod place;
+mod place_map;
 mod step;
 mod text;
 

@@ -25,10 +25,10 @@ pub(super) fn layers(flow: &mut Flow) -> Result<Vec<Vec<usize>>, Vec<usize>> {
         layers.push(layer);
         layer = next;
     }
-    let Progress { late, .. } = match progress.first_stuck() {
-        Some(step) => return Err(progress.cycle(step)),
-        None => progress,
-    };
+    if let Some(cycle) = progress.stuck_cycle() {
+        return Err(cycle);
+    }
+    let Progress { late, .. } = progress;
     for link in late {
         flow.links[link].is_late = true;
     }
@@ -44,6 +44,10 @@ struct Progress<'a> {
     component: Vec<usize>,
     is_released: Vec<bool>,
     is_done: Vec<bool>,
+    /// Steps that come after each step although they read nothing of it.
+    orders_from: Vec<Vec<usize>>,
+    /// The number of steps that each step comes after in this way, and that are not done.
+    ordered: Vec<usize>,
     /// Links into each step whose writers are not done.
     waiting: Vec<usize>,
     /// Those of them that come from the step's own component.
@@ -65,6 +69,11 @@ impl<'a> Progress<'a> {
         for (index, link) in flow.links.iter().enumerate() {
             links_from[link.writer].push(index);
         }
+        let (mut orders_from, mut ordered) = (vec![Vec::new(); steps], vec![0; steps]);
+        for (first, second) in &flow.orders {
+            orders_from[*first].push(*second);
+            ordered[*second] += 1;
+        }
         let component = components(&links_from, |link| flow.reader(link));
         let open: Vec<_> = flow.ways.iter().map(|way| way.links.len()).collect();
         let is_met: Vec<_> = flow
@@ -78,6 +87,8 @@ impl<'a> Progress<'a> {
             component,
             is_released: vec![false; steps],
             is_done: vec![false; steps],
+            orders_from,
+            ordered,
             waiting: vec![0; steps],
             waiting_own: vec![0; steps],
             unmet: vec![0; steps],
@@ -102,12 +113,16 @@ impl<'a> Progress<'a> {
 
     /// The steps that wait for nothing.
     fn free(&mut self) -> Vec<usize> {
-        let free = (0..self.waiting.len()).filter(|step| self.waiting[*step] == 0);
-        let free: Vec<_> = free.collect();
+        let steps = 0..self.waiting.len();
+        let free: Vec<_> = steps.filter(|step| self.waits_for_none(*step)).collect();
         for &step in &free {
             self.release(step);
         }
         free
+    }
+
+    fn waits_for_none(&self, step: usize) -> bool {
+        self.waiting[step] == 0 && self.ordered[step] == 0
     }
 
     fn release(&mut self, step: usize) -> usize {
@@ -128,8 +143,15 @@ impl<'a> Progress<'a> {
             for link in std::mem::take(&mut self.links_from[step]) {
                 let reader = self.flow.reader(link);
                 self.arrive(link, reader, step);
-                if self.waiting[reader] == 0 && !self.is_released[reader] {
+                if self.waits_for_none(reader) && !self.is_released[reader] {
                     next.push(self.release(reader));
+                }
+            }
+            for after in std::mem::take(&mut self.orders_from[step]) {
+                self.ordered[after] -= 1;
+                self.consider(after);
+                if self.waits_for_none(after) && !self.is_released[after] {
+                    next.push(self.release(after));
                 }
             }
         }
@@ -153,15 +175,22 @@ impl<'a> Progress<'a> {
     }
 
     fn consider(&mut self, step: usize) {
-        if !self.is_released[step] && self.unmet[step] == 0 && self.waiting_own[step] > 0 {
+        let is_next = !self.is_released[step] && self.ordered[step] == 0;
+        if is_next && self.unmet[step] == 0 && self.waiting_own[step] > 0 {
             self.yielding.insert(step);
         } else {
             self.yielding.remove(&step);
         }
     }
 
-    fn first_stuck(&self) -> Option<usize> {
-        self.is_released.iter().position(|is_released| !is_released)
+    /// The links of the cycle that holds up the steps which are left. A step may only come after one that is in it, so
+    /// not every walk leads there. Absent: no step is left.
+    fn stuck_cycle(&self) -> Option<Vec<usize>> {
+        let steps = 0..self.is_released.len();
+        let mut stuck = steps.filter(|step| !self.is_released[*step]).peekable();
+        stuck.peek()?;
+        let mut cycles = stuck.map(|step| self.cycle(step));
+        Some(cycles.find(|links| !links.is_empty()).unwrap_or_default())
     }
 
     /// Walks from a stuck step to what it waits for, which is stuck too, until it meets itself.
@@ -200,7 +229,7 @@ impl<'a> Progress<'a> {
 /// Tarjan's strongly connected components of the graph whose node `n` has the edges `edges[n]`,
 /// which lead to `end(edge)`: for each node a number that its component shares. Without recursion,
 /// because a chain of steps is as long as a plan.
-fn components(edges: &[Vec<usize>], end: impl Fn(usize) -> usize) -> Vec<usize> {
+pub(super) fn components(edges: &[Vec<usize>], end: impl Fn(usize) -> usize) -> Vec<usize> {
     const NONE: usize = usize::MAX;
     let mut visited = 0;
     let mut number = vec![NONE; edges.len()];

@@ -44,18 +44,20 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 51] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 54] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
     ("2.14", LOOP, "borders.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
     ("2.14", "tests/mission", "repair.rs", "statement_000_36_results_without_ids_answer_calls_by_name_and_order"),
     ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
+    ("3.4", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),
     ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
     ("4.3", LOOP, "schema.rs", "a_reply_with_faults_of_form_is_mended_in_each_contract"),
     ("4.9", LOOP, "schema.rs", "an_output_beside_calls_counts_only_where_both_are_allowed"),
     ("4.10", LOOP, "quoted.rs", "calls_that_are_repeated_are_made_in_no_form_and_from_no_place"),
     ("4.11", LOOP, "prompt_texts.rs", "a_forged_text_begins_no_line_in_any_place"),
+    ("5.1", LOOP, "variables.rs", "without_data_a_dagger_begins_a_text"),
     ("5.6", LOOP, "variables.rs", "without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told"),
     ("6.2", "tests/module_runs", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
     ("6.3", "tests", "interpreters.rs", "nothing_is_there_in_the_next_call"),
@@ -64,6 +66,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 51] = [
     ("7.1", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.2", LOOP, "run_loop.rs", "a_call_is_over_before_the_model_has_written_the_last"),
     ("7.3", LOOP, "scheduling.rs", "a_call_waits_for_what_it_reads_and_the_others_do_not"),
+    ("7.3", LOOP, "scheduling.rs", "calls_have_the_effect_of_their_order"),
     ("7.4", LOOP, "run_loop.rs", "an_output_that_breaks_its_schema_is_given_again"),
     ("7.5", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.6", LOOP, "run_loop.rs", "light_faults_of_arguments_and_of_form_are_put_right_and_told"),

@@ -94,6 +94,16 @@ fn edges_are_output_paths_and_the_references_that_read_them() {
             (vec![vec![1], vec![0]], vec![(1, 0)]),
         ),
         (
+            "8.1",
+            json!([writes("†s.a"), writes("†s.a")]),
+            (vec![vec![0], vec![1]], vec![]),
+        ),
+        (
+            "8.1",
+            json!([writes("†s.a"), reads("†s.a"), writes("†s")]),
+            (vec![vec![0], vec![1], vec![2]], vec![(0, 1)]),
+        ),
+        (
             "9.2",
             json!([{"_tool": "w", "_outputPath": "†s.a", "_instance": "x"}, reads("†s.a")]),
             apart(),

@@ -7,13 +7,15 @@ fn path(text: &str) -> Path {
 }
 
 #[test]
-fn a_reference_is_the_whole_string_and_two_daggers_are_one() {
+fn a_reference_is_the_whole_string_and_two_daggers_begin_a_text() {
     let literal = |text: &str| Argument::Literal(text.into());
     for (rule, text, expect) in [
         ("5.1", "plain", literal("plain")),
         ("5.1", "††state.x", literal("†state.x")),
         ("5.1", "see †state.x", literal("see †state.x")),
-        ("5.1", "5 †† 6", literal("5 † 6")),
+        ("5.1", "†††", literal("††")),
+        ("5.1", "5 †† 6", literal("5 †† 6")),
+        ("5.1", "a ††b", literal("a ††b")),
         ("5.1", "", literal("")),
         (
             "5.1",

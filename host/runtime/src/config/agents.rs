@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
-use toolhold_policy::{Share, is_name};
+use toolhold_policy::{GrantRestrictions, Restriction, Share, is_name};
 
 /// Keys of `[agents.NAME]` besides the settings of [`OVERRIDES`].
 pub const AGENT_KEYS: [&str; 5] = [
@@ -25,7 +25,7 @@ pub const SHARES: &str = "grants";
 /// [`RETRIEVAL_KEYS`](super::RETRIEVAL_KEYS).
 pub const OVERRIDES: [&str; 4] = ["run", "decisions", "fallback", "knowledge"];
 
-/// The agent that exists without a table; it runs as `toolhold run` does.
+/// The agent that exists without a table. `toolhold run` runs as it does.
 pub const DEFAULT_AGENT: &str = "default";
 
 /// `[agents.NAME]` as it is written.
@@ -65,7 +65,29 @@ pub struct AgentConfiguration {
 #[error("{0}")]
 pub struct InvalidAgent(pub String);
 
+impl AgentConfiguration {
+    /// An agent of which the configuration says nothing.
+    pub fn without_table(configuration: Configuration) -> Self {
+        Self {
+            description: String::new(),
+            instructions: None,
+            tools: None,
+            output_schema: None,
+            configuration: Arc::new(configuration),
+        }
+    }
+}
+
 impl Configuration {
+    /// The part of the modules' grants that an agent with this configuration may use.
+    pub fn bounds(&self) -> GrantRestrictions {
+        let shares = self.shares();
+        if shares.is_empty() {
+            return GrantRestrictions::default();
+        }
+        GrantRestrictions::default().with("this agent", Restriction::Shares(shares.clone()))
+    }
+
     /// The tables of the configured agents, and of the default agent.
     pub fn agent_tables(&self) -> BTreeMap<String, AgentTable> {
         let mut tables = self.tables.agents.clone();

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use toolhold_protocol::reference::escaped;
 use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -219,7 +220,14 @@ async fn call(
     let Body {
         said: asked, raw, ..
     } = body?;
-    let mut step = asked.arguments;
+    // The run has no data to refer to: a dagger at the beginning of an argument is text.
+    let arguments = asked.arguments.into_iter();
+    let mut step: Map<String, Value> = arguments
+        .map(|(name, value)| {
+            let is_reserved = name.starts_with('_');
+            (name, if is_reserved { value } else { escaped(value) })
+        })
+        .collect();
     step.insert("_tool".into(), tool.into());
     prepared.request.plan = Some(vec![step.into()]);
     prepared.request.output_schema = None;

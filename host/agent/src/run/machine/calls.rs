@@ -23,6 +23,10 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
+/// Properties with which a call would name the call that it takes the place of (docs/protocol.md, 12). To ignore them would
+/// make the call beside the other one.
+const CORRECTIONS: [&str; 4] = ["_corrects", "_correction", "_replaces", "_supersedes"];
+
 impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
@@ -55,7 +59,8 @@ impl Machine {
     ) {
         let index = self.step.calls.len();
         call.id = format!("call_{}", self.derive("call", index));
-        for name in call.unknown.keys() {
+        let ignored = call.unknown.keys();
+        for name in ignored.filter(|name| !CORRECTIONS.contains(&name.as_str())) {
             let message = format!(
                 "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
                 call.id, call.tool
@@ -94,6 +99,16 @@ impl Machine {
 
     /// What the call says besides its parameters.
     fn wiring(&self, call: &Call) -> Result<Wiring, ToolFailure> {
+        let names_another = CORRECTIONS
+            .iter()
+            .find(|name| call.unknown.contains_key(**name));
+        if let Some(name) = names_another {
+            let message = format!(
+                "no call says with {name} which call it corrects: make the call again without it, as it should be, and \
+                 with the same _outputPath if the failed call had one"
+            );
+            return Err(ToolFailure::correctable("correction", message));
+        }
         if self.tools.is_own(&call.tool) {
             return Ok(Wiring::default());
         }
@@ -101,7 +116,8 @@ impl Machine {
         self.fallbacks.check(call)?;
         match self.tools.find(&call.tool) {
             Some(bound) => {
-                let wiring = Wiring::of(call, &bound.tool, &self.context)?;
+                let is_text = !self.has_references(call);
+                let wiring = Wiring::of(call, &bound.tool, &self.context, is_text)?;
                 self.tools.checks.place(call)?;
                 Ok(wiring)
             }
@@ -109,23 +125,44 @@ impl Machine {
         }
     }
 
+    /// Whether an argument that begins with a dagger is a reference: the model was told of references, there is data, or
+    /// calls of this reply write some. A plan that was given to the run was checked with its references.
+    fn has_references(&self, call: &Call) -> bool {
+        let writes = |call: &Call| call.output_path.is_some();
+        self.is_wired()
+            || self.request.plan.is_some()
+            || !self.context.data.log().is_empty()
+            || writes(call)
+            || self.step.calls.calls().any(writes)
+    }
+
     /// Whether the call passes its checks as things stand: it waits for no reference, and its arguments fit. Shields and
     /// people are asked later.
     pub(super) fn can_be_made(&self, call: &Call) -> bool {
-        let (true, Some(bound)) = (self.wiring(call).is_ok(), self.tools.find(&call.tool)) else {
+        let (Ok(wiring), Some(bound)) = (self.wiring(call), self.tools.find(&call.tool)) else {
             return false;
         };
         let checks = &self.tools.checks;
         let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
-            return call.output.is_some() && checks.fitting_latent(call, repair).is_ok();
+            let open = wiring.open(call);
+            return call.output.is_some() && checks.fitting_latent(call, &open, repair).is_ok();
         }
-        let instance = call.instance.as_deref();
-        let Ok(arguments) = self.context.data.fill(&call.arguments, instance) else {
+        let Ok(arguments) = self.filled(call, &wiring) else {
             return false;
         };
         let fitting = checks.fitting(&call.tool, arguments, repair);
         fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
+    }
+
+    /// The arguments of a call, with the values that its references stand for.
+    fn filled(&self, call: &Call, wiring: &Wiring) -> Result<Value, ToolFailure> {
+        if wiring.is_text {
+            return Ok(call.arguments.clone());
+        }
+        let instance = call.instance.as_deref();
+        let filled = self.context.data.fill(&call.arguments, instance);
+        filled.map_err(|error| ToolFailure::correctable("reference", error.to_string()))
     }
 
     /// Begins every call that nothing holds up any more.
@@ -161,7 +198,9 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let (arguments, repairs) = self.tools.checks.fitting_latent(&call, repair)?;
+            let open = own.wiring.open(&call);
+            let checks = &self.tools.checks;
+            let (arguments, repairs) = checks.fitting_latent(&call, &open, repair)?;
             self.tell_repaired(&call, repairs, effects);
             self.tell_council_before(&call, effects);
             effects.events.push(EventKind::ToolStart {
@@ -173,12 +212,7 @@ impl Machine {
             self.settle(index, SettledResult::answered(output), effects);
             return Ok(());
         }
-        let arguments = self
-            .context
-            .data
-            .fill(&call.arguments, call.instance.as_deref());
-        let arguments =
-            arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
+        let arguments = self.filled(&call, &own.wiring)?;
         let arguments = self
             .privacy
             .for_tool(bound, call.instance.as_deref(), arguments);
@@ -340,9 +374,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Starts calls while there is room (7.3).
+    /// Starts calls while there is room (7.3). One that is started in the background, or by the client, may have been
+    /// the last that others waited for.
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
         self.start_ready(None, effects);
+        self.begin_unblocked(effects);
     }
 
     /// Starts calls while there is room. The call that was just prepared need not be prepared again if it is the first

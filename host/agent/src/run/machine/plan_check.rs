@@ -169,8 +169,9 @@ impl PlanCheck<'_> {
             step.reads
                 .extend(looks_at.into_iter().map(|path| read_at(GUIDANCE, path)));
         }
-        Graph::new(guided)
-            .or_else(|_| Graph::new(steps))
+        let exists = |path: &Path, instance: Option<&str>| self.is_there(path, instance);
+        Graph::over(guided, exists)
+            .or_else(|_| Graph::over(steps, exists))
             .map_err(|error| error.to_string())
     }
 
@@ -241,7 +242,7 @@ impl PlanCheck<'_> {
         let steps: Result<Vec<_>, _> = steps
             .map(|(index, call)| self.placed_step(index, call))
             .collect();
-        Graph::new(steps?)
+        Graph::over(steps?, |path, instance| self.is_there(path, instance))
             .map(drop)
             .map_err(|error| error.to_string())
     }

@@ -278,7 +278,7 @@ impl Machine {
             return;
         }
         loop {
-            if self.step.calls.pass_appending(&self.context.data) {
+            if self.step.calls.let_pass(&self.context.data) {
                 self.begin_unblocked(effects);
                 continue;
             }

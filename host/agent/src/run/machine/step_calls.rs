@@ -129,10 +129,10 @@ impl StepCalls {
         self.schedule.unblock(data)
     }
 
-    /// Where no call is under way: lets the next call go that only waits for calls which may append and wait themselves.
-    /// Says whether there was one.
-    pub fn pass_appending(&mut self, data: &Data) -> bool {
-        self.schedule.pass_appending(data)
+    /// Where no call is under way: lets the next call go that is only behind calls which wait for it themselves. Says
+    /// whether there was one.
+    pub fn let_pass(&mut self, data: &Data) -> bool {
+        self.schedule.let_pass(data)
     }
 
     /// Where no call is under way: the next of those that nothing can unblock any more, each with the
@@ -217,6 +217,7 @@ impl StepCalls {
     /// The client of the run makes it.
     pub fn hand_over(&mut self, index: usize) {
         self.set(index, CallStage::HandedOver);
+        self.schedule.has_read(index);
     }
 
     pub fn run(&mut self, index: usize) {
@@ -306,7 +307,7 @@ mod tests {
                 id: format!("call_{index}"),
                 ..Call::read(object).unwrap()
             };
-            let wiring = Wiring::of(&call, &tool, &context).unwrap();
+            let wiring = Wiring::of(&call, &tool, &context, false).unwrap();
             assert_eq!(
                 step.add(call, "fence".into(), wiring, &[], Appends::Nowhere),
                 index

@@ -15,6 +15,8 @@ use toolhold_text::cut;
 /// What a call's reserved properties say about data.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
+    /// The run has no data, so a dagger at the beginning of an argument is text.
+    pub is_text: bool,
     pub reads: Vec<Source>,
     pub target: Option<Target>,
     pub method: Method,
@@ -22,12 +24,19 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
+    /// `is_text`: the run has no data to refer to.
+    ///
     /// # Errors
     /// A property that cannot be followed, in words that the model can act on.
-    pub fn of(call: &Call, tool: &Tool, context: &Context) -> Result<Self, ToolFailure> {
+    pub fn of(
+        call: &Call,
+        tool: &Tool,
+        context: &Context,
+        is_text: bool,
+    ) -> Result<Self, ToolFailure> {
         let wrong = |message: String| ToolFailure::correctable("reference", message);
         known_instance(call, &context.instances)?;
-        let reads = if tool.is_latent() {
+        let reads = if tool.is_latent() || is_text {
             Vec::new()
         } else {
             let found = reference::references(&call.arguments).map_err(|(place, error)| {
@@ -55,11 +64,21 @@ impl Wiring {
             })?,
         };
         Ok(Self {
+            is_text,
             reads,
             target: target(tool, call, written),
             method,
             scopes: scopes(tool, call)?,
         })
+    }
+
+    /// Where the arguments of a call have references, which are checked with what they stand for.
+    pub fn open(&self, call: &Call) -> Vec<String> {
+        if self.is_text {
+            return Vec::new();
+        }
+        let references = reference::references(&call.arguments).unwrap_or_default();
+        references.into_iter().map(|(at, _)| at).collect()
     }
 
     /// The places that a result may be written to.
@@ -130,11 +149,18 @@ mod tests {
             "_tool": "t", "a": "†user.name", "b": ["†x || †y"], "_outputPath": "†found",
             "_outputMethod": "push", "_scopes": ["user"],
         }));
-        let wiring = Wiring::of(&call, &tool(), &Context::default()).unwrap();
+        let wiring = Wiring::of(&call, &tool(), &Context::default(), false).unwrap();
         assert_eq!(wiring.reads.len(), 2);
         assert_eq!(wiring.writes(), ["†found".parse().unwrap()]);
         assert_eq!(wiring.method, Method::Push);
         assert_eq!(wiring.scopes, ["†user".parse().unwrap()]);
+    }
+
+    #[test]
+    fn without_data_a_dagger_is_text() {
+        let call = call(json!({"_tool": "t", "a": ["† 1832", "†state.x"]}));
+        let wiring = Wiring::of(&call, &tool(), &Context::default(), true).unwrap();
+        assert!(wiring.reads.is_empty() && wiring.open(&call).is_empty());
     }
 
     #[test]
@@ -145,7 +171,7 @@ mod tests {
             ..Tool::new("t")
         };
         let call = call(json!({"_tool": "t", "_outputPath": "†mine"}));
-        let wiring = Wiring::of(&call, &fixed, &Context::default()).unwrap();
+        let wiring = Wiring::of(&call, &fixed, &Context::default(), false).unwrap();
         assert_eq!(wiring.writes(), ["†fixed".parse().unwrap()]);
         let reserved = wiring.reserved(&fixed, &call);
         assert_eq!(reserved["_outputPath"], "†fixed");
@@ -167,7 +193,8 @@ mod tests {
         ] {
             let mut object = wrong.clone();
             object["_tool"] = json!("t");
-            let failure = Wiring::of(&call(object), &tool(), &Context::default()).unwrap_err();
+            let failure =
+                Wiring::of(&call(object), &tool(), &Context::default(), false).unwrap_err();
             assert_eq!(failure.kind, kind, "{wrong}: {}", failure.message);
             assert!(
                 failure.message.contains(part),

@@ -1,13 +1,22 @@
 //! Which calls of a step may run: data flows from the calls that write a place to those that read it
 //! (docs/protocol.md, 5 and 7.3).
 //!
-//! A call waits for every earlier call of its step that writes what it reads, even if there is an
-//! older value at that place: the model wrote them in this order. What no earlier call writes must
-//! exist, or come into being by a later one.
+//! The calls have the effect that they would have one after the other, in the order in which the model wrote them:
 //!
-//! Where a tool may append a message, its call says no place, and only its result tells whether it wrote and where.
-//! Such a call goes before every later one that may read what it appends, but for those that it waits for itself.
+//! - A call waits for every earlier call of its step that writes what it reads, even if there is an older value at
+//!   that place. What no earlier call writes must exist, or come into being by a later one.
+//! - A call that writes a place comes behind the earlier calls that read or write it. A reader that has nothing to read
+//!   yet waits for the next call that writes it, and holds up those after that one.
+//!
+//! Where a tool may append a message, its call says no place, and only its result tells whether it wrote and where. It
+//! counts as one that writes all that it may append to.
+//!
+//! Only the flow of data can be against the order of the reply: a call that waits for what a later call writes stands
+//! behind it, and lets it pass.
 
+mod passing;
+#[cfg(test)]
+mod random_tests;
 mod stuck;
 #[cfg(test)]
 mod tests;
@@ -29,6 +38,8 @@ pub struct Schedule {
     appending: Vec<usize>,
     /// Places that finished calls should have written and did not.
     failed: Vec<(usize, Path)>,
+    /// Places that finished calls wrote.
+    written: Vec<(usize, Path)>,
 }
 
 impl Schedule {
@@ -44,7 +55,6 @@ impl Schedule {
         appends: Appends,
     ) {
         let index = self.nodes.len();
-        let after_appending = self.appending_before(&reads, sees, instance.as_deref());
         let after = sees
             .iter()
             .flat_map(|path| self.writers(path, instance.as_deref()))
@@ -52,6 +62,7 @@ impl Schedule {
         let reads = reads
             .into_iter()
             .map(|source| PendingRead {
+                newest: vec![None; source.paths().len()],
                 waits: source
                     .paths()
                     .iter()
@@ -74,29 +85,40 @@ impl Schedule {
         if appends != Appends::Nowhere {
             self.appending.push(index);
         }
-        self.nodes.push(Node {
+        let mut node = Node {
             name,
             instance,
             reads,
+            sees: sees.to_vec(),
             after,
-            after_appending,
+            behind: Vec::new(),
+            passed: Vec::new(),
             writes,
             appends,
             state: CallProgress::Blocked,
             held_by: None,
-        });
+        };
+        node.behind = self.before(&node);
+        self.nodes.push(node);
     }
 
     /// The calls that can run now and could not before; they count as running.
     pub fn unblock(&mut self, data: &Data) -> Vec<usize> {
-        let nodes = self.nodes.iter_mut().enumerate();
-        nodes
-            .filter(|(_, node)| node.state == CallProgress::Blocked && node.is_ready(data))
-            .map(|(index, node)| {
-                node.state = CallProgress::Running;
-                index
-            })
-            .collect()
+        let calls = 0..self.nodes.len();
+        let ready: Vec<usize> = calls.filter(|index| self.is_ready(*index, data)).collect();
+        for index in &ready {
+            self.begin(*index);
+        }
+        ready
+    }
+
+    fn is_ready(&self, index: usize, data: &Data) -> bool {
+        let node = self.nodes.get(index);
+        node.is_some_and(|node| {
+            node.state == CallProgress::Blocked
+                && node.has_what_it_reads(data)
+                && self.behind(index, data).next().is_none()
+        })
     }
 
     pub fn is_blocked(&self, index: usize) -> bool {
@@ -110,35 +132,31 @@ impl Schedule {
         let Some(node) = self.nodes.get_mut(index) else {
             return;
         };
+        // Those that are behind it are behind what it was behind, too: it may not have been made.
+        let behind = std::mem::take(&mut node.behind);
+        self.pass(index, behind);
+        let Some(node) = self.nodes.get_mut(index) else {
+            return;
+        };
         node.state = CallProgress::Done;
         self.appending.retain(|appending| *appending != index);
-        let unwritten = node
-            .writes
-            .iter()
-            .filter(|path| !written.contains(path))
-            .cloned();
-        let failed: Vec<_> = unwritten.map(|path| (index, path)).collect();
+        let unwritten = node.writes.iter().filter(|path| !written.contains(path));
+        self.failed
+            .extend(unwritten.map(|path| (index, path.clone())));
         for path in &node.writes {
             if let Some(writers) = self.writers.get_mut(&path.kind) {
                 writers.retain(|writer| *writer != index);
             }
         }
-        // A value written by one instance does not replace a value that another should have
-        // written.
-        let (writer, nodes) = (node.instance.clone(), &self.nodes);
-        self.failed.retain(|(failed, path)| {
-            let instance = nodes.get(*failed).and_then(|node| node.instance.as_ref());
-            let is_replaced = writer.is_none() || writer.as_ref() == instance;
-            !is_replaced || !written.iter().any(|place| place.overlaps(path))
-        });
-        self.failed.extend(failed);
+        self.written
+            .extend(written.iter().map(|path| (index, path.clone())));
         let blocked = self
             .nodes
             .iter_mut()
             .filter(|node| node.state == CallProgress::Blocked);
         for node in blocked {
             node.after.retain(|writer| *writer != index);
-            node.after_appending.retain(|appending| *appending != index);
+            node.behind.retain(|earlier| *earlier != index);
             for read in &mut node.reads {
                 read.done(index, written);
             }
@@ -150,23 +168,6 @@ impl Schedule {
         self.nodes
             .iter()
             .any(|node| node.state == CallProgress::Running)
-    }
-
-    /// Unfinished calls that may append where a call reads or is shown the context.
-    fn appending_before(
-        &self,
-        reads: &[Source],
-        sees: &[Path],
-        reader: Option<&str>,
-    ) -> Vec<usize> {
-        let read = || reads.iter().flat_map(Source::paths).chain(sees);
-        let appending = self.appending.iter().copied();
-        let goes_before = |index: &usize| {
-            self.nodes.get(*index).is_some_and(|node| {
-                node.is_seen_by(reader) && read().any(|path| node.appends.may_be_at(path))
-            })
-        };
-        appending.filter(goes_before).collect()
     }
 
     /// Unfinished calls that write at `path`, above or below it.
@@ -183,15 +184,27 @@ impl Schedule {
         })
     }
 
+    /// The last call that should have written at `path` and did not, unless a later one wrote there.
     fn failure_at(&self, path: &Path, reader: Option<&str>) -> Option<usize> {
-        let mut failed = self.failed.iter().rev();
-        let (writer, _) = failed.find(|(writer, place)| {
-            place.overlaps(path)
-                && self
-                    .nodes
-                    .get(*writer)
-                    .is_some_and(|node| node.is_seen_by(reader))
-        })?;
-        Some(*writer)
+        let failed = self.failed.iter().filter(|(failed, place)| {
+            let node = self.nodes.get(*failed);
+            place.overlaps(path) && node.is_some_and(|node| node.is_seen_by(reader))
+        });
+        let failed = failed.filter(|(failed, place)| !self.is_replaced(*failed, place));
+        failed.map(|(failed, _)| *failed).max()
+    }
+
+    /// Whether a call after the failed one wrote at its place. A value written by one instance does not replace a value
+    /// that another should have written.
+    fn is_replaced(&self, failed: usize, place: &Path) -> bool {
+        let instance = self.nodes.get(failed);
+        let instance = instance.and_then(|node| node.instance.as_deref());
+        let mut written = self.written.iter();
+        written.any(|(writer, path)| {
+            let node = self.nodes.get(*writer);
+            *writer > failed
+                && path.overlaps(place)
+                && node.is_some_and(|node| node.is_seen_by(instance))
+        })
     }
 }

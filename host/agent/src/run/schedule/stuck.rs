@@ -1,6 +1,6 @@
 //! The calls of a step that wait for each other, or for what nothing brings any more, and why, in words.
 
-use super::{CallProgress, Node, Schedule};
+use super::{CallProgress, Schedule};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use toolhold_protocol::data::Data;
@@ -10,38 +10,49 @@ use toolhold_protocol::reference::Path;
 struct Hold {
     /// Another blocked call.
     by: usize,
-    /// What that one will write; absent where it may append, and no place is known.
+    /// What that one will write and the call reads; absent where the call only comes behind it.
     path: Option<Path>,
 }
 
 impl Schedule {
-    /// Where no call runs: lets a call pass the blocked calls that may append what it reads and that wait for it
-    /// themselves, also through others. Says whether there was one. A call that none of these waits for goes on waiting:
-    /// it reads what they append.
-    pub fn pass_appending(&mut self, data: &Data) -> bool {
-        if self.is_running() || self.nodes.iter().all(|it| it.after_appending.is_empty()) {
+    /// Where no call runs: lets a call pass the blocked calls that it is behind and that wait for it themselves, also
+    /// through others. Says whether there was one. Behind a call that does not wait for it, it goes on waiting.
+    pub fn let_pass(&mut self, data: &Data) -> bool {
+        let blocked = |index: &usize| self.is_blocked(*index);
+        let passes = |index: &usize| {
+            let node = self.nodes.get(*index);
+            node.is_some_and(|node| node.could_read(data))
+        };
+        let mut calls = 0..self.nodes.len();
+        if self.is_running() || !calls.any(|index| blocked(&index) && passes(&index)) {
             return false;
         }
-        let blocked = |index: &usize| self.is_blocked(*index);
         let held_by: HashMap<usize, usize> = (0..self.nodes.len())
             .filter(blocked)
             .filter_map(|index| Some((index, self.held_up_by(index, data)?.by)))
             .collect();
-        let passes = |index: &usize| {
-            let node = self.nodes.get(*index);
-            node.is_some_and(|node| node.is_ready_but_for_appending(data))
-        };
         let circles = circles(&held_by).into_iter();
         let first = circles.filter_map(|circle| circle.into_iter().filter(passes).min());
         let Some(first) = first.min() else {
             return false;
         };
         let waiting = waiting_for(first, &held_by);
+        let (mut passed, mut passes_some) = (Vec::new(), false);
         if let Some(node) = self.nodes.get_mut(first) {
-            node.after_appending.retain(|it| !waiting.contains(it));
+            let behind = node.behind.iter().copied();
+            passed.extend(behind.filter(|index| waiting.contains(index)));
+            node.behind.retain(|index| !waiting.contains(index));
+            // Alternatives of what it reads that only come when it is over.
+            let mut has_dropped = false;
+            for waits in node.reads.iter_mut().flat_map(|read| &mut read.waits) {
+                has_dropped |= waits.iter().any(|index| waiting.contains(index));
+                waits.retain(|index| !waiting.contains(index));
+            }
             node.held_by = None;
+            passes_some = has_dropped || !passed.is_empty();
         }
-        true
+        self.pass(first, passed);
+        passes_some
     }
 
     /// Ends the next calls that nothing can unblock any more, each with the reason, in words that say which
@@ -60,10 +71,9 @@ impl Schedule {
             ended = self.not_held_up(&blocked, data);
         }
         // Those first that others let go before them: what others then write may be what the rest lacks.
-        let is_blocked = |node: &&Node| node.state == CallProgress::Blocked;
-        let awaited = self.nodes.iter().filter(is_blocked);
-        let awaited: HashSet<usize> = awaited
-            .flat_map(|node| node.after_appending.iter().copied())
+        let awaited: HashSet<usize> = blocked
+            .iter()
+            .flat_map(|index| self.behind(*index, data))
             .collect();
         if ended.iter().any(|index| awaited.contains(index)) {
             ended.retain(|index| awaited.contains(index));
@@ -110,7 +120,7 @@ impl Schedule {
         free
     }
 
-    /// What a blocked call waits for that another blocked call will write, or else may append.
+    /// What a blocked call waits for that another blocked call will write, or else the call that it comes behind.
     fn held_up_by(&self, index: usize, data: &Data) -> Option<Hold> {
         let node = self.nodes.get(index)?;
         let instance = node.instance.as_deref();
@@ -119,23 +129,33 @@ impl Schedule {
             let path = self.nodes.get(writer)?.writes.first().cloned();
             return Some(Hold { by: writer, path });
         }
-        let unready = node
+        let mut unready = node
             .reads
             .iter()
             .filter(|read| !read.is_ready(data, instance));
-        let written = unready
-            .flat_map(|read| read.source.paths().iter().zip(&read.waits))
-            .find_map(|(path, waits)| {
-                // Of those that come after it, a reader knows nothing yet.
+        let written = unready.find_map(|read| {
+            let lacks_all = !read.could_be(data, instance);
+            let mut paths = read
+                .source
+                .paths()
+                .iter()
+                .zip(&read.waits)
+                .zip(&read.spoiled);
+            paths.find_map(|((path, waits), spoiled)| {
+                // Of those that come after it, a reader knows nothing yet. None of them replaces what there is, or what an
+                // earlier call should have written.
+                let later = || self.writers(path, instance).find(|writer| is_other(writer));
+                let is_open = spoiled.is_none() || !waits.is_empty();
+                let is_awaited = lacks_all && is_open && !data.contains(path, instance);
                 let writer = waits.iter().copied().find(|writer| is_other(writer));
-                let by =
-                    writer.or_else(|| self.writers(path, instance).find(|writer| is_other(writer)));
+                let by = writer.or_else(|| is_awaited.then(later).flatten())?;
                 let path = Some(path.clone());
-                Some(Hold { by: by?, path })
-            });
+                Some(Hold { by, path })
+            })
+        });
         written.or_else(|| {
-            let mut appending = node.after_appending.iter().copied();
-            let by = appending.find(|appending| is_other(appending))?;
+            let mut behind = self.behind(index, data);
+            let by = behind.find(|earlier| is_other(earlier))?;
             Some(Hold { by, path: None })
         })
     }

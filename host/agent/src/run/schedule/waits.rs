@@ -1,4 +1,4 @@
-//! What one call of a step waits for: the calls before it that write what it reads, and those that may append there.
+//! One call of a step: what it reads, what it writes, and which earlier calls it waits for.
 
 use toolhold_protocol::data::Data;
 use toolhold_protocol::reference::{Path, Source};
@@ -9,10 +9,15 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) instance: Option<String>,
     pub(super) reads: Vec<PendingRead>,
-    /// Earlier calls that are to be over, whatever comes of them.
+    /// What it is shown of the context.
+    pub(super) sees: Vec<Path>,
+    /// Earlier calls that write what it is shown. They are to be over, whatever becomes of them.
     pub(super) after: Vec<usize>,
-    /// The same, of those that may append where this one reads.
-    pub(super) after_appending: Vec<usize>,
+    /// Earlier calls that read or write where it writes, or may append where it reads. They go first as far as none of
+    /// them waits for this one.
+    pub(super) behind: Vec<usize>,
+    /// Earlier calls that this one was made before, although it was behind them.
+    pub(super) passed: Vec<usize>,
     pub(super) writes: Vec<Path>,
     pub(super) appends: Appends,
     pub(super) state: CallProgress,
@@ -45,16 +50,38 @@ pub(super) struct PendingRead {
     pub(super) waits: Vec<Vec<usize>>,
     /// For each path of the source: an earlier call that should have written it and did not.
     pub(super) spoiled: Vec<Option<usize>>,
+    /// For each path of the source: the last of the calls that were waited for which wrote it.
+    pub(super) newest: Vec<Option<usize>>,
 }
 
 impl Node {
-    pub(super) fn is_ready(&self, data: &Data) -> bool {
-        self.after_appending.is_empty() && self.is_ready_but_for_appending(data)
-    }
-
-    pub(super) fn is_ready_but_for_appending(&self, data: &Data) -> bool {
+    /// Whether all that it reads is there as the earlier calls leave it.
+    pub(super) fn has_what_it_reads(&self, data: &Data) -> bool {
         let mut reads = self.reads.iter();
         self.after.is_empty() && reads.all(|read| read.is_ready(data, self.instance.as_deref()))
+    }
+
+    /// Whether all that it reads is there, as alternatives of which others may follow.
+    pub(super) fn could_read(&self, data: &Data) -> bool {
+        let mut reads = self.reads.iter();
+        self.after.is_empty() && reads.all(|read| read.could_be(data, self.instance.as_deref()))
+    }
+
+    pub(super) fn may_write_at(&self, path: &Path) -> bool {
+        self.writes.iter().any(|place| place.overlaps(path)) || self.appends.may_be_at(path)
+    }
+
+    /// Whether each place inside of `path`, and each around it, is one that this call may write to.
+    pub(super) fn covers(&self, path: &Path) -> bool {
+        let is_around = |place: &Path| place.segments.len() <= path.segments.len();
+        let mut writes = self.writes.iter();
+        self.appends.may_be_at(path) || writes.any(|place| is_around(place) && place.overlaps(path))
+    }
+
+    /// The places that it reads or is shown.
+    pub(super) fn looks_at(&self) -> impl Iterator<Item = &Path> {
+        let reads = self.reads.iter().flat_map(|read| read.source.paths());
+        reads.chain(&self.sees)
     }
 
     /// Whether a reader in an instance sees what this call writes.
@@ -75,7 +102,21 @@ impl Appends {
 }
 
 impl PendingRead {
+    /// Whether it has the value that it has in the order of the reply: no earlier call is about to write an alternative
+    /// that would go first.
     pub(super) fn is_ready(&self, data: &Data, instance: Option<&str>) -> bool {
+        let mut paths = self.source.paths().iter().zip(&self.waits);
+        let is_settled = match self.source {
+            Source::First(_) => paths
+                .find(|(path, waits)| !waits.is_empty() || data.contains(path, instance))
+                .is_some_and(|(_, waits)| waits.is_empty()),
+            Source::All(_) => true,
+        };
+        is_settled && self.could_be(data, instance)
+    }
+
+    /// Whether there is a value of it, and no call is about to replace that value.
+    pub(super) fn could_be(&self, data: &Data, instance: Option<&str>) -> bool {
         let mut paths = self
             .source
             .paths()
@@ -96,15 +137,23 @@ impl PendingRead {
         }
     }
 
-    /// A call that may have been waited for is over, and wrote these places.
+    /// A call that may have been waited for is over, and wrote these places. Those of different instances end in any
+    /// order; what counts is which of them is the last one of the reply.
     pub(super) fn done(&mut self, writer: usize, written: &[Path]) {
-        let paths = self.source.paths().iter();
-        for ((path, waits), spoiled) in paths.zip(&mut self.waits).zip(&mut self.spoiled) {
+        let paths = self.source.paths().iter().zip(&mut self.waits);
+        let states = self.spoiled.iter_mut().zip(&mut self.newest);
+        for ((path, waits), (spoiled, newest)) in paths.zip(states) {
             let before = waits.len();
             waits.retain(|waited| *waited != writer);
-            if waits.len() < before {
-                let is_written = written.iter().any(|place| place.overlaps(path));
-                *spoiled = (!is_written).then_some(writer);
+            if waits.len() == before {
+                continue;
+            }
+            // None is less than any call.
+            if written.iter().any(|place| place.overlaps(path)) {
+                *newest = Some(writer).max(*newest);
+                *spoiled = spoiled.filter(|failed| *failed > writer);
+            } else if *newest < Some(writer) {
+                *spoiled = Some(writer).max(*spoiled);
             }
         }
     }

@@ -17,4 +17,4 @@ pub use drive::{driver, holds, request, rest, run, shown, watch, watched};
 pub use events::{end, json_of, lines, place, results, starts};
 pub use reply::{Reply, calls, output};
 pub use script::{Gate, Script};
-pub use tools::{Echo, NoModules, plain_tools, tools};
+pub use tools::{Echo, NoModules, plain_tools, some_data, tools};

@@ -35,6 +35,13 @@ pub fn plain_tools(names: &[&str]) -> Message {
     tools(&named)
 }
 
+/// A state, so that a dagger begins a reference.
+pub fn some_data() -> Message {
+    Message::parse_all(&json!([{"type": "state", "state": {"begun": true}}]))
+        .expect("a state message")
+        .remove(0)
+}
+
 /// An activity that returns its argument `of`, and counts.
 #[derive(Debug, Clone, Default)]
 pub struct Echo {

@@ -1,9 +1,9 @@
 //! `toolhold plan dry-run`.
 
-use super::PlanArgs;
 use super::check::{exit_of, said, show};
 use super::examine::{PlanReport, examine};
 use super::found::{CallRunner, CallableTool, Finder, module_of, name_of};
+use super::{PlanArgs, in_order};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bold, good, line, plain, warn};
@@ -13,8 +13,9 @@ use std::fmt::Write as _;
 use toolhold_mcp::{Launch, Servers};
 use toolhold_policy::PinnedBy;
 use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
-use toolhold_protocol::plan::{Graph, Plan, PlanPlace};
+use toolhold_protocol::plan::{Graph, PlanPlace};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use uuid::Uuid;
@@ -47,7 +48,7 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Ok(());
     };
-    let (EventKind::Run { tools, .. }, EventKind::Done { output, reason, .. }) =
+    let (EventKind::Run { tools, request, .. }, EventKind::Done { output, reason, .. }) =
         (&first.kind, &last.kind)
     else {
         return Ok(());
@@ -56,7 +57,10 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
         output::say("the model answered without a call, so there is no plan; nothing was run");
         return Ok(());
     }
-    let graph = Graph::new(Plan::parse(output)?.steps)?;
+    let mut messages = request.context.clone();
+    // A record has no bytes of images, and no step reads any.
+    messages.retain(|message| !matches!(message, Message::Image(_)));
+    let graph = in_order(output, &Context::new(messages)?)?;
     output::say(plain(&graph.outline()).trim_end_matches('\n'));
     let called = tools.iter().filter(|bound| {
         let mut steps = graph.steps().iter();

@@ -111,7 +111,7 @@ pub async fn examine(
     let exists = |path: &Path, instance: Option<&str>| is_there(&context, path, instance);
     let is_given = context.data.contains(&Path::root("input"), None);
     let (count, mode) = (steps.len(), plan.mode);
-    let (graph, missing) = match Graph::new(steps.clone()) {
+    let (graph, missing) = match Graph::over(steps.clone(), exists) {
         Ok(graph) => {
             let missing = graph.missing(exists);
             (Some(graph), missing)
@@ -327,7 +327,7 @@ fn places(steps: &[Step], bound: &[Bound], faults: &mut Vec<PlanFault>) {
 }
 
 /// Whether the context has a value at `path`, for each item that a step is applied to.
-fn is_there(context: &Context, path: &Path, instance: Option<&str>) -> bool {
+pub(super) fn is_there(context: &Context, path: &Path, instance: Option<&str>) -> bool {
     if instance.is_some() || context.instances.is_empty() {
         return context.data.contains(path, instance);
     }

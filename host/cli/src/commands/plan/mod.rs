@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::path::Path;
-use toolhold_protocol::context::{Input, Message};
+use toolhold_protocol::context::{Context, Input, Message};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan};
 use toolhold_runtime::config::Configuration;
@@ -94,7 +94,8 @@ pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> 
 
 async fn show(config: &Configuration, file: &str, format: Format) -> Result<Exit> {
     let saved = SavedPlan::find(config, file).await?;
-    let graph = Graph::new(Plan::parse(&saved.plan)?.steps)?;
+    let context = Context::new(saved.context)?;
+    let graph = in_order(&saved.plan, &context)?;
     let drawing = match format {
         Format::Outline => graph.outline(),
         Format::Mermaid => graph.mermaid(),
@@ -102,6 +103,15 @@ async fn show(config: &Configuration, file: &str, format: Format) -> Result<Exit
     };
     print!("{}", plain(&drawing));
     Ok(Exit::Ok)
+}
+
+/// A plan in its order over the data of a context, as a run of it has it.
+fn in_order(plan: &Value, context: &Context) -> Result<Graph> {
+    let steps = Plan::parse(plan)?.steps;
+    let graph = Graph::over(steps, |path, instance| {
+        examine::is_there(context, path, instance)
+    })?;
+    Ok(graph)
 }
 
 /// A plan, and the context that belongs to it.

@@ -22,13 +22,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::retrieval::Retriever;
+use toolhold_agent::run::OperatorTexts;
 use toolhold_agent::{Activities, Driver, language};
 use toolhold_knowledge::Settings;
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
+use toolhold_runtime::agents::intersect_names;
+use toolhold_runtime::config::{AgentConfiguration, Configuration, DEFAULT_AGENT};
 use toolhold_runtime::dialect::ProbedDialects;
 use toolhold_runtime::host;
 use toolhold_runtime::knowledge;
@@ -42,7 +44,8 @@ use toolhold_storage::{Label, Source, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
-pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
+pub async fn run(agent: &AgentConfiguration, args: RunArgs) -> Result<Exit> {
+    let config = &*agent.configuration;
     let mut request = RunRequest::new(Uuid::now_v7(), "");
     request.context = match &args.context {
         Some(path) => {
@@ -62,7 +65,15 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     };
     request.context.extend(attached.messages(timeout).await?);
     let task = input::text(&args.task, "the task")?;
-    if let Some(instructions) = args.instructions {
+    let own = agent
+        .instructions
+        .as_ref()
+        .filter(|_| args.instructions.is_none());
+    let mut operator = OperatorTexts {
+        instructions: own.cloned(),
+        output_schema: None,
+    };
+    if let Some(instructions) = args.instructions.or_else(|| agent.instructions.clone()) {
         request.instructions = instructions;
     }
     if let Some(tag) = language::recognise(&task) {
@@ -70,12 +81,19 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     }
     request.context.push(Message::user(task));
     request.retrieval = config.retrieval(None);
-    request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
-    Box::pin(start(config, request, None, args.options)).await
+    match args.output_schema.as_deref() {
+        Some(file) => request.output_schema = Some(input::json(file)?),
+        None => {
+            operator.output_schema.clone_from(&agent.output_schema);
+            request.output_schema.clone_from(&agent.output_schema);
+        }
+    }
+    Box::pin(start(agent, request, None, operator, args.options)).await
 }
 
 /// Runs a saved Request (docs/protocol.md, 6).
-pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> {
+pub async fn request(agent: &AgentConfiguration, args: RequestArgs) -> Result<Exit> {
+    let config = &*agent.configuration;
     let requests = Requests::new(config.requests_folder());
     let saved = saved(&requests, &args.request)?;
     let mut request = RunRequest::new(Uuid::now_v7(), "");
@@ -102,7 +120,15 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
         request.instructions = instructions;
     }
     request.output_schema = saved.schema;
-    Box::pin(start(config, request, saved.max_steps, args.options)).await
+    let operator = OperatorTexts::default();
+    Box::pin(start(
+        agent,
+        request,
+        saved.max_steps,
+        operator,
+        args.options,
+    ))
+    .await
 }
 
 /// The Request of a file, or of the requests folder: `refund`, `refund.json` and `./folder/refund.json` are found in
@@ -162,23 +188,33 @@ pub fn requests(config: &Configuration) -> Exit {
 }
 
 async fn start(
-    config: &Configuration,
+    agent: &AgentConfiguration,
     mut request: RunRequest,
     max_steps: Option<u32>,
+    operator: OperatorTexts,
     options: Options,
 ) -> Result<Exit> {
+    let config = &*agent.configuration;
     request.settings = config.settings();
     // The Request's limits may be lower than the operator's, not higher.
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
-    request.allowed.clone_from(&options.tools);
+    request.allowed = intersect_names(agent.tools.as_deref(), options.tools.as_deref());
     let store = host::store(config).await?;
     let timeout = request.settings.timeout;
-    let (means, tools) = (&options.means, options.tools.as_deref());
+    let means = &options.means;
+    let tools = AllowedTools {
+        names: request.allowed.as_deref(),
+        origin: match options.tools {
+            Some(_) => "--tools",
+            None => "tools of [agents.default]:",
+        },
+    };
     let own = request.own_tools_only;
     let (mut driver, servers, dialects) =
         Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
+    driver.operator = operator;
     driver.retriever = retriever(config, &store, &request).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
@@ -226,20 +262,31 @@ fn subject(run: Uuid) -> ObservedRun {
     }
 }
 
+/// The tools that a run may use.
+#[derive(Debug, Clone, Copy)]
+struct AllowedTools<'a> {
+    /// Absent: all tools.
+    names: Option<&'a [String]>,
+    /// What names them, as an error says it.
+    origin: &'a str,
+}
+
 /// The model, the modules, the MCP servers and the decider; and the probe results of the endpoints.
 async fn driver(
     config: &Configuration,
     store: &Store,
     means: &EndpointAndOutput,
-    tools: Option<&[String]>,
+    allowed: AllowedTools<'_>,
     timeout: Duration,
     own_tools_only: bool,
 ) -> Result<(Driver, Servers, ProbedDialects)> {
+    let tools = allowed.names;
     let toolbox = if own_tools_only && !config.has_modules() {
         host::toolbox(config, host::registry(config)?)
     } else {
-        toolbox(config, tools).await?
+        toolbox(config, allowed).await?
     };
+    let toolbox = toolbox.within(config.bounds());
     let mut models = Models::new(config, timeout, means.record.as_deref())?
         .patient()
         .listing();
@@ -277,7 +324,8 @@ async fn retriever(
 }
 
 /// The loaded modules, or only those that `allowed` names.
-pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
+async fn toolbox(config: &Configuration, tools: AllowedTools<'_>) -> Result<SandboxTools> {
+    let allowed = tools.names;
     // With an allow-list, only the named modules are loaded.
     let only = allowed.map(loaded::modules_of);
     let registry = loaded::modules(config, only.as_deref()).await?;
@@ -292,7 +340,8 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
         servers.iter().any(|own| Some(own.name.as_str()) == server)
     };
     if let Some(first) = toolbox.unknown().into_iter().find(|name| !is_server(name)) {
-        bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
+        let origin = tools.origin;
+        bail!("{origin} {first}: there is no such tool or module; see `toolhold modules list`");
     }
     Ok(toolbox)
 }

@@ -1,7 +1,7 @@
 //! `toolhold resume`: a run whose process ended, from its record.
 
 use super::options::ResumeArgs;
-use super::{driver, retriever, subject, watch};
+use super::{AllowedTools, driver, retriever, subject, watch};
 use crate::commands::plan;
 use crate::exit::Exit;
 use crate::terminal::output::{self, NoteMark};
@@ -14,14 +14,15 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Execution;
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::AgentConfiguration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
 use toolhold_server::rights::{Right, Rights};
 use toolhold_telemetry::ObservedRun;
 
 /// Resumes a run whose process ended.
-pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
+pub async fn resume(agent: &AgentConfiguration, args: ResumeArgs) -> Result<Exit> {
+    let config = &*agent.configuration;
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
     let rights = Rights::new(store.clone());
@@ -45,7 +46,10 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     } else {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
-        let allowed = request.allowed.as_deref();
+        let allowed = AllowedTools {
+            names: request.allowed.as_deref(),
+            origin: "the run's tool",
+        };
         let (driver, servers, known) =
             Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
         let change = EndpointChange {
