@@ -36,6 +36,8 @@ pub struct RunModels {
     pub model: Arc<dyn Model>,
     /// The candidates of `[fallback]`, by name.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// Sums up conversations, if the configuration names one.
+    pub summarizer: Option<Arc<dyn Model>>,
     /// Told what the candidates do, where their order depends on it.
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// What was probed of the endpoints.
@@ -172,12 +174,21 @@ impl<'a> Models<'a> {
             _ => self.model(&self.config.endpoint).await?,
         };
         let candidates = self.candidates()?;
+        let config = self.config;
+        let summarizer = match config.summarizer() {
+            Some(name) => {
+                let model = self.model(name).await.context("run.summarizer")?;
+                Some(self.beside(SideRole::Summary, name, model))
+            }
+            None => None,
+        };
         let scores = CandidateScores::load(self.config, &self.spared.scores).await;
         let outcomes = scores.clone();
         self.known.measured(scores);
         Ok(RunModels {
             model,
             candidates,
+            summarizer,
             outcomes: outcomes.map(|scores| scores as Arc<dyn CandidateOutcomes>),
             known: self.known,
         })

@@ -227,6 +227,7 @@ fn kept_of(kind: &EventKind, line: &RecordLine) -> u64 {
         EventKind::Run { .. }
         | EventKind::Notice { .. }
         | EventKind::Summarized { .. }
+        | EventKind::ConversationSummarized { .. }
         | EventKind::Retrieved { .. }
         | EventKind::Cited { .. }
         | EventKind::ToolStart { .. }
