@@ -42,6 +42,7 @@ mod markdown;
 mod mcp;
 mod mcp_server;
 mod misbehaviours;
+mod mission;
 mod model;
 mod module_pins;
 mod module_runs;

@@ -28,8 +28,8 @@ const NAMED: u8 = 2;
 const IDENTIFIED: u8 = 3;
 /// It says what was decided, who somebody is, or what is to be kept.
 const DECIDED: u8 = 4;
-/// The weight of a statement rises by one each time it is made again, up to this.
-const MAX_WEIGHT: u8 = 6;
+/// The weight of a statement that says something rises by one each time it is made again, up to this.
+const MAX_WEIGHT: u8 = 5;
 
 /// Words by which decisions, introductions and requests to remember are known, in lower case.
 #[rustfmt::skip]
@@ -145,7 +145,8 @@ impl ConversationSummary {
 
     fn push(&mut self, from: Speaker, text: &str, weight: u8) {
         if !self.seen.insert(text.to_owned()) {
-            let known = self.summary.lines.iter_mut().find(|line| line.text == text);
+            let mut lines = self.summary.lines.iter_mut();
+            let known = lines.find(|line| line.text == text && line.weight > PLAIN);
             if let Some(known) = known {
                 known.weight = known.weight.max(weight).saturating_add(1).min(MAX_WEIGHT);
             }
