@@ -1,5 +1,5 @@
 //! The conversation before the task: where the window has no room for it, a summary stands in the place of its oldest
-//! messages (docs/protocol.md, 7.11).
+//! messages (docs/protocol.md, 7.12).
 
 use super::composed::Composed;
 use super::reply::text_of;
