@@ -1,4 +1,4 @@
-//! What fits into the model's window: token counts, the summaries that take the place of dropped
+//! The model's window: token counts, the summaries that take the place of dropped
 //! history and of earlier turns, results that are read part by part, tools that are found when they are needed
 //! (docs/protocol.md, 7.11). Pure functions and data: the machine decides when.
 

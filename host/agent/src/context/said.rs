@@ -20,13 +20,14 @@ const LINE_BYTES: usize = 14;
 /// Characters of a shorter word do not end a statement with the dot after them: it is an abbreviation, as in `No. 5`.
 const SHORT_WORD_CHARS: usize = 3;
 
-/// Weights of statements of the user. Those of the assistant weigh one less: it repeats what it was told.
+/// Weight of a statement of the user without any of the following. Statements of the assistant, who repeats the user's,
+/// weigh one less.
 const PLAIN: u8 = 0;
-/// It has a number or a name.
+/// Weight of a statement with a number or a name.
 const NAMED: u8 = 2;
-/// It has an identifier or an amount.
+/// Weight of a statement with an identifier or an amount.
 const IDENTIFIED: u8 = 3;
-/// It says what was decided, who somebody is, or what is to be kept.
+/// Weight of a decision, an introduction and a request to remember.
 const DECIDED: u8 = 4;
 /// The weight of a statement that says something rises by one each time it is made again, up to this.
 const MAX_WEIGHT: u8 = 5;
@@ -77,7 +78,8 @@ impl ConversationSummary {
         self.summary.text = text;
     }
 
-    /// Adds a message. `clear` returns how many characters of a text, of so many at most, end outside of what is hidden.
+    /// Adds a message. `clear` returns a number of characters, at most the given one, after which a text may be cut
+    /// without leaving half of a hidden value.
     pub fn add(&mut self, message: &Message, clear: impl Fn(&str, usize) -> usize) {
         match message {
             Message::Summary(summary) => {
@@ -213,7 +215,7 @@ fn line_bytes(line: &SummaryLine) -> usize {
     line.text.len() + LINE_BYTES
 }
 
-/// The text with each number as one sign: statements of one form are told by it.
+/// Returns the text with one sign for each number. Statements that differ in their numbers alone have the same one.
 fn shape(text: &str) -> String {
     let mut shape = String::with_capacity(text.len());
     for c in text.chars() {

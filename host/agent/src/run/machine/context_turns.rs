@@ -140,7 +140,7 @@ impl ContextView<'_> {
         }
     }
 
-    /// What the model is shown of the messages that a summary stands for.
+    /// Returns the block that the model is shown in the place of the messages that a summary stands for.
     fn summary_block(self, summary: &SummaryMessage) -> PromptText {
         let mut text = PromptText::from("# Earlier in this conversation\nThis stands for ");
         text.count(summary.messages)

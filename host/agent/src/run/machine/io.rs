@@ -50,7 +50,7 @@ pub enum Input {
     Retrieved(Retrieved),
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
-    /// What a model wrote that [`Action::SumUp`] asked.
+    /// The reply of the model that [`Action::SumUp`] asked.
     SummedUp(WrittenSummary),
     /// A model was asked on behalf of the run, beside its own Requests.
     SideRequest(SideRequest),

@@ -126,12 +126,12 @@ impl WindowTokens {
         self.endpoint = EndpointCounts::default();
     }
 
-    /// About how many bytes so many tokens are.
+    /// Returns an estimate of the bytes of this number of tokens.
     pub fn bytes_of(&self, tokens: u64) -> usize {
         self.meter.bytes(tokens)
     }
 
-    /// About how many tokens so many bytes are.
+    /// Returns an estimate of the tokens of this number of bytes.
     pub fn tokens_of_bytes(&self, bytes: usize) -> u64 {
         self.meter.tokens(bytes)
     }
