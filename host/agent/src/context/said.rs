@@ -68,9 +68,15 @@ impl ConversationSummary {
         Self { summary, seen }
     }
 
-    /// The message that it is now.
+    /// The present message.
     pub fn message(&self) -> &SummaryMessage {
         &self.summary
+    }
+
+    /// Estimated bytes of the summary, as it is shown.
+    pub fn bytes(&self) -> usize {
+        let lines = self.summary.lines.iter().map(line_bytes);
+        self.summary.text.len() + lines.sum::<usize>()
     }
 
     /// Sets what a model wrote of the messages.
@@ -165,8 +171,7 @@ impl ConversationSummary {
     /// ones that are like many others but for their numbers, and of these the oldest. Returns whether some went.
     pub fn trim(&mut self, max: usize) -> bool {
         let max = max.min(MAX_SUMMARY_BYTES);
-        let mut bytes = self.summary.text.len();
-        bytes += self.summary.lines.iter().map(line_bytes).sum::<usize>();
+        let mut bytes = self.bytes();
         if bytes <= max {
             return false;
         }

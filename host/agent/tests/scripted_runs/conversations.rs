@@ -179,6 +179,22 @@ async fn a_run_that_nothing_can_be_summed_up_of_names_the_longest_message() {
     assert!(error.contains("the user's \"Count the words."), "{error}");
 }
 
+/// A task that fits no window costs the conversation no facts: the next one goes on with them.
+#[tokio::test]
+async fn a_task_that_is_too_long_costs_no_facts() {
+    let script = Script::new([]);
+    let mut asked = asking(turns(60), Some(2_500));
+    asked.settings.window.max_prompt = Some(2_000);
+    asked.context.pop();
+    asked.context.push(Message::user("word ".repeat(4_000)));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events).0, "token_budget");
+    let (_, summary) = summed_up(&events).unwrap();
+    assert!(summary.lines.iter().any(|line| line.text == FACT));
+    let bytes: usize = summary.lines.iter().map(|line| line.text.len()).sum();
+    assert!(bytes > 1_000, "{bytes}");
+}
+
 #[tokio::test]
 async fn a_model_writes_the_summary_where_one_is_named() {
     let (own, small) = (

@@ -76,9 +76,8 @@ impl ConversationState {
         }
     }
 
-    /// Adds `more` messages, or makes the summary shorter where there are none. Returns whether something changed.
+    /// Adds `more` messages, and lets statements go that have no room in `share` bytes. Returns whether something changed.
     fn sum_up(&mut self, more: usize, share: usize, clear: impl Fn(&str, usize) -> usize) -> bool {
-        let room = |halvings: u32| (share >> halvings).max(MIN_SUMMARY_BYTES);
         let next = self.places.iter().skip(self.count).take(more);
         let next: Vec<&Message> = next.filter_map(|place| self.whole.get(*place)).collect();
         let added = next.len();
@@ -87,14 +86,26 @@ impl ConversationState {
         }
         self.count += added;
         self.added += added;
-        let mut is_shorter = self.summary.trim(room(self.halvings));
-        while added == 0 && !is_shorter && self.halvings < MAX_HALVINGS {
-            self.halvings += 1;
-            is_shorter = self.summary.trim(room(self.halvings));
-        }
+        let is_shorter = self.summary.trim(self.room(share));
         let is_changed = added > 0 || is_shorter;
         self.is_changed |= is_changed;
         is_changed
+    }
+
+    /// Halves the room for the summary until it has less statements. Returns whether it has.
+    fn shorten(&mut self, share: usize) -> bool {
+        let mut is_shorter = false;
+        while !is_shorter && self.halvings < MAX_HALVINGS {
+            self.halvings += 1;
+            is_shorter = self.summary.trim(self.room(share));
+        }
+        self.is_changed |= is_shorter;
+        is_shorter
+    }
+
+    /// Maximum bytes of the summary.
+    fn room(&self, share: usize) -> usize {
+        (share >> self.halvings).max(MIN_SUMMARY_BYTES)
     }
 
     /// The context's messages, with the summary in the place of those that it stands for.
@@ -134,11 +145,33 @@ impl Machine {
         }
         let mut more = self.due_messages(&composed);
         // Each round takes more than the one before, so that few are needed.
-        while self.is_beyond(ALL, &composed) && self.sum_up_conversation(more) {
+        while self.is_beyond(ALL, &composed) {
+            let is_smaller = self.sum_up_conversation(more) || self.shorten_summary(&composed);
+            if !is_smaller {
+                break;
+            }
             composed = self.compose(effects);
             more = more.saturating_mul(2);
         }
         composed
+    }
+
+    /// Makes the summary shorter, if the Request fits then: a task that is too long costs the conversation no facts.
+    fn shorten_summary(&mut self, composed: &Composed) -> bool {
+        let reply = u64::from(self.reply_limit.base());
+        let needed = composed.size.most(self.window.prompt(composed));
+        let needed = needed.saturating_add(reply);
+        let over = needed.saturating_sub(self.window.window().unwrap_or(u64::MAX));
+        let least = self.window.bytes_of(over).saturating_add(MIN_SUMMARY_BYTES);
+        if self.conversation.summary.bytes() < least {
+            return false;
+        }
+        let share = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR);
+        let is_shorter = self.conversation.shorten(share);
+        if is_shorter {
+            self.show_conversation();
+        }
+        is_shorter
     }
 
     fn sums_up_conversation(&self) -> bool {
@@ -164,7 +197,7 @@ impl Machine {
         dropped_of(&sizes, limit, share).max(1)
     }
 
-    /// Sums up `more` of the oldest messages, or makes the summary shorter. Returns whether the Request changed.
+    /// Sums up `more` of the oldest messages. Returns whether the Request changed.
     fn sum_up_conversation(&mut self, more: usize) -> bool {
         self.conversation.begin(&self.context.messages);
         let share = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR);
