@@ -86,7 +86,8 @@ impl ConversationState {
         }
         self.count += added;
         self.added += added;
-        let is_shorter = self.summary.trim(self.room(share));
+        let room = self.room(share);
+        let is_shorter = self.summary.trim(room);
         let is_changed = added > 0 || is_shorter;
         self.is_changed |= is_changed;
         is_changed
@@ -97,7 +98,8 @@ impl ConversationState {
         let mut is_shorter = false;
         while !is_shorter && self.halvings < MAX_HALVINGS {
             self.halvings += 1;
-            is_shorter = self.summary.trim(self.room(share));
+            let room = self.room(share);
+            is_shorter = self.summary.trim(room);
         }
         self.is_changed |= is_shorter;
         is_shorter
