@@ -332,7 +332,10 @@ impl RedactionPlan {
                 empty(task) || has_some
             }
             EventKind::Run { request, .. } => empty_carried(request),
-            EventKind::ConversationSummarized { summary, .. } => empty_summary(summary),
+            // What was found in the run itself is no part of the conversation before it.
+            EventKind::ConversationSummarized { summary, .. } => {
+                (within != self.run || self.has_carried) && empty_summary(summary)
+            }
             EventKind::Screened {
                 place,
                 screened: ScreeningResult::Redacted { value },
