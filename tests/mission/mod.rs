@@ -2,6 +2,7 @@
 
 mod advisors;
 mod capacity_formula;
+mod conversations;
 mod default_fallback;
 mod documents_by_address;
 mod language;

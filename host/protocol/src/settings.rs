@@ -2,7 +2,7 @@
 
 use crate::advisor::CouncilMode;
 use crate::compose::Shape;
-use crate::context::Message;
+use crate::context::{Message, summable};
 use crate::contract::Contract;
 use crate::cost::{Amount, Price};
 use crate::decision::DecisionRules;
@@ -145,6 +145,31 @@ impl CarriedTexts {
                 && calls.contains(&result.id)
             {
                 self.messages.insert(place);
+            }
+        }
+    }
+
+    /// Moves the places to where the messages are once a summary stands for the first `count` messages of the context that
+    /// it may stand for. A summary of a message that is among them is among them, too.
+    pub fn sum_up(&mut self, count: usize, context: &[Message]) {
+        let summed_up: BTreeSet<usize> = summable(context).into_iter().take(count).collect();
+        let before = std::mem::take(&mut self.messages);
+        let counted = context.iter().enumerate();
+        let counted = counted.filter(|(_, message)| is_counted(message));
+        let (mut next, mut summary) = (0, None);
+        for (place, (at, _)) in counted.enumerate() {
+            let now = match summary {
+                Some(now) if summed_up.contains(&at) => now,
+                _ => {
+                    next += 1;
+                    next - 1
+                }
+            };
+            if summed_up.contains(&at) {
+                summary = Some(now);
+            }
+            if before.contains(&place) {
+                self.messages.insert(now);
             }
         }
     }
@@ -346,6 +371,32 @@ pub enum Wiring {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_summary_of_a_carried_message_is_carried() {
+        let context = json!([
+            {"type": "tool", "tool": {}},
+            {"type": "data", "data": 1},
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c"},
+            {"role": "assistant", "content": "d"},
+            {"role": "user", "content": "e"},
+        ]);
+        let context = Message::parse_all(&context).unwrap();
+        for (carried, after) in [
+            (vec![2], vec![1]),
+            (vec![0, 4], vec![0, 2]),
+            (vec![5], vec![3]),
+        ] {
+            let mut carried = CarriedTexts {
+                messages: carried.into_iter().collect(),
+                ..CarriedTexts::default()
+            };
+            carried.sum_up(3, &context);
+            assert_eq!(carried.messages, after.into_iter().collect());
+        }
+    }
 
     #[test]
     fn places_of_carried_messages_do_not_count_tools() {

@@ -29,6 +29,8 @@ pub enum SideRole {
     Shield,
     /// The class of the run's task.
     Router,
+    /// The summary of a conversation.
+    Summary,
     /// The same answer, which came first from elsewhere: this one was cancelled.
     Hedge,
 }

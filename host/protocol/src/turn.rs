@@ -16,6 +16,8 @@ pub enum Turn {
     Exchange(Exchange),
     /// What took the place of dropped history.
     Summary(String),
+    /// The summary of a conversation before the task. Unlike [`Self::Summary`] it has data that is yet to be hidden.
+    Conversation(String),
     /// A reply that could not be used, and why: the model sees both and tries again. The reason is shown on one line.
     Rejected { reply: String, reason: String },
 }

@@ -19,6 +19,21 @@ pub struct Window {
     /// Whether the endpoint can count the tokens of a text, so that no estimate is needed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
+    /// How the messages before the task are summed up where they do not fit. Records of versions that summed up none of
+    /// them have no writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<SummaryWriter>,
+}
+
+/// The author of a conversation's summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SummaryWriter {
+    /// The host, which keeps statements word for word.
+    #[default]
+    Host,
+    /// A model besides, which is shown what goes.
+    Model,
 }
 
 impl Default for Window {
@@ -28,6 +43,7 @@ impl Default for Window {
             max_prompt: None,
             max_tools: 64,
             counted: false,
+            conversation: Some(SummaryWriter::Host),
         }
     }
 }
@@ -116,4 +132,30 @@ pub struct Counted {
     /// Why the rest was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// The reply of a model that was asked to sum up a conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenSummary {
+    pub text: String,
+    /// Why there is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Runs of earlier versions are replayed as they were made.
+    #[test]
+    fn a_record_without_a_writer_sums_up_no_conversation() {
+        let old: Window =
+            serde_json::from_value(json!({"tokens": 5_000, "max_tools": 64})).unwrap();
+        assert_eq!(old.conversation, None);
+        let new: Window = serde_json::from_value(json!(Window::default())).unwrap();
+        assert_eq!(new, Window::default());
+        assert_eq!(new.conversation, Some(SummaryWriter::Host));
+    }
 }

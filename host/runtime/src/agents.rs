@@ -45,6 +45,7 @@ pub struct Agent {
     output_schema: Option<Value>,
     model: Arc<dyn Model>,
     candidates: BTreeMap<String, Arc<dyn Model>>,
+    summarizer: Option<Arc<dyn Model>>,
     outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// Protections of the endpoints that may answer the agent's own requests, by name.
     pub(crate) endpoints: BTreeMap<String, Arc<Protection>>,
@@ -116,6 +117,7 @@ impl Agent {
             output_schema: agent.output_schema.clone(),
             model: selected.model,
             candidates: selected.candidates,
+            summarizer: selected.summarizer,
             outcomes: selected.outcomes,
             endpoints,
             known: selected.known,
@@ -170,6 +172,7 @@ impl Agent {
                 output_schema: self.output_schema.clone(),
             },
             candidates: self.candidates.clone(),
+            summarizer: self.summarizer.clone(),
             outcomes: self.outcomes.clone(),
             retriever: self.knowledge.clone().map(|knowledge| {
                 Arc::new(StoredRetriever::new(

@@ -40,6 +40,8 @@ pub struct RunModels {
     pub model: Arc<dyn Model>,
     /// The candidates of `[fallback]`, by name.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// Sums up conversations, if the configuration names one.
+    pub summarizer: Option<Arc<dyn Model>>,
     /// Told what the candidates do, where their order depends on it.
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// What was probed of the endpoints.
@@ -186,14 +188,23 @@ impl<'a> Models<'a> {
         };
         let own_models = self.own_models().await;
         let candidates = self.candidates(&own_models)?;
-        let names = self.config.candidates(&own_models);
-        let scores = CandidateScores::load(self.config, names, &self.spared.scores).await;
+        let config = self.config;
+        let summarizer = match config.summarizer() {
+            Some(name) => {
+                let model = self.model(name).await.context("run.summarizer")?;
+                Some(self.beside(SideRole::Summary, name, model))
+            }
+            None => None,
+        };
+        let names = config.candidates(&own_models);
+        let scores = CandidateScores::load(config, names, &self.spared.scores).await;
         let outcomes = scores.clone();
         self.known.measured(scores);
         self.known.own_models(own_models);
         Ok(RunModels {
             model,
             candidates,
+            summarizer,
             outcomes: outcomes.map(|scores| scores as Arc<dyn CandidateOutcomes>),
             known: self.known,
         })

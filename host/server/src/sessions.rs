@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use toolhold_agent::language;
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Message, SummaryMessage};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::{CarriedTexts, RunRequest};
 use toolhold_protocol::turn::Role;
@@ -83,6 +83,8 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError
         left.context = request.context;
         left.language = request.language;
         left.carried.messages = carried_messages(request.carried, &mut left.context);
+        let summed_up = store.summed_up(run).await?;
+        put_summary(summed_up, &mut left.context, &mut left.carried);
     }
     if let EventKind::Done { output, reason, .. } = last.kind {
         left.reason = Some(reason);
@@ -98,6 +100,19 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError
     Ok(left)
 }
 
+/// Puts the summary that a run made in the place of the messages of its context that it stands for, with whose number it
+/// comes. The record of the run has the messages.
+pub fn put_summary(
+    summed_up: Option<(usize, SummaryMessage)>,
+    context: &mut Vec<Message>,
+    carried: &mut CarriedTexts,
+) {
+    if let Some((count, summary)) = summed_up {
+        carried.sum_up(count, context);
+        summary.put(context, count);
+    }
+}
+
 /// Stands for a text that was taken out of a record: endpoints refuse messages without a text.
 const TAKEN_OUT: &str = "(The text of this message was deleted.)";
 
@@ -107,10 +122,12 @@ pub fn carried_messages(carried: Option<CarriedTexts>, context: &mut [Message]) 
         return BTreeSet::new();
     };
     for message in carried.messages_of(context) {
-        if let Message::Text(text) = message
-            && text.text.is_empty()
-        {
-            text.text.push_str(TAKEN_OUT);
+        match message {
+            Message::Text(text) if text.text.is_empty() => text.text.push_str(TAKEN_OUT),
+            Message::Summary(summary) if summary.lines.is_empty() && summary.text.is_empty() => {
+                summary.text.push_str(TAKEN_OUT);
+            }
+            _ => {}
         }
     }
     carried.messages

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::reference;
 use toolhold_protocol::solution::Call;
 use toolhold_schema::Violation;
 use toolhold_text::cut;

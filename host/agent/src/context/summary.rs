@@ -62,7 +62,7 @@ impl Summary {
                 self.push(cut(text, MAX_TEXT_CHARS), told, None);
             }
             // What could not be used says nothing that is needed, and an image stands before the history.
-            Turn::Rejected { .. } | Turn::Summary(_) | Turn::Image(_) => {}
+            Turn::Rejected { .. } | Turn::Summary(_) | Turn::Conversation(_) | Turn::Image(_) => {}
         }
     }
 

@@ -97,7 +97,9 @@ fn render(turn: &Turn, format: &dyn TranscriptFormat, out: &mut Vec<ChatMessage>
         }),
         // Numbered by the caller.
         Turn::Image(_) => {}
-        Turn::Summary(text) => out.push(ChatMessage::user(text.clone())),
+        Turn::Summary(text) | Turn::Conversation(text) => {
+            out.push(ChatMessage::user(text.clone()));
+        }
         Turn::Exchange(exchange) => format.exchange(exchange, out),
         Turn::Rejected { reply, reason } => format.rejected(reply, reason, out),
     }

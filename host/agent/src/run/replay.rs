@@ -314,9 +314,10 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
             Some(comparable(&event.kind)),
         ];
         let is_of_texts = match event.kind {
-            EventKind::Request { .. } | EventKind::Budget { .. } | EventKind::Summarized { .. } => {
-                has_other_prompts || lacks_texts
-            }
+            EventKind::Request { .. }
+            | EventKind::Budget { .. }
+            | EventKind::Summarized { .. }
+            | EventKind::ConversationSummarized { .. } => has_other_prompts || lacks_texts,
             EventKind::Cited { .. } | EventKind::Hidden { .. } => lacks_texts,
             _ => false,
         };
@@ -425,6 +426,7 @@ fn input(event: &EventKind) -> Option<Input> {
             duration_ms: *duration_ms,
         }),
         EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
+        EventKind::SummaryWritten { written, .. } => Input::SummedUp(written.clone()),
         EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,
         EventKind::ToolResult {

@@ -12,6 +12,7 @@ mod branches;
 mod cached_results;
 mod cancelled_records;
 mod client_calls;
+mod conversations;
 mod costs;
 mod council;
 mod decisions;

@@ -165,7 +165,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 52] = [
+    const DANGEROUS: [&str; 53] = [
         // Which files are read.
         "knowledge.",
         // 0 is a share of the machine, which any number may exceed.
@@ -188,6 +188,7 @@ mod tests {
         // What a model is told in place of what a tool says now.
         "run.result_cache",
         "run.result_cache_tools",
+        "run.summarizer",
         // Moves data between tools that the model never sees.
         "run.wiring",
         // Whether calls that advisors are against are held.

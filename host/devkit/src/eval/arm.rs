@@ -32,6 +32,8 @@ pub struct Arm {
     pub settings: Settings,
     pub model: Arc<dyn Model>,
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// Sums up conversations, if the configuration names one.
+    pub summarizer: Option<Arc<dyn Model>>,
     pub guards: Guards,
     /// Digest of everything that may change an outcome, except the modules.
     pub digest: String,
@@ -72,6 +74,7 @@ impl Arm {
             settings,
             model: selected.model,
             candidates: selected.candidates,
+            summarizer: selected.summarizer,
             guards,
             config,
             modules: BTreeMap::new(),

@@ -110,6 +110,7 @@ impl EvalResources {
         let driver = Driver {
             shields,
             candidates: arm.candidates.clone(),
+            summarizer: arm.summarizer.clone(),
             ..Driver::new(arm.model.clone(), Arc::new(toolbox))
         };
         let request = request(arm, task, number)?;

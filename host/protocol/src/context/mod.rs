@@ -1,11 +1,13 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
 mod placed;
+mod summary;
 mod types;
 mod wire;
 mod written;
 
 pub use placed::data_at;
+pub use summary::{Speaker, SummaryLine, SummaryMessage, summable};
 pub use types::TypeMessage;
 
 use crate::advisor::Advisor;
@@ -41,6 +43,7 @@ pub enum Message {
     Type(TypeMessage),
     Knowledge(KnowledgeMessage),
     ToolResult(ToolResultMessage),
+    Summary(SummaryMessage),
 }
 
 /// Shown as it is.
@@ -353,7 +356,7 @@ impl Context {
 
     fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
         match message {
-            Message::Text(_) | Message::Image(_) | Message::Error(_) => {}
+            Message::Text(_) | Message::Image(_) | Message::Error(_) | Message::Summary(_) => {}
             Message::ToolResult(message) => {
                 if !tool::is_name(&message.tool) {
                     return Err(MessageFault::new("/tool", tool::NAME_RULE));

@@ -50,7 +50,7 @@ const PLAIN: &[Field] = &[
 ];
 
 /// The fields of each type, in the order in which people are told of them.
-const TYPES: [(&str, &[Field]); 13] = [
+const TYPES: [(&str, &[Field]); 14] = [
     (
         "text",
         &[
@@ -137,6 +137,15 @@ const TYPES: [(&str, &[Field]); 13] = [
             Field("id", Optional, Form::Text),
             Field("next_step", Optional, Form::Flag),
             Field("failed", Optional, Form::Flag),
+        ],
+    ),
+    (
+        "summary",
+        &[
+            Field("messages", Required, Any),
+            Field("lines", Optional, List),
+            Field("left_out", Optional, Any),
+            Field("text", Optional, Form::Text),
         ],
     ),
 ];
@@ -257,6 +266,7 @@ pub(super) fn message(value: &Value, types: &MessageTypes) -> Result<Message, Me
         "type" => read(&fields).map(Message::Type),
         "knowledge" => knowledge(&fields).map(Message::Knowledge),
         "tool_result" => read(&fields).map(Message::ToolResult),
+        "summary" => read(&fields).map(Message::Summary),
         _ => {
             if let Some(Value::Object(data)) = fields.get("data") {
                 check("of the type error, in its data,", ERROR, data, "/data")?;

@@ -13,6 +13,7 @@ use crate::advisor::{Council, Dissent, Tally};
 use crate::bound::BoundTools;
 use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
+use crate::context::SummaryMessage;
 use crate::cost::Amount;
 use crate::decision::{Decision, Pending};
 use crate::failure::ToolFailure;
@@ -29,8 +30,7 @@ use crate::shield::{Judgement, ScreeningResult, ShieldPlace};
 use crate::side_request::SideRequest;
 use crate::solution::Call;
 use crate::tool_retry::ToolRetry;
-use crate::window::Counted;
-use crate::window::{Part, TokensByPart};
+use crate::window::{Counted, Part, TokensByPart, WrittenSummary};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -123,7 +123,7 @@ impl Event {
 /// On the wire: `{"event": "tool_start", …}`.
 ///
 /// All external inputs of the run are in `run`, `written`, `reply`, `model_failed`, `side_request`, `decided`,
-/// `screened`, `retrieved`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
+/// `screened`, `retrieved`, `counted`, `summary_written`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
 /// comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -322,6 +322,25 @@ pub enum EventKind {
     Summarized {
         step: u32,
         turns: usize,
+        tokens_before: u64,
+        tokens_after: u64,
+    },
+    /// A model was asked to sum up the conversation before the task, and wrote this.
+    SummaryWritten {
+        step: u32,
+        #[serde(flatten)]
+        written: WrittenSummary,
+    },
+    /// The conversation before the task takes more than the window has: a summary stands in the place of its oldest
+    /// messages, in this run and in those that go on from it.
+    ConversationSummarized {
+        step: u32,
+        /// Number of messages of the run's context that the summary stands for:
+        /// [`summable`](crate::context::summable) lists them.
+        count: usize,
+        /// Number of those that were added to it now.
+        messages: usize,
+        summary: Box<SummaryMessage>,
         tokens_before: u64,
         tokens_after: u64,
     },

@@ -44,12 +44,13 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 54] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 56] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
     ("2.14", LOOP, "borders.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
     ("2.14", "tests/mission", "repair.rs", "statement_000_36_results_without_ids_answer_calls_by_name_and_order"),
+    ("2.15", LOOP, "conversations.rs", "a_summary_is_extended_and_facts_survive_ten_of_them"),
     ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
     ("3.4", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),
     ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
@@ -75,6 +76,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 54] = [
     ("7.9", LOOP, "fallback.rs", "candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy"),
     ("7.10", LOOP, "shields.rs", "a_blocked_call_is_not_made_and_the_model_is_told_why"),
     ("7.11", LOOP, "window.rs", "dropped_history_leaves_every_identifier_with_its_values"),
+    ("7.12", LOOP, "conversations.rs", "a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts"),
     ("8.3", LOOP, "plans.rs", "eager_planning_is_execution_and_latent_outputs_are_written_in_place"),
     ("8.4", LOOP, "plans.rs", "a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs"),
     ("8.6", LOOP, "plans.rs", "plan_and_state_are_carried_by_step_and_followed_extended_or_replaced"),

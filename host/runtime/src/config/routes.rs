@@ -296,7 +296,9 @@ impl<'a> Routes<'a> {
         self.one_contract("router.classes", ROUTER)
     }
 
-    fn known(self, key: &str, name: &str) -> Result<(), ConfigFault> {
+    /// # Errors
+    /// There is neither an endpoint nor a pool of this name.
+    pub(super) fn known(self, key: &str, name: &str) -> Result<(), ConfigFault> {
         if self.endpoints.contains_key(name) || self.pools.contains_key(name) {
             return Ok(());
         }

@@ -217,6 +217,15 @@ impl Answer {
                 "the context was too long, so {turns} of its oldest turns are a summary from here on: {tokens_after} \
                  tokens in the place of {tokens_before}"
             )),
+            EventKind::ConversationSummarized {
+                messages,
+                tokens_before,
+                tokens_after,
+                ..
+            } => self.notice(format!(
+                "the conversation was too long, so {messages} of its oldest messages are a summary from here on: \
+                 {tokens_after} tokens in the place of {tokens_before}"
+            )),
             EventKind::Budget { step, reply, .. } => self.tell_reply_limit(*step, *reply),
             EventKind::Request { step, .. } => self.in_step(*step, |_| ()),
             EventKind::Reply { step, completion } => {

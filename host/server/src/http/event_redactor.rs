@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::Completion;
+use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::fallback::Stage;
 use toolhold_protocol::result::is_denial;
@@ -148,6 +149,9 @@ fn has_text(kind: &EventKind) -> bool {
                     | EventKind::Council { .. }
                     | EventKind::UnusableReply(_)
                     | EventKind::Fallback { .. }
+                    | EventKind::SummaryWritten { .. }
+                    | EventKind::ConversationSummarized { .. }
+                    | EventKind::Run { .. }
             )
         }
     }
@@ -182,6 +186,16 @@ fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
             }
             _ => {}
         },
+        // No shield has seen what a model wrote of the conversation.
+        EventKind::SummaryWritten { written, .. } => written.text.clear(),
+        EventKind::ConversationSummarized { summary, .. } => summary.text.clear(),
+        EventKind::Run { request, .. } => {
+            for message in &mut request.context {
+                if let Message::Summary(summary) = message {
+                    summary.text.clear();
+                }
+            }
+        }
         EventKind::Council { council, .. } => {
             for opinion in &mut council.opinions {
                 opinion.fields.clear();

@@ -229,6 +229,7 @@ fn kept_of(kind: &EventKind, line: &RecordLine) -> u64 {
         | EventKind::Summarized { .. }
         | EventKind::Reply { .. }
         | EventKind::Shield(_)
+        | EventKind::ConversationSummarized { .. }
         | EventKind::Retrieved { .. }
         | EventKind::Cited { .. }
         | EventKind::ToolStart { .. }

@@ -256,6 +256,9 @@ const HANDLERS = {
   summarized(event) {
     this.note(event, "summarized", `${event.turns} turns, ${event.tokens_before} → ${event.tokens_after} tokens`);
   },
+  conversation_summarized(event) {
+    this.note(event, "summarized", `${event.messages} messages of the conversation, ${event.tokens_before} → ${event.tokens_after} tokens`);
+  },
   resumed(event, at, before) {
     this.endModels(before);
     this.note(event, "resumed", "another process goes on with the run", "warn");

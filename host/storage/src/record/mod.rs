@@ -11,8 +11,8 @@ use crate::store::Store;
 use crate::tool_catalogues::{self, StoredLine};
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use toolhold_protocol::event::Event;
-use toolhold_protocol::event::Seal;
+use toolhold_protocol::context::SummaryMessage;
+use toolhold_protocol::event::{Event, EventKind, Seal};
 use uuid::Uuid;
 
 /// The place of a record.
@@ -215,6 +215,32 @@ impl Store {
         Ok((first, last))
     }
 
+    /// The summary of its conversation that a run made last, with the number of messages of its context that the summary
+    /// stands for; `None` if it made none.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub async fn summed_up(
+        &self,
+        run: Uuid,
+    ) -> Result<Option<(usize, SummaryMessage)>, RecordError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(SUMMARIES)
+            .bind(run.to_string())
+            .bind(SUMMARY_PATTERN)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        // Other events may quote one, and those of a sub-agent are not of this run's context.
+        for (seq, line) in rows {
+            if let EventKind::ConversationSummarized { count, summary, .. } =
+                event(run, (seq, &line))?.kind
+            {
+                return Ok(Some((count, *summary)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether a run has an event with number `from` or a later one.
     pub async fn has_events(&self, run: Uuid, from: u64) -> Result<bool, StoreError> {
         let some: Option<i64> =
@@ -279,6 +305,11 @@ static LINES: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The first line of the run $1, and the last.
+/// Events of a run that may tell of a summary, the newest first.
+const SUMMARIES: &str =
+    "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 ORDER BY seq DESC";
+const SUMMARY_PATTERN: &str = "%\"event\":\"conversation_summarized\"%";
+
 static ENDS: LazyLock<String> = LazyLock::new(|| {
     let events = tool_catalogues::EVENTS;
     format!(

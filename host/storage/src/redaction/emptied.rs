@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolhold_protocol::advisor::Council;
 use toolhold_protocol::completion::{Completion, Delta};
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Message, SummaryMessage};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::{RunFailure, StopReason, ToolOutcome};
 use toolhold_protocol::settings::RunRequest;
@@ -23,10 +23,18 @@ pub(super) fn empty_carried(request: &mut RunRequest) -> bool {
             Message::Text(text) => empty(&mut text.text),
             // The result is what the client said.
             Message::ToolResult(result) => no_arguments(&mut result.arguments),
+            Message::Summary(summary) => empty_summary(summary),
             _ => false,
         };
     }
     is_changed
+}
+
+/// Empties the summary of a conversation. Its counts stay.
+pub(super) fn empty_summary(summary: &mut SummaryMessage) -> bool {
+    let has_lines = !summary.lines.is_empty();
+    summary.lines.clear();
+    empty(&mut summary.text) || has_lines
 }
 
 /// Takes the arguments of a call away, and leaves a call without arguments. Returns whether it had some.

@@ -11,7 +11,7 @@
 
 use super::emptied::{
     empty, empty_call, empty_carried, empty_council, empty_delta, empty_failure, empty_outcome,
-    empty_output, empty_pending, empty_reply, nothing, redact_listed,
+    empty_output, empty_pending, empty_reply, empty_summary, nothing, redact_listed,
 };
 use crate::shown_texts::{self, FACTS, KnowledgeTool, KnowledgeTools, PASSAGES, TextIds};
 use serde_json::Value;
@@ -332,6 +332,10 @@ impl RedactionPlan {
                 empty(task) || has_some
             }
             EventKind::Run { request, .. } => empty_carried(request),
+            // What was found in the run itself is no part of the conversation before it.
+            EventKind::ConversationSummarized { summary, .. } => {
+                (within != self.run || self.has_carried) && empty_summary(summary)
+            }
             EventKind::Screened {
                 place,
                 screened: ScreeningResult::Redacted { value },

@@ -211,6 +211,66 @@ async fn texts_go_out_of_the_runs_that_go_on_from_a_run() {
     }
 }
 
+/// A summary of messages that had deleted texts loses its statements, in the run that made it and in those after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_go_out_of_summaries_of_conversations() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let tales = collection(&store, "k", "tales").await;
+        let document = add(&store, &tales, "a", "d", &["marmalade"]).await;
+        let passage = passages_of(&store, document).await[0];
+        let data = json!({"found": "marmalade"});
+        let events = vec![found(passage, "marmalade"), done("max_steps", &data)];
+        let first = recorded(&store, Label::default(), asked(), events).await;
+
+        let summary = json!({"messages": 2, "lines": [{"from": "assistant", "text": "found: marmalade", "weight": 2}]});
+        let summarized = kind(
+            json!({"event": "conversation_summarized", "step": 1, "count": 2, "messages": 2,
+            "summary": summary, "tokens_before": 9, "tokens_after": 7}),
+        );
+        let request = after(&store, first, &["It is jam", "marmalade"], &[1]).await;
+        let ends = vec![summarized, done("output", &json!("well"))];
+        let second = recorded(&store, Label::default(), request, ends).await;
+        let (count, left) = store.summed_up(second).await.unwrap().unwrap();
+        assert_eq!((count, json!(left)), (2, summary.clone()));
+        assert!(store.summed_up(first).await.unwrap().is_none());
+
+        // The run after it has the summary in its context.
+        let mut request = after(&store, second, &[], &[0]).await;
+        request.context = vec![Message::Summary(left)];
+        let third = recorded(
+            &store,
+            Label::default(),
+            request,
+            vec![done("output", &json!("well"))],
+        )
+        .await;
+        // What this run sums up was said before it found anything.
+        let said_before =
+            json!({"messages": 1, "lines": [{"from": "user", "text": "I like jam", "weight": 2}]});
+        let summarized = kind(
+            json!({"event": "conversation_summarized", "step": 1, "count": 1, "messages": 1,
+            "summary": said_before, "tokens_before": 9, "tokens_after": 7}),
+        );
+        let events = vec![
+            found(passage, "marmalade"),
+            summarized,
+            done("output", &json!("well")),
+        ];
+        let other = recorded(&store, Label::default(), asked(), events).await;
+
+        assert!(store.delete_document("k", &tales, document).await.unwrap());
+        store.remove_gone_passages(0).await.unwrap();
+        for run in [second, third] {
+            let text = text_of(&store, run).await;
+            assert!(!text.contains("marmalade"), "{text}");
+            assert_eq!(changed(&store, run).await, None);
+        }
+        let (_, kept) = store.summed_up(other).await.unwrap().unwrap();
+        assert_eq!(json!(kept), said_before);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_goes_on_has_the_sources_of_the_run_before_it() {
     for database in databases().await {

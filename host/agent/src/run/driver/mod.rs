@@ -70,6 +70,8 @@ pub struct Driver {
     /// Models that may be asked to make a call, by the names under which
     /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// Sums up conversations that do not fit, where the run's settings say so; absent: the model itself.
+    pub summarizer: Option<Arc<dyn Model>>,
     pub shields: Shields,
     /// Instructions and output schema of the operator. Input shields do not screen them.
     pub operator: OperatorTexts,
@@ -141,6 +143,7 @@ impl Driver {
             activities: Activities::default(),
             decider: Arc::new(NoDecider),
             candidates: BTreeMap::new(),
+            summarizer: None,
             shields: Shields::default(),
             operator: OperatorTexts::default(),
             outcomes: None,

@@ -33,7 +33,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
-use toolhold_model::{Model, RunContext};
+use tokio::time::timeout;
+use toolhold_model::side::SideObserver;
+use toolhold_model::{Model, RunContext, SideModel};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::completion::Completion;
@@ -45,10 +47,13 @@ use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
-use toolhold_protocol::window::Counted;
+use toolhold_protocol::side_request::SideRole;
+use toolhold_protocol::window::{Counted, WrittenSummary};
 
 /// Events recorded in one batch, approximately.
 const EVENT_BATCH: usize = 64;
+/// Time limit of a model that sums up a conversation: the run can go on with the statements alone.
+const SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) struct Performer {
     /// Shared with its calls.
@@ -97,6 +102,14 @@ pub(super) enum TaskKind {
     Screen(Option<String>),
     Retrieve,
     Count,
+    SumUp,
+}
+
+fn unwritten(reason: impl Into<String>) -> WrittenSummary {
+    WrittenSummary {
+        text: String::new(),
+        failure: Some(reason.into()),
+    }
 }
 
 impl Performer {
@@ -262,6 +275,9 @@ impl Performer {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
                 }),
+                Some(TaskKind::SumUp) => {
+                    Input::SummedUp(unwritten("the host's code that asks for summaries crashed"))
+                }
                 Some(TaskKind::Ask) | None => Input::ModelFailed(RunFailure::new(
                     ErrorClass::Fatal,
                     "the host's code that asks the model crashed",
@@ -278,6 +294,19 @@ impl Performer {
             model.session(&session).unwrap_or_else(|| model.clone())
         });
         session.clone()
+    }
+
+    /// The model that sums up conversations: the one that is named for it, or the run's own.
+    fn summarizer(&self) -> Arc<dyn Model> {
+        let own = &self.driver.model;
+        self.driver.summarizer.clone().unwrap_or_else(|| {
+            Arc::new(SideModel {
+                role: SideRole::Summary,
+                endpoint: own.name().to_owned(),
+                model: own.clone(),
+                price: self.parent.settings.price.clone(),
+            })
+        })
     }
 
     fn spawn(&mut self, doing: TaskKind, work: impl Future<Output = Input> + Send + 'static) {
@@ -421,6 +450,25 @@ impl Performer {
                     let counter = self.driver.model.counter();
                     self.spawn(TaskKind::Count, async move {
                         Input::Counted(count(counter, texts).await)
+                    });
+                }
+                Action::SumUp(request) => {
+                    let model = self.summarizer();
+                    let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
+                    self.spawn(TaskKind::SumUp, async move {
+                        let mut aside = SideObserver(&mut heard);
+                        let asked = end.until(model.complete(&request, &mut aside));
+                        Input::SummedUp(match timeout(SUMMARY_TIMEOUT, asked).await {
+                            Ok(Ok(completion)) => WrittenSummary {
+                                text: completion.content,
+                                failure: None,
+                            },
+                            Ok(Err(error)) => unwritten(error.to_string()),
+                            Err(_) => unwritten(format!(
+                                "it took longer than {} s",
+                                SUMMARY_TIMEOUT.as_secs()
+                            )),
+                        })
                     });
                 }
                 // Said by the event `done`, which was published before.

@@ -12,9 +12,11 @@ use super::retrieval;
 use crate::contract::TextSource;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use toolhold_policy::prompt::PromptText;
+use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::advisor;
-use toolhold_protocol::context::{Context, Message, ToolResultMessage, TypeMessage};
+use toolhold_protocol::context::{
+    Context, Message, Speaker, SummaryMessage, ToolResultMessage, TypeMessage,
+};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::{Answered, Role, Turn};
 use toolhold_text::cut;
@@ -95,6 +97,9 @@ impl ContextView<'_> {
                         result.next_step,
                     );
                 }
+                Message::Summary(summary) => {
+                    turns.push(Turn::Conversation(self.summary_block(summary).into()));
+                }
                 Message::Error(error) => {
                     let mut text = PromptText::from("An earlier call failed: ");
                     text.json(&error.data.call)
@@ -135,6 +140,43 @@ impl ContextView<'_> {
         }
     }
 
+    /// Returns the block that the model is shown in the place of the messages that a summary stands for.
+    fn summary_block(self, summary: &SummaryMessage) -> PromptText {
+        let mut text = PromptText::from("# Earlier in this conversation\nThis stands for ");
+        text.count(summary.messages)
+            .words(" messages that are not shown any more: statements of them, word for word, in their order.");
+        if summary.left_out > 0 {
+            text.words(" Left out are ")
+                .count(summary.left_out)
+                .words(" statements.");
+        }
+        if !summary.text.is_empty() {
+            text.words("\nIn short:\n").quoted(&summary.text);
+        }
+        let mut results = PromptText::default();
+        for line in &summary.lines {
+            let from = match line.from {
+                Speaker::User => "\n- user: ",
+                Speaker::Assistant => "\n- assistant: ",
+                Speaker::Tool => {
+                    let before = if results.is_empty() { "- " } else { "\n- " };
+                    results.words(before).line(&line.text);
+                    continue;
+                }
+            };
+            text.words(from).line(&line.text);
+        }
+        if !results.is_empty() {
+            let fence = Fence {
+                kind: "result",
+                mark: self.fence,
+                attributes: &[("of", "earlier calls")],
+            };
+            text.words("\n").fenced(&fence, results.as_str());
+        }
+        text
+    }
+
     /// The texts of the messages that the opening shows, and whose they are. Of a call that failed in an earlier run
     /// only the error: the call was the model's.
     pub fn material(self) -> Vec<(TextSource, String)> {
@@ -160,6 +202,9 @@ impl ContextView<'_> {
                     (TextSource::Other, block.into())
                 }
                 Message::ToolResult(result) => (TextSource::Other, text_of(&result.result)),
+                Message::Summary(summary) => {
+                    (TextSource::Other, self.summary_block(summary).into())
+                }
                 Message::Error(error) => (TextSource::Other, error.data.error.to_string()),
                 Message::Advisor(advisor) => (TextSource::Host, advisor::render(advisor).into()),
                 Message::Meta(_) | Message::State(_) | Message::Tool(_) | Message::Plan(_) => {

@@ -16,7 +16,7 @@ use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::shield::ScreeningResult;
 use toolhold_protocol::side_request::SideRequest;
-use toolhold_protocol::window::Counted;
+use toolhold_protocol::window::{Counted, WrittenSummary};
 
 /// What happened.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub enum Input {
     Retrieved(Retrieved),
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
+    /// The reply of the model that [`Action::SumUp`] asked.
+    SummedUp(WrittenSummary),
     /// A model was asked on behalf of the run, beside its own Requests.
     SideRequest(SideRequest),
     /// The process that ran this ended; nothing that was begun is under way any more.
@@ -83,6 +85,8 @@ pub enum Action {
     Retrieve(Box<RetrievalQuestion>),
     /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
     Count(Vec<String>),
+    /// Ask a model to sum up the conversation before the task.
+    SumUp(Box<ChatRequest>),
     /// Nothing more; whatever still runs is to be stopped.
     Finish,
 }

@@ -96,8 +96,13 @@ impl Machine {
                 };
                 self.material.provenance.add(source, &text);
             }
-            Turn::Image(_) | Turn::Summary(_) | Turn::Rejected { .. } => {}
+            Turn::Image(_) | Turn::Summary(_) | Turn::Conversation(_) | Turn::Rejected { .. } => {}
         }
+    }
+
+    /// The messages that a summary tells of were noted when they were shown.
+    pub(super) fn note_summed_up(&mut self) {
+        self.material.messages = self.context.messages.len();
     }
 
     /// Notes results as a whole, of which a summary may show more than was shown before.
@@ -131,7 +136,8 @@ fn has_others(messages: &[Message]) -> bool {
         | Message::Input(_)
         | Message::Error(_)
         | Message::Knowledge(_)
-        | Message::ToolResult(_) => true,
+        | Message::ToolResult(_)
+        | Message::Summary(_) => true,
         Message::Tool(_)
         | Message::Plan(_)
         | Message::Advisor(_)

@@ -14,6 +14,16 @@ pub(super) fn content(message: &Message) -> Option<Value> {
             Some(message.passages.iter().map(|it| json!(it.text)).collect())
         }
         Message::ToolResult(message) => Some(message.result.clone()),
+        Message::Summary(summary) => {
+            let lines = summary.lines.iter().map(|line| &line.text);
+            Some(
+                [&summary.text]
+                    .into_iter()
+                    .chain(lines)
+                    .map(|text| json!(text))
+                    .collect(),
+            )
+        }
         Message::Image(_)
         | Message::Tool(_)
         | Message::Plan(_)
@@ -38,6 +48,13 @@ pub(super) fn replace_content(message: &mut Message, left: Value) -> Option<()> 
             }
         }
         Message::ToolResult(message) => message.result = left,
+        Message::Summary(summary) => {
+            let lines = summary.lines.iter_mut().map(|line| &mut line.text);
+            let texts = [&mut summary.text].into_iter().chain(lines);
+            for (text, left) in texts.zip(left.as_array()?) {
+                left.as_str()?.clone_into(text);
+            }
+        }
         Message::Image(_)
         | Message::Tool(_)
         | Message::Plan(_)
@@ -61,6 +78,7 @@ pub(super) fn without_content(message: &Message) -> Map<String, Value> {
         Message::Input(_) => &["input"],
         Message::State(_) => &["state"],
         Message::ToolResult(_) => &["result", "next_step", "failed"],
+        Message::Summary(_) => &["text", "lines"],
         Message::Plan(_) => &["mode"],
         Message::Knowledge(_)
         | Message::Tool(_)

@@ -8,6 +8,7 @@
 //! | `tools`: `ToolTable` | what runs each tool, which the model is shown, the checks of their calls |
 //! | `step_calls`: `StepCalls` | where each call of a step is on its way, and which of them may go on |
 //! | `running_calls`: `RunningCalls` | how many calls run, and those in the background |
+//! | `conversation`: `ConversationState` | the summary of the conversation before the task |
 //! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
 //! | `window_tokens`: `WindowTokens` | the window, and the tokens of what is sent |
 //! | `completion_limit`: `CompletionLimit` | what a reply may take |
@@ -20,7 +21,7 @@
 //! | `material`: `Material` | what the model was shown, which it may repeat |
 //!
 //! They make no events. The other files do, which conduct them: `io` is what goes in and comes out; `ask` makes
-//! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
+//! the next Request, `window` fits it, and `conversation` sums up earlier turns for that; `reply` reads what the model says, while it says it; `calls` takes
 //! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
 //! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `retrieval` looks for passages of documents and
 //! checks citations; `context_turns` is how the context is shown; `end` is the end, and `hand_over` that of a run whose
@@ -34,6 +35,7 @@ mod completion_limit;
 mod composed;
 mod consulted;
 mod context_turns;
+mod conversation;
 mod council;
 mod decided;
 mod end;
@@ -75,6 +77,7 @@ use crate::language::told_instructions;
 use crate::run::budget_tracker::RunUsage;
 use account::UsageAccount;
 use completion_limit::CompletionLimit;
+use conversation::ConversationState;
 use fallbacks::Fallbacks;
 use hand_over::OwnCalls;
 use history::History;
@@ -122,6 +125,7 @@ pub struct Machine {
     /// Marks where passages begin and end in them. No document knows it.
     fence: String,
     history: History,
+    conversation: ConversationState,
     /// The body of the last Request.
     sent: Option<Value>,
     /// True where the record has another body than `sent`, because another version composed it.
@@ -252,6 +256,7 @@ impl Machine {
             output,
             context,
             history: History::default(),
+            conversation: ConversationState::default(),
             sent: None,
             records_whole_bodies: false,
             step: StepState::default(),
@@ -344,6 +349,7 @@ impl Machine {
             } => self.call_screened(&id, screened, &mut effects),
             Input::Retrieved(found) => self.retrieved(found, &mut effects),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
+            Input::SummedUp(written) => self.summary_written(written, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),
             Input::Cancelled { reason } => {
@@ -421,7 +427,14 @@ impl Machine {
                 Message::Text(text) => Some(text.text.as_str()),
                 _ => None,
             });
-        match (texts.next(), &self.request.plan) {
+        // What a summary stands for is no task any more.
+        let is_summed_up = |message: &Message| matches!(message, Message::Summary(_));
+        let text = if self.request.context.iter().any(is_summed_up) {
+            texts.next_back()
+        } else {
+            texts.next()
+        };
+        match (text, &self.request.plan) {
             (Some(text), _) => text.to_owned(),
             (None, Some(plan)) if plan.len() == 1 => "a saved plan of 1 step".to_owned(),
             (None, Some(plan)) => format!("a saved plan of {} steps", plan.len()),

@@ -83,6 +83,12 @@ impl RunPrivacy {
                         self.vault.note(&result.arguments, None);
                         self.vault.note(&result.result, None);
                     }
+                    Message::Summary(summary) => {
+                        self.vault.note_text(&summary.text, None);
+                        for line in &summary.lines {
+                            self.vault.note_text(&line.text, None);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -154,6 +160,7 @@ impl RunPrivacy {
                     calls: calls.collect(),
                 })
             }
+            Turn::Conversation(text) => Turn::Conversation(vault.hide(&text)),
             // Made of turns as they were shown.
             Turn::Summary(text) => Turn::Summary(vault.hide_again(&text)),
             // The model's own words, and what is wrong with them.

@@ -253,6 +253,7 @@ impl Machine {
         // A candidate's reply is not one of those that are counted.
         let is_last = !self.is_aside() && self.is_last_attempt();
         if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
+            let failure = self.with_longest_message(failure);
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
         self.hear_part(effects);

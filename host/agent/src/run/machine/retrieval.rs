@@ -75,10 +75,15 @@ impl Machine {
     /// The answers in the conversation so far: of its earlier turns.
     fn answers(&self) -> u32 {
         let said = self.request.context.iter();
-        let answers = said
-            .filter(|it| matches!(it, Message::Text(text) if text.role == Role::Assistant))
-            .count();
-        u32::try_from(answers).unwrap_or(u32::MAX / MAX_RETRIEVED - 2)
+        let answers = said.map(|it| match it {
+            Message::Text(text) if text.role == Role::Assistant => 1,
+            // At most so many of those that it stands for.
+            Message::Summary(summary) => summary.messages,
+            _ => 0,
+        });
+        let answers = answers.fold(0, usize::saturating_add);
+        let most = u32::MAX / MAX_RETRIEVED - 2;
+        u32::try_from(answers).map_or(most, |answers| answers.min(most))
     }
 
     /// The last thing that the user said; beside it, that with what came before, because a question such as "and the

@@ -22,11 +22,11 @@ use toolhold_protocol::window::{Counted, Part};
 
 /// The tools may take 1/3 of the window; beyond that only a part of them is shown.
 const TOOLS_WINDOW_DIVISOR: u64 = 3;
-/// The summary of dropped history may take 1/4 of the window that the tools leave.
-const SUMMARY_WINDOW_DIVISOR: u64 = 4;
+/// The summary of dropped history may take 1/4 of the window, and so may that of the conversation before the task.
+pub(super) const SUMMARY_WINDOW_DIVISOR: u64 = 4;
 /// Percent of the window that is filled after history was dropped. Dropping changes the prompt's prefix, so
 /// the server reads the whole prompt again: better once in many steps than in each.
-const KEPT_WINDOW_PERCENT: u64 = 70;
+pub(super) const KEPT_WINDOW_PERCENT: u64 = 70;
 
 impl Machine {
     /// Bounds which tools the model is shown, by the task as it is now.
@@ -135,7 +135,9 @@ impl Machine {
                         known.push((Part::History, answered.call.arguments.to_string()));
                     }
                 }
-                Turn::Summary(text) => known.push((Part::Summary, text.clone())),
+                Turn::Summary(text) | Turn::Conversation(text) => {
+                    known.push((Part::Summary, text.clone()));
+                }
                 Turn::Rejected { reply, reason } => {
                     known.push((Part::History, reply.clone()));
                     known.push((Part::History, reason.clone()));
@@ -189,18 +191,25 @@ impl Machine {
         // The window is the own model's; a candidate is shown a copy of its history. Of a Request that
         // fits with a shorter reply nothing is dropped.
         if !self.is_aside() && self.reply_limit.left(self.steps).is_none() {
+            composed = self.drop_conversation(composed, effects);
             composed = self.drop_history(composed, effects);
+        }
+        if self.has_summary_written(effects) {
+            return None;
         }
         if self.counts(&composed, effects) {
             return None;
         }
+        let after = self.window.prompt(&composed);
+        let summarized = self.conversation_summarized(before, after);
+        effects.events.extend(summarized);
         let dropped = self.step.fitting.dropped;
         if dropped > 0 {
             effects.events.push(EventKind::Summarized {
                 step: self.steps,
                 turns: dropped,
                 tokens_before: before,
-                tokens_after: self.window.prompt(&composed),
+                tokens_after: after,
             });
         }
         if let Some(message) = self.too_long(&composed) {
@@ -235,10 +244,14 @@ impl Machine {
         let most = self.request.settings.window.max_prompt?;
         let prompt = composed.size.most(self.window.prompt(composed));
         (prompt > most && !self.is_aside()).then(|| {
-            format!(
+            let message = format!(
                 "the context takes about {prompt} tokens, of which at most {most} are allowed (max_context_tokens), and \
                  nothing more of it can be summed up; give a shorter task, fewer tools or a higher maximum"
-            )
+            );
+            match self.longest_message() {
+                Some(longest) => format!("{message}; {longest}"),
+                None => message,
+            }
         })
     }
 
@@ -268,7 +281,7 @@ impl Machine {
         }
     }
 
-    fn is_beyond(&self, percent: u64, composed: &Composed) -> bool {
+    pub(super) fn is_beyond(&self, percent: u64, composed: &Composed) -> bool {
         let reply = self.reply_limit.base();
         self.window.is_beyond(percent, composed, reply)
     }
@@ -329,8 +342,8 @@ impl Machine {
                 "the endpoint refused the request for its length; it is sent again with {left} tokens for the reply"
             ));
         }
-        let is_shorter =
-            self.window.may_be_shorter() && (self.drop_oldest() || self.history.is_summed_up());
+        let is_shorter = self.window.may_be_shorter()
+            && (self.shorten_conversation() || self.drop_oldest() || self.history.is_summed_up());
         // A summary is shorter where the window is, though nothing was dropped.
         self.sum_up();
         is_shorter.then(|| {

@@ -68,11 +68,39 @@ pub(super) struct Fitting {
     pub dropped: usize,
     /// Tokens before anything was dropped.
     pub before: Option<u64>,
+    writing: SummaryWriting,
+}
+
+/// How far a model is that sums up the conversation for a Request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum SummaryWriting {
+    #[default]
+    NotAsked,
+    Asked,
+    Over,
 }
 
 impl Fitting {
     pub fn has_counted_once(&self) -> bool {
         self.rounds > 0
+    }
+
+    /// A model is asked for a summary, if none was asked before for this Request.
+    pub fn begins_writing(&mut self) -> bool {
+        let begins = self.writing == SummaryWriting::NotAsked;
+        if begins {
+            self.writing = SummaryWriting::Asked;
+        }
+        begins
+    }
+
+    /// Returns whether a model was asked for a summary, which is over now.
+    pub fn ends_writing(&mut self) -> bool {
+        let ends = self.writing == SummaryWriting::Asked;
+        if ends {
+            self.writing = SummaryWriting::Over;
+        }
+        ends
     }
 
     /// The texts that are being counted; nothing after that.
@@ -96,6 +124,16 @@ impl WindowTokens {
     /// Another endpoint may go on with the run, so nothing that this one counted is known any more.
     pub fn forget(&mut self) {
         self.endpoint = EndpointCounts::default();
+    }
+
+    /// Returns an estimate of the bytes of this number of tokens.
+    pub fn bytes_of(&self, tokens: u64) -> usize {
+        self.meter.bytes(tokens)
+    }
+
+    /// Returns an estimate of the tokens of this number of bytes.
+    pub fn tokens_of_bytes(&self, bytes: usize) -> u64 {
+        self.meter.tokens(bytes)
     }
 
     /// About how many bytes the n-th part of the window is; a bound that says nothing if it is unknown.

@@ -303,6 +303,7 @@ async fn driver(
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,
+        summarizer: selected.summarizer,
         outcomes: selected.outcomes,
         ..Driver::new(selected.model, Arc::new(toolbox))
     };

@@ -167,6 +167,7 @@ fn sides_text(sides: &SideModelStats) -> String {
         let what = match side.role {
             SideRole::Shield => "screened",
             SideRole::Router => "routed",
+            SideRole::Summary => "summed up",
             SideRole::Hedge => "overtaken",
         };
         let name = if side.endpoint == side.model {

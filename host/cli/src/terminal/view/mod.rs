@@ -179,6 +179,7 @@ impl EventPrinter {
             | EventKind::Written { .. }
             | EventKind::Screened { .. }
             | EventKind::Counted { .. }
+            | EventKind::SummaryWritten { .. }
             | EventKind::Routing(Routing::GaveUp { .. } | Routing::NoCompletion { .. }) => {}
             EventKind::Budget {
                 window,
@@ -362,6 +363,19 @@ impl EventPrinter {
             } => {
                 let text = format!(
                     "the window is nearly full: {turns} turns are summed up, {} → {} tokens",
+                    count(*tokens_before),
+                    count(*tokens_after)
+                );
+                self.marked(&warn("!"), &text);
+            }
+            EventKind::ConversationSummarized {
+                messages,
+                tokens_before,
+                tokens_after,
+                ..
+            } => {
+                let text = format!(
+                    "the window is nearly full: {messages} messages of the conversation are summed up, {} → {} tokens",
                     count(*tokens_before),
                     count(*tokens_after)
                 );

@@ -140,6 +140,7 @@ pub(super) fn side(request: &SideRequest) -> String {
     let what = match role {
         SideRole::Shield => "screened by",
         SideRole::Router => "routed by",
+        SideRole::Summary => "summed up by",
         SideRole::Hedge => "overtaken:",
     };
     format!("{what} {who}: {took}")

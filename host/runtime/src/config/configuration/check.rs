@@ -18,6 +18,9 @@ impl Configuration {
             let reason = routes.unknown(&self.endpoint);
             return Err(ConfigFault::new("endpoint", reason));
         }
+        if let Some(name) = self.summarizer() {
+            routes.known("run.summarizer", name)?;
+        }
         self.check_prices()?;
         let is_many =
             |name: &str| !matches!(routes.target(name), None | Some(RouteTarget::Endpoint(_)));
@@ -145,6 +148,7 @@ impl Configuration {
         let mut asked = vec![self.endpoint.as_str()];
         asked.extend(self.routes().picker(&self.endpoint));
         asked.extend(self.guards().map(|(_, endpoint)| endpoint));
+        asked.extend(self.summarizer());
         asked
     }
 }

@@ -38,7 +38,7 @@ use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use toolhold_protocol::settings::Wiring;
 use toolhold_protocol::settings::{Sampling, Settings};
-use toolhold_protocol::window::Window;
+use toolhold_protocol::window::{SummaryWriter, Window};
 use toolhold_sandbox::{CompilerProcess, PinFolder, ReservedPath};
 use toolhold_storage::Location;
 
@@ -154,6 +154,7 @@ struct RunTable {
     result_cache: CacheScope,
     result_cache_tools: Vec<String>,
     max_tools: usize,
+    summarizer: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -328,6 +329,10 @@ impl Configuration {
         let deciding = routes.endpoints_of(&routes.router.model).into_iter();
         let deciding = deciding.map(|(name, _)| name);
         beside.extend(deciding.filter(|name| answering.iter().all(|(other, _)| other != name)));
+        let own = routes.endpoints_of(&self.endpoint);
+        let summarizing = self.summarizer().map(|name| routes.endpoints_of(name));
+        let summarizing = summarizing.into_iter().flatten().map(|(name, _)| name);
+        beside.extend(summarizing.filter(|name| own.iter().all(|(other, _)| other != name)));
         let of = FallbackRoutes {
             routes,
             own: &self.endpoint,
@@ -378,6 +383,10 @@ impl Configuration {
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.tables.run.max_tools,
+                conversation: Some(match self.summarizer() {
+                    Some(_) => SummaryWriter::Model,
+                    None => SummaryWriter::Host,
+                }),
                 ..Window::default()
             },
             privacy: self.privacy(),
@@ -474,6 +483,11 @@ impl Configuration {
                 }
                 _ => None,
             })
+    }
+
+    /// The endpoint or pool that sums up conversations, if one does.
+    pub fn summarizer(&self) -> Option<&str> {
+        Some(self.tables.run.summarizer.as_str()).filter(|name| !name.is_empty())
     }
 
     /// The folder of saved Requests.

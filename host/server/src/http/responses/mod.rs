@@ -17,7 +17,7 @@ use crate::http::run_status::Api;
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::http::unsent::{Counted, FromRecord, Gathering};
 use crate::runs::weight;
-use crate::sessions::{answer_message, carried_messages};
+use crate::sessions::{answer_message, carried_messages, put_summary};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -31,7 +31,7 @@ use serde_json::Value;
 use std::time::Duration;
 use stream::Events;
 use toolhold_json::bounded;
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Message, SummaryMessage};
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::settings::CarriedTexts;
 use toolhold_protocol::turn::Role;
@@ -240,6 +240,8 @@ async fn delete(
 struct RecordedResponse {
     context: Vec<Message>,
     carried: Option<CarriedTexts>,
+    /// The last summary of its conversation, with the number of messages of the context that it stands for.
+    summed_up: Option<(usize, SummaryMessage)>,
     /// True if the run carried out a saved plan.
     has_plan: bool,
     /// True if texts were taken out of the end of the run.
@@ -271,6 +273,7 @@ impl FromRecord for RecordedResponse {
         let empty = Self {
             context: Vec::new(),
             carried: None,
+            summed_up: None,
             has_plan: false,
             is_gone: false,
             turn: Turn::new(run),
@@ -289,6 +292,9 @@ impl FromRecord for RecordedResponse {
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();
             self.output = Output::new(self.turn.answer.id, answer_stream);
+        }
+        if let EventKind::ConversationSummarized { count, summary, .. } = &event.kind {
+            self.summed_up = Some((*count, summary.as_ref().clone()));
         }
         if let EventKind::Done { .. } = &event.kind {
             self.is_gone = event.removed.is_some();
@@ -339,6 +345,7 @@ impl App {
         let RecordedResponse {
             mut context,
             carried: carried_before,
+            summed_up,
             has_plan,
             is_gone,
             kept,
@@ -346,6 +353,7 @@ impl App {
             ..
         } = recorded;
         carried.messages = carried_messages(carried_before, &mut context);
+        put_summary(summed_up, &mut context, &mut carried);
         withdraw(&mut context);
         match (turn.end(), turn.answer.reason) {
             (TurnEnd::Open, _) => {

@@ -1,0 +1,288 @@
+//! Section 7, the conversation before the task: what is summed up of it, by whom, and what stays.
+
+use super::support::{Reply, Script, driver, end, holds, json_of, request, run};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use toolhold_agent::{Activities, Driver};
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::context::{Message, SummaryMessage};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::turn::Role;
+use toolhold_protocol::window::SummaryWriter;
+
+const FACT: &str = "My order is A-1741, it costs 55.50 euros, and Ada Lovelace pays.";
+
+fn done() -> Reply {
+    Reply::of(Contract::Schema, &json!({"calls": [], "output": "done"}))
+}
+
+/// So many turns that say little. The fact is in the third.
+fn turns(count: usize) -> Vec<Message> {
+    let turn = |n: usize| {
+        let said = if n == 2 {
+            FACT.to_owned()
+        } else {
+            format!(
+                "Tell me about topic {n}, and take your time. {}",
+                "It is nice. ".repeat(8)
+            )
+        };
+        let answer = format!(
+            "Of topic {n} there is much to say, {}",
+            "and it is nice, ".repeat(8)
+        );
+        [Message::user(said), Message::text(Role::Assistant, answer)]
+    };
+    (0..count).flat_map(turn).collect()
+}
+
+fn asking(conversation: Vec<Message>, window: Option<u64>) -> RunRequest {
+    let mut request = request(conversation);
+    request.settings.contract = Contract::Schema;
+    request.settings.window.tokens = window;
+    request.settings.max_tokens = 200;
+    request
+}
+
+fn plain(script: &Arc<Script>) -> Driver {
+    driver(script, Activities::default())
+}
+
+fn named(events: &[Event], name: &str) -> Vec<Value> {
+    let all = events.iter().map(json_of);
+    all.filter(|event| event["event"] == name).collect()
+}
+
+/// The summary of a run, and the number of messages of its context that it stands for.
+fn summed_up(events: &[Event]) -> Option<(usize, SummaryMessage)> {
+    events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::ConversationSummarized { count, summary, .. } => {
+            Some((*count, (**summary).clone()))
+        }
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts() {
+    let script = Script::new([done()]);
+    let events = run(&plain(&script), asking(turns(60), Some(2_500))).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    assert!(
+        told.contains("A-1741") && told.contains("the task"),
+        "{told}"
+    );
+    assert!(told.contains("# Earlier in this conversation"), "{told}");
+    assert!(
+        told.contains("topic 59") && !told.contains("topic 7, and"),
+        "{told}"
+    );
+    let summarized = named(&events, "conversation_summarized");
+    let [event] = summarized.as_slice() else {
+        panic!("{summarized:?}");
+    };
+    assert_eq!(event["summary"]["messages"], event["messages"]);
+    assert!(event["tokens_after"].as_u64() <= Some(2_300), "{event}");
+    assert!(event["tokens_before"].as_u64() > Some(2_500), "{event}");
+    let budget = &named(&events, "budget")[0];
+    assert!(budget.to_string().contains("summary"), "{budget}");
+}
+
+/// Each run goes on with what the one before left: the summary is made once, and made longer ten times.
+#[tokio::test]
+async fn a_summary_is_extended_and_facts_survive_ten_of_them() {
+    let mut context = turns(20);
+    let mut summaries = 0;
+    for round in 0..60 {
+        let script = Script::new([done()]);
+        let mut asked = asking(context, Some(2_000));
+        // What the run is asked is the newest turn.
+        asked.context.pop();
+        asked.context.push(Message::user(format!(
+            "Now topic {round}, please. {}",
+            "So nice. ".repeat(60)
+        )));
+        context = asked.context.clone();
+        let events = run(&plain(&script), asked).await;
+        assert_eq!(end(&events).0, "output", "{round}");
+        assert!(
+            script.told(0).contains("A-1741"),
+            "{round}: {}",
+            script.told(0)
+        );
+        if let Some((count, summary)) = summed_up(&events) {
+            summaries += 1;
+            summary.put(&mut context, count);
+        }
+        let kept = context
+            .iter()
+            .filter(|message| matches!(message, Message::Summary(_)));
+        assert_eq!(kept.count(), usize::from(summaries > 0), "{round}");
+        context.push(Message::text(Role::Assistant, "Done, and it was nice."));
+    }
+    assert!(summaries >= 10, "{summaries}");
+    assert!(context.len() < 60, "{}", context.len());
+}
+
+/// Without a known window the endpoint says what fits.
+#[tokio::test]
+async fn an_endpoint_that_refuses_a_conversation_gets_its_summary() {
+    let script = Script::new([
+        Reply::overflowing(4_500, 3_000),
+        Reply::overflowing(4_500, 3_000),
+        done(),
+    ]);
+    let events = run(&plain(&script), asking(turns(60), None)).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let last = script.told(script.asked() - 1);
+    assert!(
+        last.len() < script.told(0).len() && last.contains("A-1741"),
+        "{last}"
+    );
+    assert!(summed_up(&events).is_some());
+}
+
+/// As versions did that are replayed: the request goes out as it is.
+#[tokio::test]
+async fn a_record_of_before_is_replayed_as_it_was() {
+    let script = Script::new([done()]);
+    let mut asked = asking(turns(60), Some(2_500));
+    asked.settings.window.conversation = None;
+    let events = run(&plain(&script), asked).await;
+    assert!(summed_up(&events).is_none());
+    assert!(script.told(0).contains("topic 7, and"));
+    holds(&events);
+}
+
+#[tokio::test]
+async fn a_run_that_nothing_can_be_summed_up_of_names_the_longest_message() {
+    let script = Script::new([]);
+    let mut asked = asking(turns(3), Some(2_500));
+    asked.settings.window.max_prompt = Some(2_000);
+    asked.context.pop();
+    asked
+        .context
+        .push(Message::user("Count the words. ".repeat(2_000)));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(
+        (end(&events).0.as_str(), script.asked()),
+        ("token_budget", 0)
+    );
+    let done = &named(&events, "done")[0];
+    let error = done["error"]["message"].as_str().unwrap();
+    assert!(error.contains("the longest message is number"), "{error}");
+    assert!(error.contains("the user's \"Count the words."), "{error}");
+}
+
+/// A task that fits no window costs the conversation no facts: the next one goes on with them.
+#[tokio::test]
+async fn a_task_that_is_too_long_costs_no_facts() {
+    let script = Script::new([]);
+    let mut asked = asking(turns(60), Some(2_500));
+    asked.settings.window.max_prompt = Some(2_000);
+    asked.context.pop();
+    asked.context.push(Message::user("word ".repeat(4_000)));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events).0, "token_budget");
+    let (_, summary) = summed_up(&events).unwrap();
+    assert!(summary.lines.iter().any(|line| line.text == FACT));
+    let bytes: usize = summary.lines.iter().map(|line| line.text.len()).sum();
+    assert!(bytes > 1_000, "{bytes}");
+}
+
+#[tokio::test]
+async fn a_model_writes_the_summary_where_one_is_named() {
+    let (own, small) = (
+        Script::new([done(), done()]),
+        Script::new([Reply::text("They spoke of topics and of an order.")]),
+    );
+    let driver = Driver {
+        summarizer: Some(small.clone()),
+        ..plain(&own)
+    };
+    let mut asked = asking(turns(60), Some(2_500));
+    asked.settings.window.conversation = Some(SummaryWriter::Model);
+    let events = run(&driver, asked.clone()).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    assert_eq!(named(&events, "summary_written").len(), 1);
+    let told = own.told(0);
+    assert!(
+        told.contains("They spoke of topics") && told.contains("A-1741"),
+        "{told}"
+    );
+    let shown = small.told(0);
+    assert!(shown.contains("user: Tell me about topic"), "{shown}");
+    let (_, summary) = summed_up(&events).unwrap();
+    assert_eq!(summary.text, "They spoke of topics and of an order.");
+
+    // The run goes on without it.
+    let broken = Script::new([Reply::text("They spoke").breaking_after(1)]);
+    let driver = Driver {
+        summarizer: Some(broken),
+        ..plain(&own)
+    };
+    let events = run(&driver, asked).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let notices = format!("{:?}", named(&events, "notice"));
+    assert!(notices.contains("has statements alone"), "{notices}");
+    assert!(own.told(1).contains("A-1741"), "{}", own.told(1));
+}
+
+/// The summary has real data, of which no model is shown what is hidden.
+#[tokio::test]
+async fn a_summary_hides_what_the_model_must_not_see() {
+    let (own, small) = (
+        Script::new([done()]),
+        Script::new([Reply::text("Write to <email_1>.")]),
+    );
+    let driver = Driver {
+        summarizer: Some(small.clone()),
+        ..plain(&own)
+    };
+    let mut conversation = turns(60);
+    conversation[0] = Message::user("My address is ada@home.example.");
+    let mut asked = asking(conversation, Some(2_500));
+    asked.settings.window.conversation = Some(SummaryWriter::Model);
+    asked.settings.privacy = Privacy {
+        hide: BTreeSet::from([Kind::Email]),
+        ..Privacy::default()
+    };
+    let events = run(&driver, asked).await;
+    for told in [own.told(0), small.told(0)] {
+        assert!(!told.contains("ada@home.example"), "{told}");
+    }
+    assert!(
+        own.told(0).contains("My address is <email_1>."),
+        "{}",
+        own.told(0)
+    );
+    let (_, summary) = summed_up(&events).unwrap();
+    assert_eq!(summary.text, "Write to ada@home.example.");
+}
+
+/// A client's own calls are summed up, but for the newest, with their values.
+#[tokio::test]
+async fn results_that_a_client_brings_leave_their_values() {
+    let result = |n: usize| -> Message {
+        serde_json::from_value(json!({
+            "type": "tool_result", "tool": "orders.find", "arguments": {"n": n}, "id": format!("c{n}"),
+            "next_step": true, "result": {"id": format!("ORD-{n}-x"), "remarks": "There is much to say. ".repeat(30)},
+        }))
+        .unwrap()
+    };
+    let script = Script::new([done()]);
+    let mut asked = asking(Vec::new(), Some(2_500));
+    asked.context.extend((0..20).map(result));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    for n in 0..20 {
+        assert!(told.contains(&format!("ORD-{n}-x")), "{n}: {told}");
+    }
+    assert!(told.contains("the task"), "{told}");
+}
