@@ -15,6 +15,9 @@ use std::ops::Range;
 /// of steps alone does not bound the work.
 pub(super) const MAX_LINKS: usize = 200_000;
 
+/// Says whether the data of an instance, or of everybody, holds a path.
+pub(super) type Exists<'a> = &'a dyn Fn(&Path, Option<&str>) -> bool;
+
 /// The data flow, as lists that refer to each other by index.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -78,15 +81,13 @@ pub fn missing(
     steps: &[Step],
     exists: impl Fn(&Path, Option<&str>) -> bool,
 ) -> Result<Vec<MissingReference>, GraphError> {
-    Ok(Flow::new(steps, &exists)?.missing(steps, exists))
+    Ok(Flow::new(steps, Some(&exists))?.missing(steps, exists))
 }
 
 impl Flow {
-    /// The flow of `steps` over data in which `exists` says what there is before the first of them.
-    pub fn new(
-        steps: &[Step],
-        exists: impl Fn(&Path, Option<&str>) -> bool,
-    ) -> Result<Self, GraphError> {
+    /// The flow of `steps` over data in which `exists` says what there is before the first of them. Absent: the steps
+    /// have no order but by their links, and each waits for all that write what it reads.
+    pub fn new(steps: &[Step], exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
         let writers = Writers::of(steps);
         let mut flow = Self {
             steps: Vec::with_capacity(steps.len()),
@@ -100,18 +101,20 @@ impl Flow {
             for (read, source) in step.reads.iter().map(|read| &read.source).enumerate() {
                 let paths = 0..source.paths().len();
                 match source {
-                    Source::First(_) => flow.need(index, read, paths, steps, &writers, &exists)?,
+                    Source::First(_) => flow.need(index, read, paths, steps, &writers, exists)?,
                     Source::All(_) => {
                         for path in paths {
                             let paths = path..path + 1;
-                            flow.need(index, read, paths, steps, &writers, &exists)?;
+                            flow.need(index, read, paths, steps, &writers, exists)?;
                         }
                     }
                 }
             }
             flow.steps.push(first..flow.needs.len());
         }
-        flow.orders = hazards::orders(steps, &flow)?;
+        if exists.is_some() {
+            flow.orders = hazards::orders(steps, &flow)?;
+        }
         Ok(flow)
     }
 
@@ -122,16 +125,18 @@ impl Flow {
         paths: Range<usize>,
         steps: &[Step],
         writers: &Writers<'_>,
-        exists: impl Fn(&Path, Option<&str>) -> bool,
+        exists: Option<Exists<'_>>,
     ) -> Result<(), GraphError> {
         let (need, first_way) = (self.needs.len(), self.ways.len());
         let instance = steps[step].instance.as_deref();
         let places = &steps[step].reads[read].source.paths()[paths.clone()];
         // What there is, and what an earlier step writes, is not replaced by what later steps write. Only where there
         // is neither, the step waits for those.
-        let waits_for_later = places.iter().all(|place| {
-            let mut earlier = writers.of_place(place, instance, step);
-            earlier.next().is_none() && !exists(place, instance)
+        let waits_for_later = exists.is_none_or(|exists| {
+            places.iter().all(|place| {
+                let mut earlier = writers.of_place(place, instance, step);
+                earlier.next().is_none() && !exists(place, instance)
+            })
         });
         let before = if waits_for_later { usize::MAX } else { step };
         for path in paths {
