@@ -88,7 +88,10 @@ impl Flow {
     /// The flow of `steps` over data in which `exists` says what there is before the first of them. Absent: the steps
     /// have no order but by their links, and each waits for all that write what it reads.
     pub fn new(steps: &[Step], exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
-        let writers = Writers::of(steps);
+        let mut writers = StepWriters {
+            earlier: Writers::default(),
+            all: Writers::of(steps),
+        };
         let mut flow = Self {
             steps: Vec::with_capacity(steps.len()),
             needs: Vec::new(),
@@ -111,6 +114,7 @@ impl Flow {
                 }
             }
             flow.steps.push(first..flow.needs.len());
+            writers.earlier.add(index, step);
         }
         if exists.is_some() {
             flow.orders = hazards::orders(steps, &flow)?;
@@ -124,7 +128,7 @@ impl Flow {
         read: usize,
         paths: Range<usize>,
         steps: &[Step],
-        writers: &Writers<'_>,
+        writers: &StepWriters<'_>,
         exists: Option<Exists<'_>>,
     ) -> Result<(), GraphError> {
         let (need, first_way) = (self.needs.len(), self.ways.len());
@@ -134,16 +138,20 @@ impl Flow {
         // is neither, the step waits for those.
         let waits_for_later = exists.is_none_or(|exists| {
             places.iter().all(|place| {
-                let mut earlier = writers.of_place(place, instance, step);
+                let mut earlier = writers.earlier.of_place(place, instance);
                 earlier.next().is_none() && !exists(place, instance)
             })
         });
-        let before = if waits_for_later { usize::MAX } else { step };
+        let writers = if waits_for_later {
+            &writers.all
+        } else {
+            &writers.earlier
+        };
         for path in paths {
             let (way, first_link) = (self.ways.len(), self.links.len());
             let place = &steps[step].reads[read].source.paths()[path];
             let mut found: Vec<_> = writers
-                .of_place(place, instance, before)
+                .of_place(place, instance)
                 .take(MAX_LINKS + 1 - first_link)
                 .collect();
             if first_link + found.len() > MAX_LINKS {
@@ -242,7 +250,15 @@ impl Flow {
     }
 }
 
+/// Writers as a step in its place sees them.
+struct StepWriters<'a> {
+    /// Those in front of it. They are a map of their own, so that no step looks through all that come after it.
+    earlier: Writers<'a>,
+    all: Writers<'a>,
+}
+
 /// Written places, by instance.
+#[derive(Default)]
 struct Writers<'a>(HashMap<Option<&'a str>, PlaceMap<'a, Vec<TargetOfStep>>>);
 
 #[derive(Debug, Clone, Copy)]
@@ -253,34 +269,36 @@ struct TargetOfStep {
 
 impl<'a> Writers<'a> {
     fn of(steps: &'a [Step]) -> Self {
-        let mut writers: HashMap<_, PlaceMap<'_, _>> = HashMap::new();
+        let mut writers = Self::default();
         for (index, step) in steps.iter().enumerate() {
-            for (target, path) in step.written().iter().enumerate() {
-                let places = writers.entry(step.instance.as_deref()).or_default();
-                let written = TargetOfStep {
-                    step: index,
-                    target,
-                };
-                places.push(path, written);
-            }
+            writers.add(index, step);
         }
-        Self(writers)
+        writers
     }
 
-    /// Everything that the steps in front of the step `before` write that overlaps `path`, as a step of `instance` sees
-    /// it.
+    fn add(&mut self, index: usize, step: &'a Step) {
+        for (target, path) in step.written().iter().enumerate() {
+            let places = self.0.entry(step.instance.as_deref()).or_default();
+            let written = TargetOfStep {
+                step: index,
+                target,
+            };
+            places.push(path, written);
+        }
+    }
+
+    /// Everything written that overlaps `path`, as a step of `instance` sees it.
     fn of_place(
         &self,
         path: &'a Path,
         instance: Option<&'a str>,
-        before: usize,
     ) -> impl Iterator<Item = TargetOfStep> {
         // What is written for everybody feeds every instance, and never the other way round.
         let views = [instance.map(Some), Some(None)].into_iter().flatten();
         views
             .filter_map(|view| self.0.get(&view))
             .flat_map(move |places| places.overlapping(path))
-            .flat_map(move |written| written.iter().take_while(move |one| one.step < before))
+            .flatten()
             .copied()
     }
 }
