@@ -1,5 +1,5 @@
-//! The rules of the loop, by the format of the record. A record of an older format is replayed by the rules under which it
-//! was written, and its run goes on by them.
+//! Rules of the loop, by the format of the record. A record of an older format is replayed by the rules under which it
+//! came about, and a resumed run keeps them.
 
 use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 

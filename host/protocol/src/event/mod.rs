@@ -55,7 +55,7 @@ pub const OLDEST_FORMAT: u32 = 3;
 /// The revision of the texts that this version asks models with (their order, headings, fences and bars) and of the parts
 /// that they are counted in. A record of another revision is replayed from its inputs, and the bodies of its requests are
 /// not compared.
-pub const PROMPTS: u32 = 3;
+pub const PROMPTS: u32 = 4;
 
 /// The revision of records that do not name one.
 fn first_prompts() -> u32 {

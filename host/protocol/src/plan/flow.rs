@@ -85,8 +85,8 @@ pub fn missing(
 }
 
 impl Flow {
-    /// The flow of `steps` over data in which `exists` says what there is before the first of them. Absent: the steps
-    /// have no order but by their links, and each waits for all that write what it reads.
+    /// Links `steps` over data in which `exists` says what is there before they begin. Without it only links give an
+    /// order, and each step waits for all that write what it reads.
     pub fn new(steps: &[Step], exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
         let mut writers = StepWriters {
             earlier: Writers::default(),
@@ -252,7 +252,7 @@ impl Flow {
 
 /// Writers as a step in its place sees them.
 struct StepWriters<'a> {
-    /// Those in front of it. They are a map of their own, so that no step looks through all that come after it.
+    /// Writers in front of the step. They are a map of their own, so that no step looks through all that come after it.
     earlier: Writers<'a>,
     all: Writers<'a>,
 }
