@@ -85,7 +85,7 @@ pub fn missing(
 }
 
 impl Flow {
-    /// Links `steps` over data in which `exists` says what is there before they begin. Without it only links give an
+    /// Links `steps` over data in which `exists` says which places hold values before they begin. Without it only links give an
     /// order, and each step waits for all that write what it reads.
     pub fn new(steps: &[Step], exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
         let mut writers = StepWriters {
