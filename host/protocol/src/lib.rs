@@ -37,9 +37,10 @@
 //! # How the record format evolves
 //!
 //! The first event of a run, and of each sub-agent's, names the [`format`](event::FORMAT) of what
-//! follows. A run is replayed only from a record of the format that this version writes: replay means
-//! that the loop comes to the same events again, so another format's record is an error that says
-//! which version can go on with it. There is one format; no code path serves an older one.
+//! follows. Replay means that the loop comes to the same events again, so a record is replayed by the rules of
+//! its format. This version has the rules of the formats from [`OLDEST_FORMAT`](event::OLDEST_FORMAT) on, and a
+//! record of another one is an error that says which version can go on with it. What the rules of an older
+//! format say is asked in one place of the loop.
 //!
 //! - A field may be added without a new number if it may be absent and its absence means what it meant
 //!   before: `#[serde(default, skip_serializing_if = …)]`. The same holds for a new kind of event.

@@ -13,6 +13,7 @@ mod machine;
 mod open_calls;
 mod outcomes;
 pub mod replay;
+mod rules;
 mod schedule;
 mod sub_agent;
 

@@ -4,6 +4,7 @@
 use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
+use crate::run::rules::LoopRules;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budget, RunUsage};
 use serde_json::Value;
@@ -12,7 +13,9 @@ use std::time::Duration;
 use thiserror::Error;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{Event, EventKind, FORMAT, PROMPTS, Seal, StopReason, ToolOutcome};
+use toolhold_protocol::event::{
+    Event, EventKind, FORMAT, OLDEST_FORMAT, PROMPTS, Seal, StopReason, ToolOutcome,
+};
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -87,8 +90,8 @@ pub enum ReplayError {
     #[error("the record does not begin with a run event, so it does not say what was run")]
     Beginning,
     #[error(
-        "the record has format {found} and was written by Toolhold {host}; this version reads format {FORMAT} \
-         alone: go on with the run with the version that wrote it, or begin it anew"
+        "the record has format {found} and was written by Toolhold {host}; this version reads formats \
+         {OLDEST_FORMAT} to {FORMAT}: go on with the run with the version that wrote it, or begin it anew"
     )]
     Format { found: u32, host: String },
     #[error(
@@ -247,18 +250,17 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     else {
         return Err(ReplayError::Beginning);
     };
-    if *format != FORMAT {
-        return Err(ReplayError::Format {
-            found: *format,
-            host: host.clone(),
-        });
-    }
+    let rules = LoopRules::of(*format).ok_or_else(|| ReplayError::Format {
+        found: *format,
+        host: host.clone(),
+    })?;
     let has_other_prompts = *prompts != PROMPTS;
     let warnings = rest.iter().map_while(|event| match &event.kind {
         EventKind::Notice { step: 0, message } => Some(message.clone()),
         _ => None,
     });
-    let mut machine = Machine::new(
+    let mut machine = Machine::under(
+        rules,
         request.as_ref().clone(),
         model.clone(),
         ToolCatalogue::new(tools.clone())?,

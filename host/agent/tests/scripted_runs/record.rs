@@ -3,7 +3,7 @@
 
 use super::support::{
     Echo, Gate, Reply, Script, driver, end, holds, lines, place, plain_tools, request, rest,
-    results, tools, watch, watched,
+    results, run, tools, watch, watched,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
-use toolhold_protocol::event::{Bodies, NoJournal, Seal};
+use toolhold_protocol::event::{Bodies, FORMAT, NoJournal, OLDEST_FORMAT, Seal};
 use toolhold_protocol::event::{Event, EventKind, Journal};
 use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
@@ -689,5 +689,33 @@ async fn the_text_of_a_reply_without_an_end_is_recorded() {
         assert_eq!(written, shown);
         let reason = if is_cancelled { "cancelled" } else { "output" };
         assert_eq!(end(&events).0, reason);
+    }
+}
+
+/// A record is replayed by the rules of its format: in format 3 two calls that push to one place begin at once, and now
+/// they do so one after the other.
+#[tokio::test]
+async fn a_record_is_replayed_by_the_rules_of_its_format() {
+    for (places, is_same) in [(["†state.a", "†state.b"], true), (["†state.a"; 2], false)] {
+        let calls = places.map(|place| {
+            json!({"_tool": "echo", "of": 1, "_outputPath": place, "_outputMethod": "push"})
+        });
+        let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
+        let activities = Activities::default().with("echo", Echo::default().activity());
+        let asked = request([plain_tools(&["echo"])]);
+        let mut events = run(&driver(&script, activities), asked).await;
+        holds(&events);
+        let mut replayed_as = |of: u32| {
+            if let EventKind::Run { format, .. } = &mut events[0].kind {
+                *format = of;
+            }
+            replay(&events)
+        };
+        assert!(replayed_as(FORMAT).is_ok());
+        assert_eq!(replayed_as(OLDEST_FORMAT).is_ok(), is_same, "{places:?}");
+        for unknown in [OLDEST_FORMAT - 1, FORMAT + 1] {
+            let found = replayed_as(unknown).unwrap_err();
+            assert!(matches!(found, ReplayError::Format { .. }), "{found}");
+        }
     }
 }

@@ -15,6 +15,9 @@ use std::ops::Range;
 /// of steps alone does not bound the work.
 pub(super) const MAX_LINKS: usize = 200_000;
 
+/// Says whether the data of an instance, or of everybody, holds a path.
+pub(super) type Exists<'a> = &'a dyn Fn(&Path, Option<&str>) -> bool;
+
 /// The data flow, as lists that refer to each other by index.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -78,16 +81,17 @@ pub fn missing(
     steps: &[Step],
     exists: impl Fn(&Path, Option<&str>) -> bool,
 ) -> Result<Vec<MissingReference>, GraphError> {
-    Ok(Flow::new(steps, &exists)?.missing(steps, exists))
+    Ok(Flow::new(steps, Some(&exists))?.missing(steps, exists))
 }
 
 impl Flow {
-    /// The flow of `steps` over data in which `exists` says what there is before the first of them.
-    pub fn new(
-        steps: &[Step],
-        exists: impl Fn(&Path, Option<&str>) -> bool,
-    ) -> Result<Self, GraphError> {
-        let writers = Writers::of(steps);
+    /// Links `steps` over data in which `exists` says which places hold values before they begin. Without it only links give an
+    /// order, and each step waits for all that write what it reads.
+    pub fn new(steps: &[Step], exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
+        let mut writers = StepWriters {
+            earlier: Writers::default(),
+            all: Writers::of(steps),
+        };
         let mut flow = Self {
             steps: Vec::with_capacity(steps.len()),
             needs: Vec::new(),
@@ -100,18 +104,21 @@ impl Flow {
             for (read, source) in step.reads.iter().map(|read| &read.source).enumerate() {
                 let paths = 0..source.paths().len();
                 match source {
-                    Source::First(_) => flow.need(index, read, paths, steps, &writers, &exists)?,
+                    Source::First(_) => flow.need(index, read, paths, steps, &writers, exists)?,
                     Source::All(_) => {
                         for path in paths {
                             let paths = path..path + 1;
-                            flow.need(index, read, paths, steps, &writers, &exists)?;
+                            flow.need(index, read, paths, steps, &writers, exists)?;
                         }
                     }
                 }
             }
             flow.steps.push(first..flow.needs.len());
+            writers.earlier.add(index, step);
         }
-        flow.orders = hazards::orders(steps, &flow)?;
+        if exists.is_some() {
+            flow.orders = hazards::orders(steps, &flow)?;
+        }
         Ok(flow)
     }
 
@@ -121,24 +128,30 @@ impl Flow {
         read: usize,
         paths: Range<usize>,
         steps: &[Step],
-        writers: &Writers<'_>,
-        exists: impl Fn(&Path, Option<&str>) -> bool,
+        writers: &StepWriters<'_>,
+        exists: Option<Exists<'_>>,
     ) -> Result<(), GraphError> {
         let (need, first_way) = (self.needs.len(), self.ways.len());
         let instance = steps[step].instance.as_deref();
         let places = &steps[step].reads[read].source.paths()[paths.clone()];
         // What there is, and what an earlier step writes, is not replaced by what later steps write. Only where there
         // is neither, the step waits for those.
-        let waits_for_later = places.iter().all(|place| {
-            let mut earlier = writers.of_place(place, instance, step);
-            earlier.next().is_none() && !exists(place, instance)
+        let waits_for_later = exists.is_none_or(|exists| {
+            places.iter().all(|place| {
+                let mut earlier = writers.earlier.of_place(place, instance);
+                earlier.next().is_none() && !exists(place, instance)
+            })
         });
-        let before = if waits_for_later { usize::MAX } else { step };
+        let writers = if waits_for_later {
+            &writers.all
+        } else {
+            &writers.earlier
+        };
         for path in paths {
             let (way, first_link) = (self.ways.len(), self.links.len());
             let place = &steps[step].reads[read].source.paths()[path];
             let mut found: Vec<_> = writers
-                .of_place(place, instance, before)
+                .of_place(place, instance)
                 .take(MAX_LINKS + 1 - first_link)
                 .collect();
             if first_link + found.len() > MAX_LINKS {
@@ -237,7 +250,15 @@ impl Flow {
     }
 }
 
+/// Writers as a step in its place sees them.
+struct StepWriters<'a> {
+    /// Writers in front of the step. They are a map of their own, so that no step looks through all that come after it.
+    earlier: Writers<'a>,
+    all: Writers<'a>,
+}
+
 /// Written places, by instance.
+#[derive(Default)]
 struct Writers<'a>(HashMap<Option<&'a str>, PlaceMap<'a, Vec<TargetOfStep>>>);
 
 #[derive(Debug, Clone, Copy)]
@@ -248,34 +269,36 @@ struct TargetOfStep {
 
 impl<'a> Writers<'a> {
     fn of(steps: &'a [Step]) -> Self {
-        let mut writers: HashMap<_, PlaceMap<'_, _>> = HashMap::new();
+        let mut writers = Self::default();
         for (index, step) in steps.iter().enumerate() {
-            for (target, path) in step.written().iter().enumerate() {
-                let places = writers.entry(step.instance.as_deref()).or_default();
-                let written = TargetOfStep {
-                    step: index,
-                    target,
-                };
-                places.push(path, written);
-            }
+            writers.add(index, step);
         }
-        Self(writers)
+        writers
     }
 
-    /// Everything that the steps in front of the step `before` write that overlaps `path`, as a step of `instance` sees
-    /// it.
+    fn add(&mut self, index: usize, step: &'a Step) {
+        for (target, path) in step.written().iter().enumerate() {
+            let places = self.0.entry(step.instance.as_deref()).or_default();
+            let written = TargetOfStep {
+                step: index,
+                target,
+            };
+            places.push(path, written);
+        }
+    }
+
+    /// Everything written that overlaps `path`, as a step of `instance` sees it.
     fn of_place(
         &self,
         path: &'a Path,
         instance: Option<&'a str>,
-        before: usize,
     ) -> impl Iterator<Item = TargetOfStep> {
         // What is written for everybody feeds every instance, and never the other way round.
         let views = [instance.map(Some), Some(None)].into_iter().flatten();
         views
             .filter_map(|view| self.0.get(&view))
             .flat_map(move |places| places.overlapping(path))
-            .flat_map(move |written| written.iter().take_while(move |one| one.step < before))
+            .flatten()
             .copied()
     }
 }

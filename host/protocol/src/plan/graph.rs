@@ -1,6 +1,6 @@
 //! A plan in order.
 
-use super::flow::{Flow, MissingReference};
+use super::flow::{Exists, Flow, MissingReference};
 use super::order;
 use super::place::PlanPlace;
 use super::step::Step;
@@ -99,6 +99,19 @@ impl Graph {
         steps: Vec<Step>,
         exists: impl Fn(&Path, Option<&str>) -> bool,
     ) -> Result<Self, GraphError> {
+        Self::of(steps, Some(&exists))
+    }
+
+    /// The order of steps by what they read alone, each after all that write it: that of runs whose records have the
+    /// format 3.
+    ///
+    /// # Errors
+    /// As [`Graph::over`].
+    pub fn by_reads(steps: Vec<Step>) -> Result<Self, GraphError> {
+        Self::of(steps, None)
+    }
+
+    fn of(steps: Vec<Step>, exists: Option<Exists<'_>>) -> Result<Self, GraphError> {
         if steps.len() > MAX_STEPS {
             return Err(GraphError::TooManySteps { count: steps.len() });
         }

@@ -68,7 +68,7 @@ impl Machine {
             is_vote: has_advisors
                 && self.request.settings.council == CouncilMode::TwoPhases
                 && self.own_steps() < self.request.settings.max_steps,
-            ..StepState::default()
+            ..StepState::under(self.rules)
         };
         if !has_advisors && self.forced().is_none() {
             self.count_consulted(effects);

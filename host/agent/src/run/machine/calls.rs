@@ -60,7 +60,7 @@ impl Machine {
         let index = self.step.calls.len();
         call.id = format!("call_{}", self.derive("call", index));
         let ignored = call.unknown.keys();
-        for name in ignored.filter(|name| !CORRECTIONS.contains(&name.as_str())) {
+        for name in ignored.filter(|name| !self.refuses_property(name)) {
             let message = format!(
                 "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
                 call.id, call.tool
@@ -99,10 +99,8 @@ impl Machine {
 
     /// What the call says besides its parameters.
     fn wiring(&self, call: &Call) -> Result<Wiring, ToolFailure> {
-        let names_another = CORRECTIONS
-            .iter()
-            .find(|name| call.unknown.contains_key(**name));
-        if let Some(name) = names_another {
+        let mut unknown = call.unknown.keys();
+        if let Some(name) = unknown.find(|name| self.refuses_property(name)) {
             let message = format!(
                 "no call says with {name} which call it corrects: make the call again without it, as it should be, and \
                  with the same _outputPath if the failed call had one"
@@ -125,11 +123,16 @@ impl Machine {
         }
     }
 
+    fn refuses_property(&self, name: &str) -> bool {
+        self.rules.are_current() && CORRECTIONS.contains(&name)
+    }
+
     /// Whether an argument that begins with a dagger is a reference: the model was told of references, there is data, or
     /// calls of this reply write some. A plan that was given to the run was checked with its references.
     fn has_references(&self, call: &Call) -> bool {
         let writes = |call: &Call| call.output_path.is_some();
-        self.is_wired()
+        !self.rules.are_current()
+            || self.is_wired()
             || self.request.plan.is_some()
             || !self.context.data.log().is_empty()
             || writes(call)
@@ -145,7 +148,7 @@ impl Machine {
         let checks = &self.tools.checks;
         let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
-            let open = wiring.open(call);
+            let (open, repair) = (wiring.open(call), repair && self.rules.are_current());
             return call.output.is_some() && checks.fitting_latent(call, &open, repair).is_ok();
         }
         let Ok(arguments) = self.filled(call, &wiring) else {
@@ -198,7 +201,7 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let open = own.wiring.open(&call);
+            let (open, repair) = (own.wiring.open(&call), repair && self.rules.are_current());
             let checks = &self.tools.checks;
             let (arguments, repairs) = checks.fitting_latent(&call, &open, repair)?;
             self.tell_repaired(&call, repairs, effects);

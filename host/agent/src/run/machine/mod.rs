@@ -75,6 +75,7 @@ use crate::catalogue::ToolCatalogue;
 use crate::contract::ReplyReader;
 use crate::language::told_instructions;
 use crate::run::budget_tracker::RunUsage;
+use crate::run::rules::LoopRules;
 use account::UsageAccount;
 use completion_limit::CompletionLimit;
 use conversation::ConversationState;
@@ -98,7 +99,7 @@ use toolhold_protocol::completion::Delta;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, FORMAT, PROMPTS, RunFailure, StopReason};
+use toolhold_protocol::event::{EventKind, PROMPTS, RunFailure, StopReason};
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
@@ -112,6 +113,7 @@ use window_tokens::{Fitting, WindowTokens};
 /// The state of one run.
 #[derive(Debug)]
 pub struct Machine {
+    rules: LoopRules,
     request: RunRequest,
     /// What every Request of the run's models begins with.
     instructions: String,
@@ -209,6 +211,13 @@ struct StepState {
 }
 
 impl StepState {
+    fn under(rules: LoopRules) -> Self {
+        Self {
+            calls: StepCalls::under(rules),
+            ..Self::default()
+        }
+    }
+
     /// The calls of the reply that were taken so far.
     fn taken(&self) -> usize {
         self.calls.len() + self.awaiting.len() + self.planned.len()
@@ -226,6 +235,20 @@ impl Machine {
         tools: Arc<ToolCatalogue>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
+        Self::under(LoopRules::default(), request, model, tools, warnings)
+    }
+
+    /// A run that goes by the rules under which its record was begun.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(in crate::run) fn under(
+        rules: LoopRules,
+        request: RunRequest,
+        model: String,
+        tools: Arc<ToolCatalogue>,
+        warnings: Vec<String>,
+    ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
         let tools = ToolTable::new(tools);
         let output = request
@@ -235,6 +258,7 @@ impl Machine {
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {
+            rules,
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
             own_calls: OwnCalls::new(tools.bound()),
             window: WindowTokens::new(request.settings.window.tokens),
@@ -259,7 +283,7 @@ impl Machine {
             conversation: ConversationState::default(),
             sent: None,
             records_whole_bodies: false,
-            step: StepState::default(),
+            step: StepState::under(rules),
             running: RunningCalls::default(),
             steps: 0,
             progress: PlanProgress::default(),
@@ -391,7 +415,7 @@ impl Machine {
 
     fn start(&mut self, effects: &mut Effects) {
         effects.events.push(EventKind::Run {
-            format: FORMAT,
+            format: self.rules.format(),
             prompts: PROMPTS,
             task: self.task(),
             model: self.model.clone(),

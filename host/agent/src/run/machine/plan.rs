@@ -72,7 +72,7 @@ impl Machine {
         self.steps = 1;
         self.step = StepState {
             planned: std::mem::take(&mut self.step.planned),
-            ..StepState::default()
+            ..StepState::under(self.rules)
         };
         effects.events.push(EventKind::Plan {
             step: self.steps,
@@ -138,6 +138,7 @@ impl Machine {
 
     fn plan_check(&self) -> PlanCheck<'_> {
         PlanCheck {
+            rules: self.rules,
             tools: &self.tools,
             context: &self.context,
             is_dry_run: self.request.settings.dry_run,

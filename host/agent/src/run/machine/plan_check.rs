@@ -8,10 +8,11 @@ use super::plan_progress::PlanProgress;
 use super::scopes::{guidance, scopes};
 use super::tools::ToolTable;
 use super::wiring::known_instance;
+use crate::run::rules::LoopRules;
 use serde_json::{Value, json};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::Context;
-use toolhold_protocol::plan::{self, Graph, MAX_STEPS, MissingReference};
+use toolhold_protocol::plan::{self, Graph, GraphError, MAX_STEPS, MissingReference};
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::OutputPath;
@@ -24,6 +25,7 @@ const GUIDANCE: &str = "/scopes";
 /// What plans are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlanCheck<'a> {
+    pub rules: LoopRules,
     pub tools: &'a ToolTable,
     pub context: &'a Context,
     /// The plan is not run now: it may be made for inputs that come later.
@@ -169,9 +171,8 @@ impl PlanCheck<'_> {
             step.reads
                 .extend(looks_at.into_iter().map(|path| read_at(GUIDANCE, path)));
         }
-        let exists = |path: &Path, instance: Option<&str>| self.is_there(path, instance);
-        Graph::over(guided, exists)
-            .or_else(|_| Graph::over(steps, exists))
+        self.graph(guided)
+            .or_else(|_| self.graph(steps))
             .map_err(|error| error.to_string())
     }
 
@@ -242,9 +243,17 @@ impl PlanCheck<'_> {
         let steps: Result<Vec<_>, _> = steps
             .map(|(index, call)| self.placed_step(index, call))
             .collect();
-        Graph::over(steps?, |path, instance| self.is_there(path, instance))
+        self.graph(steps?)
             .map(drop)
             .map_err(|error| error.to_string())
+    }
+
+    fn graph(self, steps: Vec<plan::Step>) -> Result<Graph, GraphError> {
+        if self.rules.are_current() {
+            Graph::over(steps, |path, instance| self.is_there(path, instance))
+        } else {
+            Graph::by_reads(steps)
+        }
     }
 
     /// Whether there is something at `path`, for each that a step serves.
@@ -345,6 +354,7 @@ mod tests {
     fn checked(context: &Context, is_dry_run: bool, plan: Value) -> Result<Value, String> {
         let (tools, calls) = (tools(), read(serde_json::from_value(plan).unwrap())?);
         let check = PlanCheck {
+            rules: LoopRules::default(),
             tools: &tools,
             context,
             is_dry_run,
@@ -408,6 +418,7 @@ mod tests {
         ]));
         let tools = tools();
         let check = PlanCheck {
+            rules: LoopRules::default(),
             tools: &tools,
             context: &context,
             is_dry_run: false,
@@ -431,6 +442,7 @@ mod tests {
     fn a_saved_plan_holds_only_what_a_tool_answers() {
         let (tools, context) = (tools(), Context::default());
         let check = PlanCheck {
+            rules: LoopRules::default(),
             tools: &tools,
             context: &context,
             is_dry_run: false,

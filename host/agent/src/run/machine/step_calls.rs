@@ -2,6 +2,7 @@
 //! them may go on. A state of its own: it makes no events and runs nothing, `calls` and `results` do both.
 
 use super::wiring::Wiring;
+use crate::run::rules::LoopRules;
 use crate::run::schedule::{Appends, Schedule};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -63,6 +64,13 @@ pub(super) struct AtShields {
 }
 
 impl StepCalls {
+    pub fn under(rules: LoopRules) -> Self {
+        Self {
+            schedule: Schedule::under(rules),
+            ..Self::default()
+        }
+    }
+
     /// Adds the next call; `sees` is what it is shown of the context, `appends` where it may write besides the places
     /// that it says. Returns its index.
     pub fn add(

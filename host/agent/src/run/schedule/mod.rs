@@ -13,6 +13,9 @@
 //!
 //! Only the flow of data can be against the order of the reply: a call that waits for what a later call writes stands
 //! behind it, and lets it pass.
+//!
+//! Under the rules of format 3 only the first of these rules holds, and a call comes behind earlier ones that may append
+//! where it reads.
 
 mod passing;
 #[cfg(test)]
@@ -22,6 +25,7 @@ mod stuck;
 mod tests;
 mod waits;
 
+use crate::run::rules::LoopRules;
 use std::collections::HashMap;
 use toolhold_protocol::data::Data;
 use toolhold_protocol::reference::{Path, Source};
@@ -31,6 +35,7 @@ use waits::{CallProgress, Node, PendingRead};
 /// The calls of one step, by their index.
 #[derive(Debug, Default)]
 pub struct Schedule {
+    rules: LoopRules,
     nodes: Vec<Node>,
     /// Unfinished writers by kind of data.
     writers: HashMap<String, Vec<usize>>,
@@ -43,6 +48,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    pub fn under(rules: LoopRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
     /// Adds the next call: what it reads, what it is shown of the context, where its result goes, and where it may
     /// append.
     pub fn add(
@@ -116,7 +128,7 @@ impl Schedule {
         let node = self.nodes.get(index);
         node.is_some_and(|node| {
             node.state == CallProgress::Blocked
-                && node.has_what_it_reads(data)
+                && node.has_what_it_reads(data, self.rules)
                 && self.behind(index, data).next().is_none()
         })
     }
@@ -140,6 +152,17 @@ impl Schedule {
         };
         node.state = CallProgress::Done;
         self.appending.retain(|appending| *appending != index);
+        if !self.rules.are_current() {
+            let (writer, nodes) = (node.instance.clone(), &self.nodes);
+            self.failed.retain(|(failed, path)| {
+                let instance = nodes.get(*failed).and_then(|node| node.instance.as_ref());
+                let is_replaced = writer.is_none() || writer.as_ref() == instance;
+                !is_replaced || !written.iter().any(|place| place.overlaps(path))
+            });
+        }
+        let Some(node) = self.nodes.get(index) else {
+            return;
+        };
         let unwritten = node.writes.iter().filter(|path| !written.contains(path));
         self.failed
             .extend(unwritten.map(|path| (index, path.clone())));
@@ -158,7 +181,7 @@ impl Schedule {
             node.after.retain(|writer| *writer != index);
             node.behind.retain(|earlier| *earlier != index);
             for read in &mut node.reads {
-                read.done(index, written);
+                read.done(index, written, self.rules);
             }
         }
     }
@@ -190,6 +213,9 @@ impl Schedule {
             let node = self.nodes.get(*failed);
             place.overlaps(path) && node.is_some_and(|node| node.is_seen_by(reader))
         });
+        if !self.rules.are_current() {
+            return failed.map(|(failed, _)| *failed).next_back();
+        }
         let failed = failed.filter(|(failed, place)| !self.is_replaced(*failed, place));
         failed.map(|(failed, _)| *failed).max()
     }

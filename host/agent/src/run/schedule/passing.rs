@@ -17,6 +17,9 @@ impl Schedule {
             node.is_some_and(|node| node.appends_for(new))
         };
         let mut before: BTreeSet<usize> = appending.filter(appends_for).collect();
+        if !self.rules.are_current() {
+            return before.into_iter().collect();
+        }
         let mut places = new.writes.clone();
         if let Appends::InKind(kind) = &new.appends {
             places.push(Path::root(kind.clone()));
@@ -88,7 +91,7 @@ impl Schedule {
     /// A call goes before some that it was behind. Those that are behind it are behind these as well, where they touch
     /// the same places.
     pub(super) fn pass(&mut self, index: usize, passed: Vec<usize>) {
-        if passed.is_empty() {
+        if passed.is_empty() || !self.rules.are_current() {
             return;
         }
         let mut behind: Vec<(usize, Vec<usize>)> = Vec::new();

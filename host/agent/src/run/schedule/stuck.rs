@@ -44,7 +44,8 @@ impl Schedule {
             node.behind.retain(|index| !waiting.contains(index));
             // Alternatives of what it reads that only come when it is over.
             let mut has_dropped = false;
-            for waits in node.reads.iter_mut().flat_map(|read| &mut read.waits) {
+            let alternatives = node.reads.iter_mut().filter(|_| self.rules.are_current());
+            for waits in alternatives.flat_map(|read| &mut read.waits) {
                 has_dropped |= waits.iter().any(|index| waiting.contains(index));
                 waits.retain(|index| !waiting.contains(index));
             }
@@ -132,7 +133,7 @@ impl Schedule {
         let mut unready = node
             .reads
             .iter()
-            .filter(|read| !read.is_ready(data, instance));
+            .filter(|read| !read.is_ready(data, instance, self.rules));
         let written = unready.find_map(|read| {
             let lacks_all = !read.could_be(data, instance);
             let mut paths = read
@@ -146,7 +147,8 @@ impl Schedule {
                 // earlier call should have written.
                 let later = || self.writers(path, instance).find(|writer| is_other(writer));
                 let is_open = spoiled.is_none() || !waits.is_empty();
-                let is_awaited = lacks_all && is_open && !data.contains(path, instance);
+                let is_awaited = !self.rules.are_current()
+                    || (lacks_all && is_open && !data.contains(path, instance));
                 let writer = waits.iter().copied().find(|writer| is_other(writer));
                 let by = writer.or_else(|| is_awaited.then(later).flatten())?;
                 let path = Some(path.clone());
@@ -169,7 +171,7 @@ impl Schedule {
         for read in node
             .reads
             .iter()
-            .filter(|read| !read.is_ready(data, instance))
+            .filter(|read| !read.is_ready(data, instance, self.rules))
         {
             if let Err(missing) = data.resolve(&read.source, instance) {
                 reasons.push(missing.to_string());

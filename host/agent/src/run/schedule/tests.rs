@@ -52,6 +52,61 @@ fn write(data: &mut Data, place: &str) {
     data.write(write).unwrap();
 }
 
+/// A record of format 3 has calls that share a place at the same time, and is replayed as it was.
+#[test]
+fn under_the_rules_of_format_3_calls_wait_only_for_what_they_read() {
+    let calls = |rules| {
+        let mut schedule = Schedule::under(rules);
+        for writes in ["†s.a", "†s.a", "†s"] {
+            let writes = vec![path(writes)];
+            schedule.add(
+                "writes".into(),
+                None,
+                Vec::new(),
+                &[],
+                writes,
+                Appends::Nowhere,
+            );
+        }
+        schedule
+    };
+    let data = Data::default();
+    assert_eq!(calls(LoopRules::Format3).unblock(&data), [0, 1, 2]);
+    assert_eq!(calls(LoopRules::Current).unblock(&data), [0]);
+}
+
+/// Under these rules the last one to end counts, whatever its place in the reply.
+#[test]
+fn under_the_rules_of_format_3_a_later_failure_spoils_what_is_read() {
+    for (rules, ready) in [
+        (LoopRules::Format3, Vec::new()),
+        (LoopRules::Current, vec![2]),
+    ] {
+        let (mut data, mut schedule) = (Data::default(), Schedule::under(rules));
+        for (instance, read, write) in [
+            (None, "", "†s.a"),
+            (Some("i"), "", "†s.a"),
+            (Some("i"), "†s.a", ""),
+        ] {
+            let reads = (!read.is_empty()).then(|| read.parse().unwrap());
+            let writes = (!write.is_empty()).then(|| path(write));
+            schedule.add(
+                "call".into(),
+                instance.map(str::to_owned),
+                reads.into_iter().collect(),
+                &[],
+                writes.into_iter().collect(),
+                Appends::Nowhere,
+            );
+        }
+        assert_eq!(schedule.unblock(&data), [0, 1]);
+        write(&mut data, "†s.a");
+        schedule.done(1, &[path("†s.a")]);
+        schedule.done(0, &[]);
+        assert_eq!(schedule.unblock(&data), ready, "{rules:?}");
+    }
+}
+
 #[test]
 fn calls_without_references_run_at_once() {
     let mut schedule = schedule(&[("a", "", "†s.a"), ("b", "", "†s.b"), ("c", "", "")]);

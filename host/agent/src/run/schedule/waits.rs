@@ -1,5 +1,6 @@
 //! One call of a step: what it reads, what it writes, and which earlier calls it waits for.
 
+use crate::run::rules::LoopRules;
 use toolhold_protocol::data::Data;
 use toolhold_protocol::reference::{Path, Source};
 
@@ -56,9 +57,9 @@ pub(super) struct PendingRead {
 
 impl Node {
     /// Whether all that it reads is there as the earlier calls leave it.
-    pub(super) fn has_what_it_reads(&self, data: &Data) -> bool {
-        let mut reads = self.reads.iter();
-        self.after.is_empty() && reads.all(|read| read.is_ready(data, self.instance.as_deref()))
+    pub(super) fn has_what_it_reads(&self, data: &Data, rules: LoopRules) -> bool {
+        let (mut reads, instance) = (self.reads.iter(), self.instance.as_deref());
+        self.after.is_empty() && reads.all(|read| read.is_ready(data, instance, rules))
     }
 
     /// Whether all that it reads is there, as alternatives of which others may follow.
@@ -104,13 +105,13 @@ impl Appends {
 impl PendingRead {
     /// Whether it has the value that it has in the order of the reply: no earlier call is about to write an alternative
     /// that would go first.
-    pub(super) fn is_ready(&self, data: &Data, instance: Option<&str>) -> bool {
+    pub(super) fn is_ready(&self, data: &Data, instance: Option<&str>, rules: LoopRules) -> bool {
         let mut paths = self.source.paths().iter().zip(&self.waits);
         let is_settled = match self.source {
-            Source::First(_) => paths
+            Source::First(_) if rules.are_current() => paths
                 .find(|(path, waits)| !waits.is_empty() || data.contains(path, instance))
                 .is_some_and(|(_, waits)| waits.is_empty()),
-            Source::All(_) => true,
+            Source::First(_) | Source::All(_) => true,
         };
         is_settled && self.could_be(data, instance)
     }
@@ -139,7 +140,7 @@ impl PendingRead {
 
     /// A call that may have been waited for is over, and wrote these places. Those of different instances end in any
     /// order; what counts is which of them is the last one of the reply.
-    pub(super) fn done(&mut self, writer: usize, written: &[Path]) {
+    pub(super) fn done(&mut self, writer: usize, written: &[Path], rules: LoopRules) {
         let paths = self.source.paths().iter().zip(&mut self.waits);
         let states = self.spoiled.iter_mut().zip(&mut self.newest);
         for ((path, waits), (spoiled, newest)) in paths.zip(states) {
@@ -148,8 +149,13 @@ impl PendingRead {
             if waits.len() == before {
                 continue;
             }
+            let is_written = written.iter().any(|place| place.overlaps(path));
+            if !rules.are_current() {
+                *spoiled = (!is_written).then_some(writer);
+                continue;
+            }
             // None is less than any call.
-            if written.iter().any(|place| place.overlaps(path)) {
+            if is_written {
                 *newest = Some(writer).max(*newest);
                 *spoiled = spoiled.filter(|failed| *failed > writer);
             } else if *newest < Some(writer) {

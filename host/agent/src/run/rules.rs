@@ -1,0 +1,53 @@
+//! Rules of the loop, by the format of the record. A record of an older format is replayed by the rules under which it
+//! came about, and a resumed run keeps them.
+
+use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
+
+/// The rules by which a run goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoopRules {
+    /// Before: calls of a reply wait for what they read alone, votes of consulted advisors do not count, a property that
+    /// names another call is ignored, arguments of latent calls are not repaired, and a dagger is always a reference.
+    Format3,
+    #[default]
+    Current,
+}
+
+impl LoopRules {
+    /// The rules under which a record of this format was written; none where this version has no such rules.
+    pub fn of(format: u32) -> Option<Self> {
+        match format {
+            FORMAT => Some(Self::Current),
+            OLDEST_FORMAT => Some(Self::Format3),
+            _ => None,
+        }
+    }
+
+    /// The format of records that are written under these rules.
+    pub fn format(self) -> u32 {
+        match self {
+            Self::Format3 => OLDEST_FORMAT,
+            Self::Current => FORMAT,
+        }
+    }
+
+    pub fn are_current(self) -> bool {
+        self == Self::Current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_format_that_is_replayed_has_its_rules() {
+        for format in OLDEST_FORMAT..=FORMAT {
+            let rules = LoopRules::of(format);
+            assert_eq!(rules.map(LoopRules::format), Some(format));
+        }
+        assert_eq!(LoopRules::of(OLDEST_FORMAT - 1), None);
+        assert_eq!(LoopRules::of(FORMAT + 1), None);
+        assert_eq!(LoopRules::default().format(), FORMAT);
+    }
+}
