@@ -70,7 +70,7 @@ impl Schedule {
     }
 
     /// The client makes the call: it has what it reads.
-    pub(super) fn has_read(&mut self, index: usize) {
+    pub(in crate::run) fn has_read(&mut self, index: usize) {
         let is_read = |node: &Node| {
             let earlier = self.nodes.get(index);
             node.behind.contains(&index)
