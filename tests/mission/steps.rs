@@ -124,3 +124,33 @@ fn statement_003_30_tokens_of_guards_are_counted_apart() {
         "{answer}"
     );
 }
+
+/// The client is told of its own call as the shields on the output leave it, in the steps as in `choices`.
+#[test]
+fn statement_003_30_a_call_of_the_client_is_not_told_before_the_shields() {
+    let config = "[shields.mails]\nkind = \"pii\"\nblock = [\"email\"]\nplaces = [\"output\"]\n";
+    let call = |of: &str| calls([("guess", json!({"of": of}))]);
+    let replies = [call("ann@example.com"), call("2+2")];
+    let (_host, _endpoint, server) = server(config, replies);
+    let mut asked = ask("Whom?");
+    asked["tools"] = json!([{
+        "type": "function", "name": "guess", "description": "Guesses.",
+        "parameters": {"type": "object", "properties": {"of": {"type": "string"}}},
+    }]);
+    let blocked = server.post("/v1/agent", &asked).json();
+    assert_eq!(blocked["reason"], "blocked", "{blocked}");
+    assert!(
+        !blocked.to_string().contains("ann@example.com"),
+        "{blocked}"
+    );
+    let passed = server.post("/v1/agent", &asked).good();
+    assert_eq!(passed["reason"], "tool_calls", "{passed}");
+    for (answer, arguments) in [(&blocked, Value::Null), (&passed, json!({"of": "2+2"}))] {
+        let call = &steps(answer).last().unwrap()["calls"][0];
+        assert_eq!(
+            (&call["tool"], &call["arguments"]),
+            (&json!("guess"), &arguments),
+            "{answer}"
+        );
+    }
+}

@@ -41,9 +41,9 @@ impl<'a> DemandedNotation<'a> {
         if pattern.matches(self.text) {
             return None;
         }
-        let has_format = self.has_format;
-        let is_demanded =
-            |text: &String| pattern.matches(text) && (has_format || !is_loose(pattern, text));
+        let (has_format, given) = (self.has_format, self.text);
+        let is_told = |text: &str| !is_loose(pattern, text) && !may_be_length(pattern, given, text);
+        let is_demanded = |text: &String| pattern.matches(text) && (has_format || is_told(text));
         self.readings.into_iter().find_map(|reading| match reading {
             Reading::One(text) => {
                 let written = notations(&text).into_iter().find(is_demanded);
@@ -71,6 +71,15 @@ fn notations(text: &str) -> Vec<String> {
         all.extend(short);
     }
     all
+}
+
+/// True if `given`, such as `9:05`, may be minutes and seconds: `written` has seconds that it lacks, and the pattern accepts
+/// more than times of day.
+fn may_be_length(pattern: &SmallPattern, given: &str, written: &str) -> bool {
+    let is_bare = given.trim().chars().all(|c| c.is_ascii_digit() || c == ':');
+    let has_more = written.matches(':').count() > given.matches(':').count();
+    let beyond = written.replace(|c: char| c.is_ascii_digit(), "9");
+    is_bare && has_more && pattern.matches(&beyond)
 }
 
 /// True if the pattern accepts what is no date or time, too: then it does not say that the text is one.
@@ -116,6 +125,8 @@ mod tests {
             ),
             (r"^\d{2}:\d{2}$", "2:30 PM", "14:30"),
             (r"^\d{2}:\d{2}$", "9:05", "09:05"),
+            (r"^\d{2}:\d{2}:\d{2}$", "9:05:07", "09:05:07"),
+            (r"^\d{2}:\d{2}:\d{2}$", "2:30 PM", "14:30:00"),
             (r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$", "9:05", "09:05:00"),
         ] {
             assert_eq!(
@@ -154,6 +165,8 @@ mod tests {
                 r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$",
                 "3 May 2026, 2:30 PM",
             ),
+            // It may be a time of day, or nine minutes and five seconds.
+            (r"^\d{2}:\d{2}:\d{2}$", "9:05"),
             // It is written as it is wanted.
             (r"^\d{2}\.\d{2}\.\d{4}$", "25.09.2025"),
             (r"^\d{4}-\d{2}-\d{2}$", "tomorrow"),

@@ -195,7 +195,7 @@ impl Answer {
                 self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
                 self.max_tokens = request.settings.max_tokens.into();
                 if let Some(asked) = request.settings.requested_max_tokens {
-                    self.notice(format!(
+                    self.notice(&format!(
                         "a reply of the model has at most {} tokens here, although {asked} were asked for",
                         request.settings.max_tokens
                     ));
@@ -207,13 +207,13 @@ impl Answer {
                     message.content = self.secrets.text(&message.content);
                 }
             }
-            EventKind::Notice { message, .. } => self.notice(message.clone()),
+            EventKind::Notice { message, .. } => self.notice(message),
             EventKind::Summarized {
                 turns,
                 tokens_before,
                 tokens_after,
                 ..
-            } => self.notice(format!(
+            } => self.notice(&format!(
                 "the context was too long, so {turns} of its oldest turns are a summary from here on: {tokens_after} \
                  tokens in the place of {tokens_before}"
             )),
@@ -222,7 +222,7 @@ impl Answer {
                 tokens_before,
                 tokens_after,
                 ..
-            } => self.notice(format!(
+            } => self.notice(&format!(
                 "the conversation was too long, so {messages} of its oldest messages are a summary from here on: \
                  {tokens_after} tokens in the place of {tokens_before}"
             )),
@@ -252,7 +252,7 @@ impl Answer {
                 ..
             } => {
                 for note in notes {
-                    self.notice(note.clone());
+                    self.notice(note);
                 }
                 let secrets = &mut self.secrets;
                 let passages = passages.iter().map(|passage| AnswerPassage {
@@ -273,8 +273,12 @@ impl Answer {
                 self.citations = citations.collect();
             }
             EventKind::ToolStart { call, filled, .. } => {
-                let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
-                let arguments = self.secrets.value(arguments);
+                let arguments = if self.awaits_shields(&call.tool) {
+                    Value::Null
+                } else {
+                    let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
+                    self.secrets.value(arguments)
+                };
                 let is_clients = self.clients.contains(&call.tool);
                 self.update(&call.id, &call.tool, |made| {
                     made.arguments = arguments;
@@ -287,6 +291,9 @@ impl Answer {
             // Calls that were refused while the model wrote have no arguments yet.
             EventKind::Plan { calls, .. } => {
                 for call in calls {
+                    if self.awaits_shields(&call.tool) {
+                        continue;
+                    }
                     let arguments = self.secrets.value(call.arguments.clone());
                     match self.known(&call.id) {
                         Some(known) if known.arguments.is_null() => known.arguments = arguments,
@@ -358,12 +365,13 @@ impl Answer {
                 if *reason == StopReason::ToolCalls {
                     let told = output["told"].as_str();
                     told.unwrap_or_default().clone_into(&mut self.own_calls);
+                    self.take_handed_over(output);
                 } else {
                     self.output.clone_from(output);
                 }
                 self.error = error
                     .as_ref()
-                    .map(|error: &RunFailure| error.message.clone());
+                    .map(|error: &RunFailure| self.secrets.text(&error.message));
                 self.usage.cost_nano = cost_nano.map(Amount::nano);
                 self.duration_ms = *duration_ms;
             }
@@ -376,16 +384,37 @@ impl Answer {
         let is_news = self.told_max_tokens.is_none_or(|told| limit <= told / 2);
         if limit < self.max_tokens && is_news {
             self.told_max_tokens = Some(limit);
-            self.notice(format!(
+            self.notice(&format!(
                 "the context leaves the reply of step {step} at most {limit} tokens, in the place of {}",
                 self.max_tokens
             ));
         }
     }
 
-    fn notice(&mut self, message: String) {
+    fn notice(&mut self, message: &str) {
         if self.notices.len() < MAX_NOTICES {
+            let message = self.secrets.text(message);
             self.notices.push(message);
+        }
+    }
+
+    /// Whether the arguments of a call of this tool are kept back: the shields on the output have to see them before the
+    /// client does, which makes the call.
+    fn awaits_shields(&self, tool: &str) -> bool {
+        self.is_screened && self.clients.contains(tool)
+    }
+
+    /// Takes the arguments of the client's calls that were kept back, as the shields on the output left them.
+    fn take_handed_over(&mut self, output: &Value) {
+        if !self.is_screened {
+            return;
+        }
+        for call in output["calls"].as_array().into_iter().flatten() {
+            let arguments = self.secrets.value(call["arguments"].clone());
+            let id = call["id"].as_str().unwrap_or_default();
+            if let Some(known) = self.known(id) {
+                known.arguments = arguments;
+            }
         }
     }
 

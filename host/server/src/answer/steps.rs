@@ -150,7 +150,7 @@ pub struct Call {
     pub tool: String,
     pub status: CallStatus,
     /// Arguments after references were replaced; as the model wrote them, if the call was refused. Null if its reply
-    /// broke off.
+    /// broke off, and where shields on the run's output did not let a call of the client's tools through.
     #[schema(value_type = Value)]
     pub arguments: Value,
     /// Null unless the call is done.

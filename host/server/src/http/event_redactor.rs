@@ -98,9 +98,18 @@ impl EventRedactor {
         }
     }
 
-    /// Whether it hands a call over to the client: the end of the run has it, as the shields on the output left it.
+    /// Whether it tells of the arguments of a call that is the client's to make: the end of the run has the call, as the
+    /// shields on the output left it.
     fn is_for_the_client(&self, kind: &EventKind) -> bool {
-        matches!(kind, EventKind::ToolStart { call, .. } if self.clients.contains(&call.tool))
+        match kind {
+            EventKind::ToolStart { call, .. } | EventKind::ToolWaits { call, .. } => {
+                self.clients.contains(&call.tool)
+            }
+            EventKind::Repaired {
+                tool: Some(tool), ..
+            } => self.clients.contains(tool),
+            _ => false,
+        }
     }
 
     fn look(&mut self, kind: &EventKind) {
@@ -238,6 +247,31 @@ mod tests {
                     let shown = redactor.over(Arc::new(event.clone()));
                     assert_eq!(shown.is_some(), sees_all || !is_screened, "{event:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_of_the_clients_calls_are_kept_from_it_until_the_shields_have_seen_them() {
+        let events = |tool: &str| {
+            let call = json!({"id": "c", "tool": tool, "arguments": {"of": 1}});
+            let repair = json!({"at": "/of", "kind": "date_notation"});
+            [
+                json!({"event": "tool_start", "step": 1, "id": "c", "tool": tool, "arguments": {"of": 1}}),
+                json!({"event": "tool_waits", "step": 1, "call": call}),
+                json!({"event": "repaired", "step": 1, "call": "c", "tool": tool, "repairs": [repair]}),
+            ]
+        };
+        for (tool, is_shown) in [("theirs", false), ("m.own", true)] {
+            for kind in events(tool) {
+                let kind: EventKind = serde_json::from_value(kind).unwrap();
+                let redactor = EventRedactor {
+                    sees_all: false,
+                    is_screened: true,
+                    secrets: SecretMask::default(),
+                    clients: ["theirs".to_owned()].into(),
+                };
+                assert_eq!(!redactor.is_for_the_client(&kind), is_shown, "{kind:?}");
             }
         }
     }

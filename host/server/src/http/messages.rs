@@ -37,7 +37,7 @@ pub struct ChatMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientCall {
     /// Empty in the history of a client that gives no ids.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub id: String,
     pub function: ClientFunction,
 }

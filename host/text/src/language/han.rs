@@ -6,6 +6,10 @@ use unicode_script::{Script, UnicodeScript as _};
 /// Minimum number of characters of a text. One alone is a sign.
 const MIN_CHARACTERS: usize = 2;
 
+/// Minimum number of kana for each character that only Chinese writes: a text with fewer is Chinese about a Japanese word,
+/// or the other way round.
+const KANA_RATIO: usize = 8;
+
 /// Characters that Japanese writes, in forms that no Chinese standard has (GB 2312, Big5).
 const JAPANESE: &str = "気円図対広転発売読変検総鉄単経済続戦様応権駅駆団実関従帰歯険験圏巻働込枠畑匂峠辻払仏価処両乗仮児労効\
     勧営厳収囲圧塩壊増壱寛専巣帯庁弐弾徳恵悪懐戯択拠拡挙捜掲揺摂暁暦栄桜桟楽歓殻毎涙渇渉渋渓満滝瀬焼犠獣\
@@ -32,7 +36,8 @@ pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
     let japanese = characters().filter(|c| JAPANESE.contains(*c)).count();
     // One kana alone is an ornament of Chinese names (の).
     match (kana, japanese, chinese) {
-        (2.., _, _) | (1, _, 0) | (0, 1.., 0) => Some("ja"),
+        (2.., _, _) if kana >= KANA_RATIO * chinese => Some("ja"),
+        (1, _, 0) | (0, 1.., 0) => Some("ja"),
         (0, 0, 1..) => Some("zh"),
         _ => None,
     }

@@ -25,6 +25,9 @@ use unicode_script::Script;
 /// Maximum number of bytes of a text that are looked at. The first lines of a task say what is asked.
 const MAX_TEXT_BYTES: usize = 4_096;
 
+/// Letters of Assamese, and of Yiddish, in scripts in which only Bengali and Hebrew can be told.
+const RIVAL_LETTERS: [char; 5] = ['\u{9f0}', '\u{9f1}', '\u{5f0}', '\u{5f1}', '\u{5f2}'];
+
 /// Tags of the languages that can be a result, with their English names.
 const LANGUAGES: &[(&str, &str)] = &[
     ("ar", "Arabic"),
@@ -152,6 +155,7 @@ impl Writing {
         let tag = match self {
             Self::Words(family) => evidence::weigh(family, &own),
             Self::EastAsian => han::weigh(&own),
+            Self::Single(..) if own.iter().any(|word| word.text.contains(RIVAL_LETTERS)) => None,
             // One letter alone is a symbol: π, Δ, א.
             Self::Single(_, tag) => own
                 .iter()

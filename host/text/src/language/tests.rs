@@ -56,6 +56,8 @@ fn the_language_of_a_request_is_not_that_of_what_it_quotes() {
 fn a_text_in_two_languages_tells_none() {
     for text in [
         "Translate into German: Wie geht es dir heute Abend?",
+        "请解释ありがとう是什么意思",
+        "这个こんにちは怎么读",
         "翻译成英文: the quick brown fox jumps over the lazy dog and runs away from here",
     ] {
         assert_eq!(recognise(text), None, "{text}");
@@ -70,6 +72,8 @@ fn languages_known_only_as_rivals_are_never_told() {
         "Prevedi ovo pismo na engleski i pošalji ga",
         "Vertaal hierdie brief na Engels asseblief",
         "Korleis blir vêret i Bergen i morgon?",
+        // Assamese.
+        "এই চিঠিখন ইংৰাজীলৈ অনুবাদ কৰক",
         // Belarusian, Macedonian.
         "Перакладзі гэты ліст на англійскую",
         "Преведи го ова писмо на англиски",

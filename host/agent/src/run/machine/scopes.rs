@@ -55,13 +55,13 @@ pub(super) fn everything(context: &Context, instance: Option<&str>) -> Vec<(Path
     owned(kinds.collect())
 }
 
-/// The part of a run that an advisor is shown beside its data: the latest texts of user and model, and calls with their
-/// results.
+/// The part of a run that an advisor is shown beside its data: the latest texts of user and model, calls with their
+/// results, and the summary of older ones.
 /// They have at most `max` bytes, and the task is always among them.
 pub(super) fn conversation(context: &Context, history: &[Turn], max: usize) -> Vec<Message> {
     let is_said = |message: &&Message| match message {
         Message::Text(text) => text.role != Role::System,
-        message => matches!(message, Message::ToolResult(_)),
+        message => matches!(message, Message::ToolResult(_) | Message::Summary(_)),
     };
     let said = context.messages.iter().filter(is_said).cloned();
     let all: Vec<Message> = said.chain(history.iter().flat_map(made)).collect();
@@ -72,6 +72,10 @@ pub(super) fn conversation(context: &Context, history: &[Turn], max: usize) -> V
             Message::ToolResult(result) => {
                 let bytes = text_bytes(&result.arguments) + text_bytes(&result.result);
                 (usize::try_from(bytes).unwrap_or(usize::MAX), false)
+            }
+            Message::Summary(summary) => {
+                let lines = summary.lines.iter().map(|line| line.text.len());
+                (summary.text.len() + lines.sum::<usize>(), false)
             }
             _ => continue,
         };
@@ -109,10 +113,17 @@ fn made(turn: &Turn) -> Vec<Message> {
 
 /// Changes the values of a message of a conversation to what its reader may see.
 pub(super) fn masked(message: &mut Message, mut mask: impl FnMut(Value) -> Value) {
+    let mut mask_text = |text: &mut String| {
+        if let Value::String(shown) = mask(Value::String(mem::take(text))) {
+            *text = shown;
+        }
+    };
     match message {
-        Message::Text(text) => {
-            if let Value::String(shown) = mask(Value::String(mem::take(&mut text.text))) {
-                text.text = shown;
+        Message::Text(text) => mask_text(&mut text.text),
+        Message::Summary(summary) => {
+            let lines = summary.lines.iter_mut().map(|line| &mut line.text);
+            for text in lines.chain([&mut summary.text]) {
+                mask_text(text);
             }
         }
         Message::ToolResult(result) => {
@@ -230,4 +241,41 @@ pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure>
         )))
     });
     keys.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::context::{Speaker, SummaryLine, SummaryMessage};
+
+    #[test]
+    fn an_advisor_is_shown_the_summary_of_older_messages() {
+        let line = SummaryLine {
+            from: Speaker::User,
+            text: "The price is 1900.".into(),
+            weight: 1,
+        };
+        let summary = SummaryMessage {
+            messages: 9,
+            lines: vec![line],
+            ..SummaryMessage::default()
+        };
+        let task = Message::user("Sell it.");
+        let messages = vec![Message::Summary(summary), task.clone()];
+        let context = Context::new(messages.clone()).unwrap();
+        let mut shown = conversation(&context, &[], 1_000);
+        assert_eq!(shown, messages);
+        assert_eq!(conversation(&context, &[], 20), [task]);
+        for message in &mut shown {
+            masked(message, |value| match value {
+                Value::String(text) => text.replace("1900", "<n>").into(),
+                other => other,
+            });
+        }
+        let shown = serde_json::to_string(&shown).unwrap();
+        assert!(
+            shown.contains("The price is <n>.") && !shown.contains("1900"),
+            "{shown}"
+        );
+    }
 }
