@@ -304,12 +304,12 @@ static LINES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The first line of the run $1, and the last.
 /// Events of a run that may tell of a summary, the newest first.
 const SUMMARIES: &str =
     "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 ORDER BY seq DESC";
 const SUMMARY_PATTERN: &str = "%\"event\":\"conversation_summarized\"%";
 
+/// The first line of the run $1, and the last.
 static ENDS: LazyLock<String> = LazyLock::new(|| {
     let events = tool_catalogues::EVENTS;
     format!(
