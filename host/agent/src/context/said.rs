@@ -266,7 +266,7 @@ fn parts(mut text: &str) -> Vec<(&str, bool)> {
     parts
 }
 
-/// Where the line begins and ends that opens the first fence of a text, and what closes it.
+/// The first fence of a text: begin and end of the line that opens it, and what closes it.
 fn fence(text: &str) -> Option<(usize, usize, String)> {
     let mut end = 0;
     text.split_inclusive('\n').find_map(|line| {
@@ -399,7 +399,7 @@ mod tests {
     use serde_json::json;
     use toolhold_protocol::context::ToolResultMessage;
 
-    /// Nothing is hidden.
+    /// Reveals a text in which no value is hidden.
     fn open(text: &str) -> String {
         text.to_owned()
     }

@@ -272,7 +272,7 @@ async fn what_takes_several_lines_stays_hidden() {
     let key = "-----BEGIN PRIVATE KEY-----\nMIIEabcdef\n-----END PRIVATE KEY-----";
     let mut conversation = turns(60);
     conversation[0] = Message::user(format!("Remember my key A-17:\n{key}"));
-    conversation[2] = Message::user("My phone:\n01701234567");
+    conversation[2] = Message::user("My phone:\n13812345678");
     let mut context = conversation;
     for round in 0..2 {
         let script = Script::new([done()]);
@@ -285,7 +285,7 @@ async fn what_takes_several_lines_stays_hidden() {
         let events = run(&plain(&script), asked).await;
         let told = script.told(0);
         assert!(told.contains("Remember my key A-17"), "{round}: {told}");
-        for hidden in ["MIIEabcdef", "END PRIVATE KEY", "01701234567"] {
+        for hidden in ["MIIEabcdef", "END PRIVATE KEY", "13812345678"] {
             assert!(!told.contains(hidden), "{round}: {told}");
         }
         if let Some((count, summary)) = summed_up(&events) {

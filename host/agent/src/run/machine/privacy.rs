@@ -152,7 +152,7 @@ impl RunPrivacy {
         message
     }
 
-    /// As [`Vault::reveal_evident`].
+    /// Reveals a statement as [`Vault::reveal_evident`] does.
     pub fn reveal_evident(&self, text: &str) -> String {
         self.vault.reveal_evident(text)
     }
