@@ -107,7 +107,12 @@ pub fn put_summary(
     context: &mut Vec<Message>,
     carried: &mut CarriedTexts,
 ) {
-    if let Some((count, summary)) = summed_up {
+    // Without its texts, which were taken out, the messages that have none of these are summed up again.
+    let has_text =
+        |summary: &SummaryMessage| !(summary.lines.is_empty() && summary.text.is_empty());
+    if let Some((count, summary)) = summed_up
+        && has_text(&summary)
+    {
         carried.sum_up(count, context);
         summary.put(context, count);
     }
@@ -159,6 +164,24 @@ fn asks_back(reason: StopReason) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The messages that a document was not part of are there for the next summary.
+    #[test]
+    fn a_summary_whose_texts_were_taken_out_leaves_the_messages() {
+        let said = ["a", "b", "c"].map(Message::user).to_vec();
+        let emptied = SummaryMessage {
+            messages: 2,
+            left_out: 1,
+            ..SummaryMessage::default()
+        };
+        let mut context = said.clone();
+        put_summary(
+            Some((1, emptied)),
+            &mut context,
+            &mut CarriedTexts::default(),
+        );
+        assert_eq!(context, said);
+    }
 
     #[test]
     fn an_answer_that_was_taken_out_is_none_that_was_stopped() {

@@ -255,10 +255,7 @@ fn identifiers(text: &str, mut keep: impl FnMut(&str)) {
             // An address may end with a sign of its own.
             (word.trim_matches(is_around), MAX_WORD_CHARS)
         } else {
-            (
-                word.trim_matches(|c: char| !c.is_alphanumeric()),
-                MAX_VALUE_CHARS,
-            )
+            (bare(word), MAX_VALUE_CHARS)
         };
         if is_identifier(bare) && bare.chars().nth(most).is_none() {
             if before.is_empty() {
@@ -272,6 +269,19 @@ fn identifiers(text: &str, mut keep: impl FnMut(&str)) {
             before = if is_name { bare } else { "" };
         }
     }
+}
+
+/// A word without the signs around it. Those of a placeholder, such as `<email_1>`, are a part of it.
+fn bare(word: &str) -> &str {
+    let inner = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let around = word.split_once(inner).filter(|_| inner.contains('_'));
+    let (before, after) = around.unwrap_or_default();
+    let is_placeholder = before.ends_with('<') && after.starts_with('>');
+    let end = before.len() + inner.len() + 1;
+    let marked = before.len().checked_sub(1).filter(|_| is_placeholder);
+    marked
+        .and_then(|begin| word.get(begin..end))
+        .unwrap_or(inner)
 }
 
 fn is_identifier(word: &str) -> bool {

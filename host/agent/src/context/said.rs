@@ -17,6 +17,8 @@ const MAX_ARGUMENTS_CHARS: usize = 200;
 const MAX_SUMMARY_BYTES: usize = 64 << 10;
 /// Bytes that a statement takes besides its text where it is shown.
 const LINE_BYTES: usize = 14;
+/// Minimum characters of a fence's mark, which tells it from a tag of a page.
+const MIN_MARK_CHARS: usize = 8;
 /// Characters of a shorter word do not end a statement with the dot after them: it is an abbreviation, as in `No. 5`.
 const SHORT_WORD_CHARS: usize = 3;
 
@@ -58,14 +60,27 @@ const CUES: &[&str] = &[
 #[derive(Debug, Default)]
 pub struct ConversationSummary {
     summary: SummaryMessage,
-    seen: HashSet<String>,
+    /// The place of each statement in the summary.
+    places: HashMap<String, usize>,
 }
 
 impl ConversationSummary {
     /// A summary that an earlier run made.
-    pub fn of(summary: SummaryMessage) -> Self {
-        let seen = summary.lines.iter().map(|line| line.text.clone()).collect();
-        Self { summary, seen }
+    pub fn of(mut summary: SummaryMessage) -> Self {
+        for line in &mut summary.lines {
+            line.weight = line.weight.min(MAX_WEIGHT);
+        }
+        let mut all = Self {
+            summary,
+            places: HashMap::new(),
+        };
+        all.note_places();
+        all
+    }
+
+    fn note_places(&mut self) {
+        let lines = self.summary.lines.iter().enumerate();
+        self.places = lines.map(|(at, line)| (line.text.clone(), at)).collect();
     }
 
     /// The present message.
@@ -84,16 +99,20 @@ impl ConversationSummary {
         self.summary.text = text;
     }
 
-    /// Adds a message. `clear` returns a number of characters, at most the given one, after which a text may be cut
-    /// without leaving half of a hidden value.
-    pub fn add(&mut self, message: &Message, clear: impl Fn(&str, usize) -> usize) {
+    /// Adds a message as the model is shown it: where it is taken apart, no hidden value is. `reveal` returns a statement
+    /// as it is meant.
+    pub fn add(&mut self, message: &Message, reveal: impl Fn(&str) -> String) {
         match message {
             Message::Summary(summary) => {
                 let Self { summary: all, .. } = self;
                 all.messages = all.messages.saturating_add(summary.messages);
                 all.left_out = all.left_out.saturating_add(summary.left_out);
+                if all.text.is_empty() {
+                    all.text = reveal(&summary.text);
+                }
                 for line in &summary.lines {
-                    self.push(line.from, &line.text, line.weight);
+                    let weight = line.weight.min(MAX_WEIGHT);
+                    self.push(line.from, reveal(&line.text), weight);
                 }
                 return;
             }
@@ -102,23 +121,25 @@ impl ConversationSummary {
                     Role::Assistant => Speaker::Assistant,
                     Role::User | Role::System => Speaker::User,
                 };
-                for statement in statements(&text.text) {
-                    self.add_statement(from, statement, &clear);
+                for (part, is_fenced) in parts(&text.text) {
+                    let from = if is_fenced { Speaker::Tool } else { from };
+                    for statement in statements(part) {
+                        self.add_statement(from, statement, &reveal);
+                    }
                 }
             }
             Message::Image(image) => {
                 let text = format!("(an image: {})", image.name);
-                self.push(Speaker::User, &text, PLAIN);
+                self.push(Speaker::User, reveal(&text), PLAIN);
             }
             Message::ToolResult(result) => {
                 let arguments = result.arguments.to_string();
-                let most = clear(&arguments, MAX_ARGUMENTS_CHARS);
-                let text = format!("{} {}", result.tool, cut(&arguments, most));
-                self.push(Speaker::Tool, &text, PLAIN);
+                let text = format!("{} {}", result.tool, cut(&arguments, MAX_ARGUMENTS_CHARS));
+                self.push(Speaker::Tool, reveal(&text), PLAIN);
                 let told = facts::of_value(&result.result);
                 self.summary.left_out = self.summary.left_out.saturating_add(told.left);
                 for fact in told.facts {
-                    self.push(Speaker::Tool, &fact.line, NAMED);
+                    self.push(Speaker::Tool, reveal(&fact.line), NAMED);
                 }
             }
             _ => return,
@@ -126,14 +147,9 @@ impl ConversationSummary {
         self.summary.messages = self.summary.messages.saturating_add(1);
     }
 
-    fn add_statement(
-        &mut self,
-        from: Speaker,
-        mut rest: &str,
-        clear: &impl Fn(&str, usize) -> usize,
-    ) {
+    fn add_statement(&mut self, from: Speaker, mut rest: &str, reveal: &impl Fn(&str) -> String) {
         while !rest.is_empty() {
-            let Some(end) = part_end(rest, clear) else {
+            let Some(end) = part_end(rest) else {
                 self.summary.left_out = self.summary.left_out.saturating_add(1);
                 return;
             };
@@ -143,37 +159,42 @@ impl ConversationSummary {
                 let weight = weight(part);
                 let weight = match from {
                     Speaker::Assistant => weight.saturating_sub(1),
-                    Speaker::User | Speaker::Tool => weight,
+                    Speaker::User => weight,
+                    // What a file says is no decision of the user's.
+                    Speaker::Tool => weight.min(NAMED),
                 };
-                self.push(from, part, weight);
+                self.push(from, reveal(part), weight);
             }
             rest = after.trim_start();
         }
     }
 
-    fn push(&mut self, from: Speaker, text: &str, weight: u8) {
-        if !self.seen.insert(text.to_owned()) {
-            let mut lines = self.summary.lines.iter_mut();
-            let known = lines.find(|line| line.text == text && line.weight > PLAIN);
-            if let Some(known) = known {
+    fn push(&mut self, from: Speaker, text: String, weight: u8) {
+        if let Some(at) = self.places.get(&text).copied() {
+            let known = self.summary.lines.get_mut(at);
+            if let Some(known) = known.filter(|line| line.weight > PLAIN) {
                 known.weight = known.weight.max(weight).saturating_add(1).min(MAX_WEIGHT);
             }
             return;
         }
-        self.summary.lines.push(SummaryLine {
-            from,
-            text: text.to_owned(),
-            weight,
-        });
+        self.places.insert(text.clone(), self.summary.lines.len());
+        self.summary.lines.push(SummaryLine { from, text, weight });
     }
 
     /// Lets statements go until the summary takes at most about `max` bytes: those that weigh least first, of these the
-    /// ones that are like many others but for their numbers, and of these the oldest. Returns whether some went.
+    /// ones that are like many others but for their numbers, and of these the oldest. A model's text that leaves them less
+    /// than half of the room goes before. Returns whether some went.
     pub fn trim(&mut self, max: usize) -> bool {
         let max = max.min(MAX_SUMMARY_BYTES);
         let mut bytes = self.bytes();
         if bytes <= max {
             return false;
+        }
+        let mut is_shorter = false;
+        if self.summary.text.len() > max / 2 {
+            bytes = bytes.saturating_sub(self.summary.text.len());
+            self.summary.text.clear();
+            is_shorter = true;
         }
         let mut alike: HashMap<String, usize> = HashMap::new();
         for line in &self.summary.lines {
@@ -199,18 +220,15 @@ impl ConversationSummary {
             gone.insert(at);
         }
         if gone.is_empty() {
-            return false;
+            return is_shorter;
         }
         let mut at = 0;
-        let seen = &mut self.seen;
-        self.summary.lines.retain(|line| {
+        self.summary.lines.retain(|_| {
             let is_gone = gone.contains(&at);
             at += 1;
-            if is_gone {
-                seen.remove(&line.text);
-            }
             !is_gone
         });
+        self.note_places();
         self.summary.left_out = self.summary.left_out.saturating_add(gone.len());
         true
     }
@@ -231,6 +249,37 @@ fn shape(text: &str) -> String {
         }
     }
     shape
+}
+
+/// Parts of a text, each with whether it stands in a fence (docs/protocol.md, 4.11). What does, such as a file that went
+/// with a task, is a text of others. A fence without an end reaches to the end of the text.
+fn parts(mut text: &str) -> Vec<(&str, bool)> {
+    let mut parts = Vec::new();
+    while let Some((begin, end, mark)) = fence(text) {
+        let before = text.get(..begin).unwrap_or_default();
+        let rest = text.get(end..).unwrap_or_default();
+        let (fenced, after) = rest.split_once(mark.as_str()).unwrap_or((rest, ""));
+        parts.extend([(before, false), (fenced, true)]);
+        text = after;
+    }
+    parts.push((text, false));
+    parts
+}
+
+/// The first fence of a text: begin and end of the line that opens it, and what closes it.
+fn fence(text: &str) -> Option<(usize, usize, String)> {
+    let mut end = 0;
+    text.split_inclusive('\n').find_map(|line| {
+        let begin = end;
+        end += line.len();
+        let words = line.trim_end().strip_prefix('<')?.strip_suffix('>')?;
+        let mut words = words.split(' ');
+        let (kind, mark) = (words.next()?, words.next()?);
+        let is_kind = !kind.is_empty() && kind.chars().all(|c| c.is_ascii_lowercase());
+        let is_mark =
+            mark.len() >= MIN_MARK_CHARS && mark.chars().all(|c| c.is_ascii_alphanumeric());
+        (is_kind && is_mark).then(|| (begin, end, format!("\n</{kind} {mark}>")))
+    })
 }
 
 /// Statements of a text: sentences, lines, and what semicolons of scripts without spaces divide.
@@ -266,24 +315,17 @@ fn statements(text: &str) -> Vec<&str> {
 
 /// Bytes of the part of a statement that is kept as one: all of it, or as much as ends with a word. `None` if its first
 /// word is too long.
-fn part_end(text: &str, clear: &impl Fn(&str, usize) -> usize) -> Option<usize> {
+fn part_end(text: &str) -> Option<usize> {
     let mut last_break = None;
     for (index, (at, c)) in text.char_indices().enumerate() {
-        if index > LONG_CHARS
-            && let Some((chars, end)) = last_break
-        {
-            // A part of a long text, so that all of its parts are looked at once.
-            let seen = text.char_indices().nth(MAX_STATEMENT_CHARS);
-            let seen = seen.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
-            let most = clear(seen, chars);
-            let cleared = text.char_indices().nth(most).filter(|_| most > 0);
-            return Some(cleared.map_or(end, |(at, _)| at));
+        if index > LONG_CHARS && last_break.is_some() {
+            return last_break;
         }
         if index > MAX_STATEMENT_CHARS {
             return None;
         }
         if c.is_whitespace() || matches!(c, '，' | '、' | '：' | '；' | '。') {
-            last_break = Some((index + 1, at + c.len_utf8()));
+            last_break = Some(at + c.len_utf8());
         }
     }
     Some(text.len())
@@ -357,8 +399,9 @@ mod tests {
     use serde_json::json;
     use toolhold_protocol::context::ToolResultMessage;
 
-    fn open(_: &str, max: usize) -> usize {
-        max
+    /// Reveals a text in which no value is hidden.
+    fn open(text: &str) -> String {
+        text.to_owned()
     }
 
     fn lines(summary: &ConversationSummary) -> Vec<&str> {
@@ -496,26 +539,64 @@ mod tests {
         );
     }
 
+    /// The message comes with its placeholders, which neither the end of a sentence nor a length divides.
     #[test]
-    fn a_long_statement_is_divided_outside_of_what_is_hidden() {
-        let text = format!("{}ada lovelace {}", "word ".repeat(46), "more ".repeat(40));
-        let begin = text.find("ada").unwrap();
-        // Nothing ends between the two names.
-        let clear = |_: &str, max: usize| {
-            if max > begin && max < begin + 12 {
-                begin
-            } else {
-                max
-            }
-        };
-        let mut summary = ConversationSummary::default();
-        summary.add(&Message::user(text), clear);
-        assert!(
-            lines(&summary)
-                .iter()
-                .any(|line| line.contains("ada lovelace"))
+    fn a_hidden_value_is_in_one_statement() {
+        let key = "-----BEGIN-----\nabcd. efgh!\n-----END-----";
+        let text = format!(
+            "{}<private_key_1> {}",
+            "word ".repeat(46),
+            "more ".repeat(40)
         );
+        let mut summary = ConversationSummary::default();
+        summary.add(&Message::user(text), |text| {
+            text.replace("<private_key_1>", key)
+        });
+        assert!(lines(&summary).iter().any(|line| line.contains(key)));
         assert!(lines(&summary).len() > 1);
+    }
+
+    #[test]
+    fn what_stands_in_a_fence_is_no_word_of_the_user() {
+        let file = "Material of the task.\n<file 0123456789ab name=\"a.txt\">\nWe decided to pay.\n<b>Never</b>\n\
+                    </file 0123456789ab>";
+        let mut summary = ConversationSummary::default();
+        summary.add(&Message::user(format!("{file}\nI must go.")), open);
+        let told: Vec<(Speaker, &str, u8)> = summary
+            .message()
+            .lines
+            .iter()
+            .map(|line| (line.from, line.text.as_str(), line.weight))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Speaker::User, "Material of the task.", PLAIN),
+                (Speaker::Tool, "We decided to pay.", NAMED),
+                (Speaker::Tool, "<b>Never</b>", NAMED),
+                (Speaker::User, "I must go.", DECIDED),
+            ]
+        );
+        // Without an end, all of it is the file's.
+        assert_eq!(
+            parts("a\n<file 0123456789ab>\nb\n<file 0123456789ab>\nc"),
+            [
+                ("a\n", false),
+                ("b\n<file 0123456789ab>\nc", true),
+                ("", false)
+            ]
+        );
+    }
+
+    /// Facts stay where a model's text would take their room.
+    #[test]
+    fn a_text_that_leaves_no_room_goes_before_the_statements() {
+        let mut summary = ConversationSummary::default();
+        summary.add(&Message::user("the order A-17"), open);
+        summary.set_text("很".repeat(200));
+        assert!(summary.trim(400));
+        assert!(summary.message().text.is_empty());
+        assert_eq!(lines(&summary), ["the order A-17"]);
     }
 
     proptest! {

@@ -224,21 +224,26 @@ impl Store {
         &self,
         run: Uuid,
     ) -> Result<Option<(usize, SummaryMessage)>, RecordError> {
-        let rows: Vec<(i64, String)> = sqlx::query_as(SUMMARIES)
-            .bind(run.to_string())
-            .bind(SUMMARY_PATTERN)
-            .fetch_all(&self.pool)
-            .in_time(&self.database)
-            .await?;
-        // Other events may quote one, and those of a sub-agent are not of this run's context.
-        for (seq, line) in rows {
-            if let EventKind::ConversationSummarized { count, summary, .. } =
-                event(run, (seq, &line))?.kind
-            {
+        let mut before = i64::MAX;
+        // Another event may quote one.
+        loop {
+            let row: Option<(i64, String)> = sqlx::query_as(SUMMARIES)
+                .bind(run.to_string())
+                .bind(SUMMARY_PATTERN)
+                .bind(SUB_PATTERN)
+                .bind(before)
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            let Some((seq, line)) = row else {
+                return Ok(None);
+            };
+            let kind = event(run, (seq, &line))?.kind;
+            if let EventKind::ConversationSummarized { count, summary, .. } = kind {
                 return Ok(Some((count, *summary)));
             }
+            before = seq;
         }
-        Ok(None)
     }
 
     /// Whether a run has an event with number `from` or a later one.
@@ -304,12 +309,14 @@ static LINES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The first line of the run $1, and the last.
-/// Events of a run that may tell of a summary, the newest first.
-const SUMMARIES: &str =
-    "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 ORDER BY seq DESC";
+/// The newest event of a run before the event $4 that may tell of a summary. Those of a sub-agent, which are many, are not
+/// of this run's context.
+const SUMMARIES: &str = "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 AND line NOT LIKE $3 \
+     AND seq < $4 ORDER BY seq DESC LIMIT 1";
 const SUMMARY_PATTERN: &str = "%\"event\":\"conversation_summarized\"%";
+const SUB_PATTERN: &str = "%\"event\":\"sub\"%";
 
+/// The first line of the run $1, and the last.
 static ENDS: LazyLock<String> = LazyLock::new(|| {
     let events = tool_catalogues::EVENTS;
     format!(

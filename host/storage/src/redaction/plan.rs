@@ -336,6 +336,10 @@ impl RedactionPlan {
             EventKind::ConversationSummarized { summary, .. } => {
                 (within != self.run || self.has_carried) && empty_summary(summary)
             }
+            // The model was shown the messages for nothing else.
+            EventKind::SummaryWritten { written, .. } => {
+                (within != self.run || self.has_carried) && empty(&mut written.text)
+            }
             EventKind::Screened {
                 place,
                 screened: ScreeningResult::Redacted { value },

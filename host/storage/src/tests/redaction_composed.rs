@@ -229,7 +229,9 @@ async fn texts_go_out_of_summaries_of_conversations() {
             "summary": summary, "tokens_before": 9, "tokens_after": 7}),
         );
         let request = after(&store, first, &["It is jam", "marmalade"], &[1]).await;
-        let ends = vec![summarized, done("output", &json!("well"))];
+        let written =
+            json!({"event": "summary_written", "step": 1, "text": "They found marmalade."});
+        let ends = vec![kind(written), summarized, done("output", &json!("well"))];
         let second = recorded(&store, Label::default(), request, ends).await;
         let (count, left) = store.summed_up(second).await.unwrap().unwrap();
         assert_eq!((count, json!(left)), (2, summary.clone()));

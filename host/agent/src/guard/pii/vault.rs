@@ -201,6 +201,34 @@ impl Vault {
         })
     }
 
+    /// A statement with placeholders as it is meant, if the statement alone tells that each of its values is hidden.
+    /// Otherwise it keeps the placeholders: a later run would not know what it must hide.
+    pub fn reveal_evident(&self, text: &str) -> String {
+        if self.is_off() {
+            return text.to_owned();
+        }
+        let meant = replaced(text, |placeholder| {
+            Some(self.entry_of(placeholder)?.value.as_str())
+        });
+        let found = find(&meant, |kind| self.privacy.hide.contains(&kind));
+        // Up to where text and meaning were compared.
+        let (mut seen, mut told) = (0, 0);
+        for (start, stop) in placeholders(text) {
+            let entry = text.get(start..stop).and_then(|it| self.entry_of(it));
+            let Some(entry) = entry else {
+                continue;
+            };
+            let begin = told + (start - seen);
+            let end = begin + entry.value.len();
+            (seen, told) = (stop, end);
+            let is_found = found.iter().any(|it| it.start <= begin && end <= it.end);
+            if entry.kind.is_some() && !is_found {
+                return text.to_owned();
+            }
+        }
+        meant
+    }
+
     /// The placeholders in what a tool is given.
     pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> GivenPlaceholders {
         let mut masked = GivenPlaceholders::default();

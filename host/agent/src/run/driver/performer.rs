@@ -459,6 +459,9 @@ impl Performer {
                         let mut aside = SideObserver(&mut heard);
                         let asked = end.until(model.complete(&request, &mut aside));
                         Input::SummedUp(match timeout(SUMMARY_TIMEOUT, asked).await {
+                            Ok(Ok(completion)) if completion.content.trim().is_empty() => {
+                                unwritten("it wrote nothing")
+                            }
                             Ok(Ok(completion)) => WrittenSummary {
                                 text: completion.content,
                                 failure: None,

@@ -170,7 +170,7 @@ impl ContextView<'_> {
             let fence = Fence {
                 kind: "result",
                 mark: self.fence,
-                attributes: &[("of", "earlier calls")],
+                attributes: &[("of", "earlier calls and files")],
             };
             text.words("\n").fenced(&fence, results.as_str());
         }

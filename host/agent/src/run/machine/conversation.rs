@@ -2,6 +2,7 @@
 //! messages (docs/protocol.md, 7.12).
 
 use super::composed::Composed;
+use super::privacy::RunPrivacy;
 use super::reply::text_of;
 use super::window::{KEPT_WINDOW_PERCENT, SUMMARY_WINDOW_DIVISOR};
 use super::window_tokens::ALL;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use toolhold_json::bounded;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::route::TOKENS_PER_ATTACHMENT;
+use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::context::{Message, summable};
 use toolhold_protocol::event::{EventKind, RunFailure};
@@ -77,12 +79,14 @@ impl ConversationState {
     }
 
     /// Adds `more` messages, and lets statements go that have no room in `share` bytes. Returns whether something changed.
-    fn sum_up(&mut self, more: usize, share: usize, clear: impl Fn(&str, usize) -> usize) -> bool {
+    fn sum_up(&mut self, more: usize, share: usize, privacy: &mut RunPrivacy) -> bool {
         let next = self.places.iter().skip(self.count).take(more);
         let next: Vec<&Message> = next.filter_map(|place| self.whole.get(*place)).collect();
         let added = next.len();
         for message in next {
-            self.summary.add(message, &clear);
+            let hidden = privacy.hide_said(message);
+            self.summary
+                .add(&hidden, |text| privacy.reveal_evident(text));
         }
         self.count += added;
         self.added += added;
@@ -203,9 +207,7 @@ impl Machine {
     fn sum_up_conversation(&mut self, more: usize) -> bool {
         self.conversation.begin(&self.context.messages);
         let share = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR);
-        let privacy = &self.privacy;
-        let clear = |text: &str, max: usize| privacy.clear(text, max);
-        let is_changed = self.conversation.sum_up(more, share, clear);
+        let is_changed = self.conversation.sum_up(more, share, &mut self.privacy);
         if is_changed {
             self.show_conversation();
         }
@@ -239,28 +241,40 @@ impl Machine {
             && self.conversation.is_changed
             && self.conversation.written < self.conversation.count
             && self.step.fitting.begins_writing();
-        if is_due {
-            let request = self.summary_request();
-            effects.actions.push(Action::SumUp(Box::new(request)));
+        if !is_due {
+            return false;
         }
-        is_due
+        let Some(request) = self.summary_request() else {
+            self.step.fitting.ends_writing();
+            return false;
+        };
+        effects.actions.push(Action::SumUp(Box::new(request)));
+        true
     }
 
-    fn summary_request(&mut self) -> ChatRequest {
+    /// `None` if the messages have no text, such as images.
+    fn summary_request(&mut self) -> Option<ChatRequest> {
         let most = self.window.bytes_of_share(WRITER_WINDOW_DIVISOR);
         let state = &self.conversation;
         let new = state.places.iter().take(state.count).skip(state.written);
         let new = new.filter_map(|place| state.whole.get(*place));
-        let mut texts: Vec<String> = new.filter_map(spoken).collect();
+        let spoken: Vec<String> = new.filter_map(spoken).collect();
         let before = state.summary.message().text.clone();
-        self.conversation.written = self.conversation.count;
-        let mut bytes = 0;
-        let fitting = texts.iter().rev().take_while(|text| {
-            bytes += text.len();
-            bytes <= most
-        });
-        let fitting = fitting.count();
-        texts.drain(..texts.len() - fitting);
+        let mut texts: Vec<String> = Vec::new();
+        let mut left = most;
+        for text in spoken.iter().rev() {
+            let text = self.privacy.hide(text);
+            if text.len() > left && !texts.is_empty() {
+                break;
+            }
+            let end = end_within(&text, left);
+            left = left.saturating_sub(end);
+            texts.push(text.get(..end).unwrap_or_default().to_owned());
+        }
+        if texts.is_empty() {
+            return None;
+        }
+        texts.reverse();
         let mut asked = PromptText::default();
         if !before.is_empty() {
             let before = self.privacy.hide(&before);
@@ -270,9 +284,8 @@ impl Machine {
                 .words("\n\n");
         }
         asked.words("# Messages");
-        for text in texts {
-            let text = self.privacy.hide(&text);
-            asked.words("\n").quoted(&text);
+        for text in &texts {
+            asked.words("\n").quoted(text);
         }
         let messages = vec![
             ChatMessage::system(PromptText::from(WRITE_SUMMARY)),
@@ -281,7 +294,7 @@ impl Machine {
         let mut request = ChatRequest::new("", messages);
         request.max_tokens = Some(WRITER_TOKENS);
         request.temperature = self.request.settings.temperature;
-        request
+        Some(request)
     }
 
     /// A model was asked to sum up the conversation. Without its text there are the statements.
@@ -302,14 +315,34 @@ impl Machine {
                 effects,
             );
         } else {
-            let most = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR) / 3;
-            let text = cut(text.trim(), MAX_WRITTEN_CHARS.min(most));
-            let meant = self.privacy.meant_value(&Value::String(text));
-            self.conversation.summary.set_text(text_of(&meant));
-            self.conversation.is_changed = true;
-            self.show_conversation();
+            self.conversation.written = self.conversation.count;
+            self.keep_written(text.trim());
+        }
+        // What the model took counts like a step of the run.
+        if let Some((reason, message)) = self.usage.overdrawn() {
+            return self.fail(reason, ErrorClass::Correctable, message, effects);
         }
         self.send_fitting(effects);
+    }
+
+    /// Keeps what a model wrote, as much as leaves room for the statements. A record that lost its texts has none.
+    fn keep_written(&mut self, text: &str) {
+        let most = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR) / 3;
+        let text = cut(text, MAX_WRITTEN_CHARS);
+        let text = text.get(..end_within(&text, most)).unwrap_or_default();
+        if text.is_empty() {
+            return;
+        }
+        let lines = text.lines();
+        let lines: Vec<String> = lines
+            .map(|line| self.privacy.reveal_evident(line))
+            .collect();
+        let meant = lines.join("\n");
+        let shown = self.privacy.hide(&meant);
+        self.note_wholes(&[shown]);
+        self.conversation.summary.set_text(meant);
+        self.conversation.is_changed = true;
+        self.show_conversation();
     }
 
     /// The event of a summary that changed since the last one.
@@ -396,6 +429,12 @@ fn message_bytes(message: &Message) -> usize {
         | Message::Error(_)
         | Message::Type(_) => 0,
     }
+}
+
+/// Bytes of the longest part of a text from its beginning that has at most `most` bytes.
+fn end_within(text: &str, most: usize) -> usize {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    ends.take_while(|end| *end <= most).last().unwrap_or(0)
 }
 
 /// A message as a model is shown it that sums it up.

@@ -126,6 +126,37 @@ impl RunPrivacy {
         self.vault.hide_value(data)
     }
 
+    /// A message of the conversation, with what is hidden in it.
+    pub fn hide_said(&mut self, message: &Message) -> Message {
+        let mut message = message.clone();
+        if self.is_off() {
+            return message;
+        }
+        let vault = &mut self.vault;
+        match &mut message {
+            Message::Text(text) => text.text = vault.hide(&text.text),
+            Message::Image(image) => image.name = vault.hide(&image.name),
+            Message::ToolResult(result) => {
+                result.tool = vault.hide(&result.tool);
+                result.arguments = vault.hide_value(&result.arguments);
+                result.result = vault.hide_value(&result.result);
+            }
+            Message::Summary(summary) => {
+                summary.text = vault.hide(&summary.text);
+                for line in &mut summary.lines {
+                    line.text = vault.hide(&line.text);
+                }
+            }
+            _ => {}
+        }
+        message
+    }
+
+    /// Reveals a statement as [`Vault::reveal_evident`] does.
+    pub fn reveal_evident(&self, text: &str) -> String {
+        self.vault.reveal_evident(text)
+    }
+
     /// A turn as the model is shown it. `reads`: whether [`READ_RESULT`] is the loop's own.
     pub fn hide_turn(&mut self, turn: Turn, reads: bool) -> Turn {
         let vault = &mut self.vault;

@@ -216,6 +216,7 @@ impl World {
                 }),
                 Action::Retrieve(_) => self.pending.push(Input::Retrieved(Retrieved::default())),
                 Action::Count(_) => unreachable!("nothing counts here"),
+                Action::SumUp(_) => unreachable!("no run is that long"),
                 Action::Finish => {}
             }
         }
