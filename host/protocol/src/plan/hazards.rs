@@ -12,14 +12,14 @@ use std::collections::{BTreeSet, HashMap};
 /// Steps that the steps after them have to know, by place.
 type Touched<'a> = PlaceMap<'a, Vec<usize>>;
 
-/// What the steps so far have read and written.
+/// Places that the steps so far have read and written.
 #[derive(Default)]
 struct Before<'a> {
     /// The last writer of each place, by instance.
     writers: HashMap<Option<&'a str>, PlaceMap<'a, usize>>,
     /// Readers since then: those that a writer of an instance has to know, by instance.
     readers: HashMap<&'a str, Touched<'a>>,
-    /// Those that a writer for everybody has to know: of all instances.
+    /// Readers that a writer for everybody has to know: of all instances.
     all_readers: Touched<'a>,
 }
 

@@ -137,8 +137,8 @@ impl StepCalls {
         self.schedule.unblock(data)
     }
 
-    /// Where no call is under way: lets the next call go that is only behind calls which wait for it themselves. Says
-    /// whether there was one.
+    /// Lets the next call go where no call is under way: one that is only behind calls which wait for it themselves.
+    /// Returns false if there was none.
     pub fn let_pass(&mut self, data: &Data) -> bool {
         self.schedule.let_pass(data)
     }

@@ -72,7 +72,7 @@ impl Wiring {
         })
     }
 
-    /// Where the arguments of a call have references, which are checked with what they stand for.
+    /// Places in the arguments of a call that have references, which are checked with what they stand for.
     pub fn open(&self, call: &Call) -> Vec<String> {
         if self.is_text {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Which calls come behind others because they read or write the same place, and which calls may pass others.
+//! Calls that come behind others because they read or write the same place, and which calls may pass others.
 
 use super::Schedule;
 use super::waits::{Appends, CallProgress, Node, PendingRead};
@@ -178,7 +178,7 @@ impl Node {
                 && self.looks_at().any(|place| place.overlaps(path)))
     }
 
-    /// The same, where `later` may write anywhere.
+    /// The same for a call that comes later, where `later` may write anywhere.
     fn touches_any(&self, later: &Self) -> bool {
         let writes = !self.writes.is_empty() || self.appends != Appends::Nowhere;
         (self.instance == later.instance && writes)

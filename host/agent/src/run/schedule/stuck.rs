@@ -10,13 +10,13 @@ use toolhold_protocol::reference::Path;
 struct Hold {
     /// Another blocked call.
     by: usize,
-    /// What that one will write and the call reads; absent where the call only comes behind it.
+    /// Place that that one will write and the call reads; absent where the call only comes behind it.
     path: Option<Path>,
 }
 
 impl Schedule {
-    /// Where no call runs: lets a call pass the blocked calls that it is behind and that wait for it themselves, also
-    /// through others. Says whether there was one. Behind a call that does not wait for it, it goes on waiting.
+    /// Lets a call pass, where no call runs, the blocked calls that it is behind and that wait for it themselves, also
+    /// through others. Returns false if there was none. Behind a call that does not wait for it, it goes on waiting.
     pub fn let_pass(&mut self, data: &Data) -> bool {
         let blocked = |index: &usize| self.is_blocked(*index);
         let passes = |index: &usize| {
@@ -121,7 +121,7 @@ impl Schedule {
         free
     }
 
-    /// What a blocked call waits for that another blocked call will write, or else the call that it comes behind.
+    /// Place that a blocked call waits for and that another blocked call will write, or else the call that it comes behind.
     fn held_up_by(&self, index: usize, data: &Data) -> Option<Hold> {
         let node = self.nodes.get(index)?;
         let instance = node.instance.as_deref();

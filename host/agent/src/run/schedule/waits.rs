@@ -10,11 +10,11 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) instance: Option<String>,
     pub(super) reads: Vec<PendingRead>,
-    /// What it is shown of the context.
+    /// Parts of the context that it is shown.
     pub(super) sees: Vec<Path>,
-    /// Earlier calls that write what it is shown. They are to be over, whatever becomes of them.
+    /// Earlier calls that write what it is shown. They are to be over, with a result or a failure.
     pub(super) after: Vec<usize>,
-    /// Earlier calls that read or write where it writes, or may append where it reads. They go first as far as none of
+    /// Earlier calls that read or write where it writes, or may append where it reads. They go first, unless one of
     /// them waits for this one.
     pub(super) behind: Vec<usize>,
     /// Earlier calls that this one was made before, although it was behind them.

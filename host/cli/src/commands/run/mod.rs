@@ -267,7 +267,7 @@ fn subject(run: Uuid) -> ObservedRun {
 struct AllowedTools<'a> {
     /// Absent: all tools.
     names: Option<&'a [String]>,
-    /// What names them, as an error says it.
+    /// Name of the setting that names them, as an error says it.
     origin: &'a str,
 }
 
