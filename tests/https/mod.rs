@@ -47,10 +47,11 @@ impl Trial {
         });
         let origins = origins.collect::<Vec<_>>().join(", ");
         let deadline = DEADLINE.as_millis();
+        // Without a fallback no model is listed: that connection would be one of those that are counted.
         host.write(
             "toolhold.toml",
             format!(
-                "[modules]\npinning = \"never\"\n[module.fetch]\nhttp = [{origins}]\n\
+                "[fallback]\nenabled = false\n[modules]\npinning = \"never\"\n[module.fetch]\nhttp = [{origins}]\n\
                  limits = {{ timeout_ms = {deadline}, fuel = 0, http_requests = 256, http_concurrent = 32, \
                  http_request_bytes = 16777216 }}\n"
             ),

@@ -234,10 +234,20 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "documents at addresses (`knowledge add https://…`)",
         Proof::Tests(
-            "host/cli/src/commands/knowledge/fetch.rs",
+            "host/runtime/src/document_addresses.rs",
             &[
                 "a_document_comes_with_its_type_and_within_its_bounds",
                 "this_machine_and_its_network_are_not_reached",
+            ],
+        ),
+    ),
+    (
+        "documents of a task at addresses (`documents: [{content: \"https://…\"}]`)",
+        Proof::Tests(
+            "host/runtime/src/document_addresses.rs",
+            &[
+                "a_document_comes_with_its_type_and_within_its_bounds",
+                "addresses_without_a_grant_are_refused",
             ],
         ),
     ),
