@@ -316,7 +316,7 @@ impl Machine {
             );
         } else {
             self.conversation.written = self.conversation.count;
-            self.keep_written(text.trim());
+            self.keep_summary_text(text.trim());
         }
         // What the model took counts like a step of the run.
         if let Some((reason, message)) = self.usage.overdrawn() {
@@ -326,7 +326,7 @@ impl Machine {
     }
 
     /// Keeps what a model wrote, as much as leaves room for the statements. A record that lost its texts has none.
-    fn keep_written(&mut self, text: &str) {
+    fn keep_summary_text(&mut self, text: &str) {
         let most = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR) / 3;
         let text = cut(text, MAX_WRITTEN_CHARS);
         let text = text.get(..end_within(&text, most)).unwrap_or_default();
