@@ -6,7 +6,7 @@
 //!
 //! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
 //! [`data`], [`image`], [`knowledge`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
-//! [`turn`] (what a model replied and was told), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
+//! [`turn`] (what a model replied and was told), [`function_names`] (how tools are called elsewhere), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
 //! asked, and its limits) with [`bound`], [`decision`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
 //! how much); [`result`](mod@result), [`failure`] and [`error`] (what comes of calls and runs); and
@@ -68,6 +68,7 @@ pub mod error;
 pub mod event;
 pub mod failure;
 pub mod fallback;
+pub mod function_names;
 pub mod image;
 pub mod knowledge;
 pub mod meta;
