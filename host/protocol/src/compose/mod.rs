@@ -12,6 +12,7 @@ use crate::tool::{OutputPath, Scopes, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Borrow;
+use std::sync::Arc;
 use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
 
 /// Whether a solution may hold calls and an output at once.
@@ -73,7 +74,7 @@ pub struct Composition<'a> {
     /// How such a call is asked for where calls are native.
     pub forcing: Forcing,
     /// The names under which tools and parameters go out. Absent: dots are hyphens, and nothing else is another.
-    pub names: Option<&'a ToolNames>,
+    pub names: Option<&'a Arc<ToolNames>>,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).

@@ -216,7 +216,7 @@ fn fold(name: &str) -> String {
 }
 
 /// The name without template marks, namespaces, quotes and white space, and without the number that Kimi puts behind it.
-fn bare(written: &str) -> String {
+pub(super) fn bare(written: &str) -> String {
     let named = written
         .rsplit_once("to=")
         .map_or(written, |(_, recipient)| recipient);

@@ -29,9 +29,11 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    pub fn new(tools: &[Arc<Tool>]) -> Self {
+    /// The names of `tools`, beside which there are tools of these `other` names.
+    pub fn new(tools: &[Arc<Tool>], other: &[&str]) -> Self {
+        let names = tools.iter().map(|tool| tool.name.as_str());
         Self {
-            map: NameMap::new(NameKind::Tool, tools.iter().map(|tool| tool.name.as_str())),
+            map: NameMap::new(NameKind::Tool, names.chain(other.iter().copied())),
             tools: tools
                 .iter()
                 .map(|tool| (tool.name.clone(), tool.clone()))
@@ -54,25 +56,23 @@ impl ToolNames {
         form
     }
 
-    /// The call under the names that go out.
-    pub fn outward_call<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
-        let tool = self.map.outward(&call.tool);
+    /// True if a function that was called is the one that stands for this member.
+    pub fn is_member(&self, member: &str, function: &str) -> bool {
+        let form = self.member(member);
+        form == function || (self.map.meant(function).is_none() && map::bare(function) == form)
+    }
+
+    /// The call with its arguments under the names that go out.
+    pub fn outward_arguments<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
         let parameters = self.tools.get(&call.tool).and_then(|tool| parameters(tool));
-        if tool == call.tool && parameters.is_none() {
+        let (Value::Object(arguments), Some(map)) = (&call.arguments, parameters) else {
             return Cow::Borrowed(call);
-        }
-        let arguments = match (&call.arguments, parameters) {
-            (Value::Object(arguments), Some(map)) => {
-                let renamed = arguments
-                    .iter()
-                    .map(|(name, value)| (map.outward(name).into_owned(), value.clone()));
-                Value::Object(renamed.collect())
-            }
-            (arguments, _) => arguments.clone(),
         };
+        let renamed = arguments
+            .iter()
+            .map(|(name, value)| (map.outward(name).into_owned(), value.clone()));
         Cow::Owned(Call {
-            tool: tool.into_owned(),
-            arguments,
+            arguments: Value::Object(renamed.collect()),
             ..call.clone()
         })
     }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_call_comes_in_under_own_names_and_goes_out_under_the_others() {
-        let names = ToolNames::new(&[search()]);
+        let names = ToolNames::new(&[search()], &[]);
         let written = json!({
             "_tool": "functions.s-search_all", "count": 3, "Name": "x", "user-id": 7, "output": 1, "_instance": "i",
             "filter": "a", "_colour": 2,
@@ -288,8 +288,8 @@ mod tests {
         );
         assert_eq!(call.instance.as_deref(), Some("i"));
         assert_eq!(Value::from(call.unknown.clone()), json!({"_colour": 2}));
-        let outward = names.outward_call(&call);
-        assert_eq!(outward.tool, "s-search-all");
+        assert_eq!(names.map().outward(&call.tool), "s-search-all");
+        let outward = names.outward_arguments(&call);
         assert_eq!(
             outward.arguments,
             json!({"count": 3, "name": "x", "user-id": 7, "output": 1, "filter": "a"})
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_parameter_is_taken_under_its_own_name_and_a_given_one_is_not_replaced() {
-        let names = ToolNames::new(&[search()]);
+        let names = ToolNames::new(&[search()], &[]);
         let call = names.own_call(read(json!({"_tool": "s.search-all", "_count": 3})));
         assert_eq!(call.arguments, json!({"_count": 3}));
         assert!(call.unknown.is_empty());
@@ -313,7 +313,7 @@ mod tests {
             "t",
             json!({"type": "object", "properties": {"name": {}, "_of": {}}}),
         );
-        let names = ToolNames::new(&[open]);
+        let names = ToolNames::new(&[open], &[]);
         let call = names.own_call(read(json!({"_tool": "t", "Name": 1, "of": 2})));
         assert_eq!(call.arguments, json!({"Name": 1, "_of": 2}));
     }
@@ -338,9 +338,13 @@ mod tests {
 
     #[test]
     fn a_member_of_the_solution_gives_way_to_a_tool() {
-        let names = ToolNames::new(&[tool("finish", json!({})), tool("a", json!({}))]);
+        let names = ToolNames::new(&[tool("finish", json!({})), tool("a", json!({}))], &[]);
         assert_eq!(names.member("finish"), "finish_solution");
         assert_eq!(names.member("meta"), "meta");
+        assert!(
+            names.is_member("finish", "finish_solution") && !names.is_member("finish", "finish")
+        );
+        assert!(names.is_member("meta", "functions.meta"));
     }
 
     proptest! {
@@ -353,9 +357,10 @@ mod tests {
                 parameters.iter().map(|name| (name.clone(), json!({}))).collect();
             let arguments: Map<String, Value> =
                 parameters.iter().map(|name| (name.clone(), json!(name))).collect();
-            let names = ToolNames::new(&[tool(&name, json!({"properties": properties}))]);
+            let names = ToolNames::new(&[tool(&name, json!({"properties": properties}))], &[]);
             let call = Call { tool: name, arguments: arguments.into(), ..Call::default() };
-            let outward = names.outward_call(&call).into_owned();
+            let outward = names.outward_arguments(&call).into_owned();
+            let outward = Call { tool: names.map().outward(&call.tool).into_owned(), ..outward };
             let again = names.own_call(Call::read(outward.object(true).into()).unwrap());
             prop_assert_eq!(again.tool, call.tool);
             prop_assert_eq!(again.arguments, call.arguments);
