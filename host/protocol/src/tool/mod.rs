@@ -184,6 +184,14 @@ impl Tool {
         self.output_path.as_ref().and_then(OutputPath::fixed)
     }
 
+    /// The first of its parameters that is called as a reserved property that means something in a call.
+    pub fn reserved_parameter(&self) -> Option<&str> {
+        let parameters = self.parameters.get("properties").and_then(Value::as_object);
+        let names = parameters.into_iter().flat_map(Map::keys);
+        let mut names = names.map(String::as_str);
+        names.find(|name| is_reserved(name))
+    }
+
     /// Whether the model writes the output itself.
     pub fn is_latent(&self) -> bool {
         self.execution == Execution::Latent
@@ -408,6 +416,11 @@ impl DefinitionReader<'_> {
             reason: reason.to_owned(),
         }
     }
+}
+
+/// True for the name of a property that means something in a tool or a call.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
 }
 
 /// The rule of [`is_name`], for error messages.
