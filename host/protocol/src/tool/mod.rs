@@ -419,7 +419,7 @@ impl DefinitionReader<'_> {
 }
 
 /// True for the name of a property that means something in a tool or a call.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 

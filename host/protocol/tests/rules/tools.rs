@@ -1,6 +1,8 @@
 //! Section 3: tools.
 
 use serde_json::{Value, json};
+use std::sync::Arc;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::{Execution, OutputPath, Scopes, Tool, ToolError};
 
 /// A tool named `weather`, where one Activity is registered, `known`.
@@ -315,6 +317,35 @@ fn names_are_such_that_every_contract_can_carry_them() {
         let read = Tool::parse(name, &json!({"type": "object"}), |_| false);
         assert_eq!(read.is_ok(), fits, "{rule}: {name:?}");
     }
+}
+
+#[test]
+fn names_go_out_in_a_form_that_others_take_and_come_in_as_they_are_meant() {
+    let tools =
+        ["calculator.evaluate", "s.get-Forecast", "finish"].map(|name| Arc::new(Tool::new(name)));
+    let names = ToolNames::new(&tools, &[]);
+    for (rule, own, form, written) in [
+        (
+            "4.12",
+            "calculator.evaluate",
+            "calculator-evaluate",
+            "functions.calculator_evaluate",
+        ),
+        (
+            "4.12",
+            "s.get-Forecast",
+            "s-get-Forecast",
+            "s-get-forecast<|channel|>commentary",
+        ),
+        ("4.12", "finish", "finish", "tools.finish\n"),
+    ] {
+        assert_eq!(names.map().outward(own), form, "{rule}");
+        for written in [own, form, written] {
+            assert_eq!(names.map().meant(written), Some(own), "{rule}: {written}");
+        }
+    }
+    assert_eq!(names.map().meant("evaluate"), None);
+    assert_eq!(names.member("finish"), "finish_solution");
 }
 
 #[test]
