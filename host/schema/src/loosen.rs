@@ -64,7 +64,7 @@ pub struct LooseSchema {
 pub fn loosened(schema: &Value) -> Option<LooseSchema> {
     let fault = Validator::new(schema).err()?;
     if let Ok(tree) = SchemaTree::of(schema) {
-        let mut walk = Walk {
+        let mut walk = LooseningWalk {
             tree,
             dialect: schema.get("$schema").filter(|own| is_usable(own)),
             left_out: Vec::new(),
@@ -116,7 +116,7 @@ fn names_of(schema: &Value) -> Value {
     whole.into()
 }
 
-struct Walk<'a> {
+struct LooseningWalk<'a> {
     tree: SchemaTree<'a>,
     dialect: Option<&'a Value>,
     left_out: Vec<Violation>,
@@ -126,7 +126,7 @@ struct Walk<'a> {
     has_looser_definition: bool,
 }
 
-impl Walk<'_> {
+impl LooseningWalk<'_> {
     /// Leaves out what cannot be checked in a schema at `place`. True if there was something.
     fn schema(&mut self, schema: &mut Value, place: &str, depth: usize) -> bool {
         let Value::Object(keywords) = schema else {
@@ -204,7 +204,7 @@ impl Walk<'_> {
         self.left_out.len() > before
     }
 
-    /// Why one keyword cannot be checked, whatever the schemas in it are.
+    /// Returns the reason if one keyword cannot be checked; the schemas in it are not looked at.
     fn fault(&self, name: &str, value: &Value) -> Option<String> {
         if REFERENCES.contains(&name)
             && let Some(reference) = value.as_str()

@@ -26,7 +26,7 @@ pub const RESULT: &str = "result";
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<ListedTool>,
-    /// The names under which clients are told of them, and call them.
+    /// Names of the tools in lists and calls of clients.
     client_names: NameMap,
     /// Version of the list; clients that saw a lower number are notified.
     pub generation: u64,
@@ -43,7 +43,7 @@ pub struct ListedTool {
     pub is_wrapped: bool,
     /// The saved Request that it runs; absent for a module's tool.
     pub request: Option<OfferedRequest>,
-    /// The names of its parameters as clients are told them, where some have others.
+    /// Names of its parameters in lists and calls of clients; absent if they are the tool's own.
     parameters: Option<NameMap>,
     listed: ListedEntry,
 }
@@ -103,7 +103,7 @@ impl Catalog {
         catalog
     }
 
-    /// The tool of this name: Toolhold's, the one that clients are told, or one that is like it.
+    /// Finds a tool by Toolhold's name, by the name in lists, or by one that is like either.
     pub fn find(&self, name: &str) -> Option<&ListedTool> {
         let name = self.client_names.meant(name)?;
         let place = self

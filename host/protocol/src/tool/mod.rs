@@ -136,7 +136,7 @@ const RESERVED: [&str; 12] = [
 
 /// The schema of the arguments as a client wrote it, whose names may begin with `_`.
 pub const PARAMETERS: &str = "_parameters";
-/// Maximum keywords of one schema that are told as left out.
+/// Maximum warnings about keywords that were left out of one schema.
 const MAX_TOLD: usize = 4;
 
 /// The `_module` of a clean room for one call: an empty context, and what `_scopes` lets in.
@@ -427,8 +427,8 @@ pub fn is_reserved(name: &str) -> bool {
 pub(crate) const NAME_RULE: &str =
     "needs a name of 1 to 64 letters, digits, _, - and . that does not begin with a dot";
 
-/// Names of tools in messages and requests: those that OpenAI's API takes, and dots. How they are called elsewhere, is of
-/// [`function_names`](crate::function_names).
+/// True for a tool's name in messages and requests: one that OpenAI's API takes, or one with dots. Its form for other
+/// systems is a matter of `function_names`.
 pub fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && !name.starts_with('.')

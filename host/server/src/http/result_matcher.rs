@@ -20,7 +20,7 @@ pub(super) struct ResultMatcher<'m> {
     /// Places of the calls of each function, in their order. Those that have results leave when they are reached.
     by_name: HashMap<&'m str, VecDeque<usize>>,
     in_order: VecDeque<usize>,
-    /// What the messages with a result answer, by their places in the list.
+    /// Place of the call that each result answers, or the error, by the place of its message.
     answers: BTreeMap<usize, Result<usize, String>>,
 }
 
@@ -118,8 +118,8 @@ impl<'m> ResultMatcher<'m> {
         }
     }
 
-    /// The calls that so many results with this id answer: the first ones of the latest turn, or as many of the last ones
-    /// where that turn has fewer.
+    /// Returns the open calls that `count` results with this id answer: those of the latest turn, or the last `count` calls
+    /// if that turn has fewer.
     fn meant(&self, id: &str, count: usize) -> VecDeque<usize> {
         let open = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
         let turn_of = |place: &usize| self.calls.get(*place).map(|own| own.turn);

@@ -80,7 +80,7 @@ pub struct ToolholdFields {
     /// Language of the task, a BCP 47 tag, if it can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     language: Option<String>,
-    /// What the reader should know of how the answer came about, such as what of a tool's schema is not checked.
+    /// Notices about how the answer came about, such as parts of a tool's schema that are not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices: Vec<String>,
 }
