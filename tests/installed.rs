@@ -46,7 +46,7 @@ fn modules_that_come_with_the_program_are_found_in_an_empty_folder() {
     let listed =
         client.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}));
     assert!(
-        listed.to_string().contains("calculator.evaluate"),
+        listed.to_string().contains("calculator-evaluate"),
         "{listed}"
     );
 }

@@ -158,15 +158,13 @@ fn a_server_may_offer_its_tools_to_every_run() {
         told(&endpoint, 1)
     );
     let schema = endpoint.requests()[0].to_string();
-    for name in ["s.echo", "s.add", "s.paint"] {
+    for name in ["s.echo", "s.add", "s.paint", "s.Shout-Loud"] {
         assert!(schema.contains(name), "{name}: {schema}");
     }
-    for name in ["Shout", "steal", "s.huge", "\\u200b", "\\u001b"] {
+    for name in ["steal", "s.huge", "\\u200b", "\\u001b"] {
         assert!(!schema.contains(name), "{name}: {schema}");
     }
     for reason in [
-        "\"Shout-Loud\" is left out: its name must be lower case",
-        "\"_activity\": \"mcp:s/Shout-Loud\"",
         "\"steal\" is left out: its parameter \"_outputPath\"",
         "\"nothing\" is left out: the server does not offer it",
     ] {

@@ -136,7 +136,7 @@ fn without_an_endpoint_the_modules_are_served_and_a_run_says_what_is_wrong() {
     host.write("requests/broken.json", "{")
         .write("requests/two words.json", saved().to_string());
     let mut client = Stdio::session(&host, &["--tools", "probe.answer,request-sum"], json!({}));
-    assert_eq!(names(&mut client), ["probe.answer", "request-sum"]);
+    assert_eq!(names(&mut client), ["probe-answer", "request-sum"]);
     let answer = client.ask(call(1, "probe.answer", json!({})));
     assert_eq!(text(&answer), "42");
     let failed = client.ask(sum(2));

@@ -49,12 +49,12 @@ fn tools_are_listed_with_all_that_is_known_of_them() {
     assert_eq!(
         names,
         [
-            "calculator.evaluate",
-            "probe.answer",
-            "probe.spin",
-            "probe.steps",
-            "probe.toil",
-            "probe.walk"
+            "calculator-evaluate",
+            "probe-answer",
+            "probe-spin",
+            "probe-steps",
+            "probe-toil",
+            "probe-walk"
         ]
     );
     let calculator = &tools[0];
@@ -293,10 +293,10 @@ fn a_module_that_comes_changes_or_goes_changes_the_list() {
             .map(|tool| tool["name"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert!(!names(&mut client).contains(&"late.answer".to_owned()));
+    assert!(!names(&mut client).contains(&"late-answer".to_owned()));
     drop_in(&host, "late", &answers(7));
     client.hear("notifications/tools/list_changed");
-    assert!(names(&mut client).contains(&"late.answer".to_owned()));
+    assert!(names(&mut client).contains(&"late-answer".to_owned()));
     let answer = client.ask(call(2, "late.answer", json!({})));
     assert_eq!(answer["result"]["structuredContent"], json!({"result": 7}));
 

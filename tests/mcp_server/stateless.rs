@@ -40,7 +40,7 @@ fn every_request_stands_for_itself() {
     let answer = &result["tools"][1];
     assert_eq!(
         (&answer["name"], &answer["outputSchema"]["type"]),
-        (&json!("probe.answer"), &json!("integer"))
+        (&json!("probe-answer"), &json!("integer"))
     );
 
     let failed = modern(

@@ -14,19 +14,27 @@ const PATHS: [&str; 2] = ["/v1/chat/completions", "/v1/responses"];
 fn request(path: &str) -> Value {
     let function = json!({"name": "weather", "description": "Today's weather",
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}});
+    with_tool(path, &function)
+}
+
+fn with_tool(path: &str, function: &Value) -> Value {
     if path == PATHS[0] {
         return json!({"model": "default", "messages": [{"role": "user", "content": "The weather?"}],
             "tools": [{"type": "function", "function": function}]});
     }
-    let mut tool = function;
+    let mut tool = function.clone();
     tool["type"] = "function".into();
     json!({"model": "default", "input": "The weather?", "tools": [tool]})
 }
 
 /// What the client is to call: names and arguments. And all that was answered.
 fn called(server: &Server, path: &str) -> (Vec<(String, Value)>, Value) {
+    called_with(server, path, &request(path))
+}
+
+fn called_with(server: &Server, path: &str, asked: &Value) -> (Vec<(String, Value)>, Value) {
     let began = Instant::now();
-    let answer = server.post(path, &request(path)).good();
+    let answer = server.post(path, asked).good();
     let took = began.elapsed();
     assert!(took < AT_ONCE, "{took:?}: {answer}");
     let made = if path == PATHS[0] {
@@ -214,4 +222,58 @@ fn no_tool_at_all_is_called_if_none_may_be() {
             assert!(!answer.contains(handed), "{path}: {answer}");
         }
     }
+}
+
+/// The request is not refused for a name or a keyword of a schema, and the call has the client's own names.
+#[test]
+fn clients_name_tools_and_parameters_as_they_like() {
+    let parameters = json!({
+        "type": "object", "required": ["_count"],
+        "properties": {"_count": {"type": "integer"}, "code": {"type": "string", "pattern": "^(?!x)"}},
+    });
+    let function = |name: &str| json!({"name": name, "parameters": parameters});
+    for path in PATHS {
+        for name in ["resolve-library-id", "finish", "9-lives", "_x"] {
+            let host = host("");
+            let endpoint = scripted([calls([(name, json!({"count": 3}))])]);
+            let server = serve(&host, &endpoint);
+            let asked = with_tool(path, &function(name));
+            let (made, answer) = called_with(&server, path, &asked);
+            assert_eq!(made, [(name.to_owned(), json!({"_count": 3}))], "{answer}");
+            let notices = answer["toolhold"]["notices"].to_string();
+            assert!(notices.contains("/properties/code/pattern"), "{answer}");
+        }
+    }
+}
+
+/// A client that counts its calls anew in each turn.
+#[test]
+fn results_of_equal_ids_are_told_with_the_call_of_their_turn() {
+    let host = host("");
+    let endpoint = scripted([answers("Both.")]);
+    let server = serve(&host, &endpoint);
+    let call = |city: &str| {
+        let arguments = json!({"city": city}).to_string();
+        let function = json!({"name": "weather", "arguments": arguments});
+        json!({"role": "assistant", "content": null,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}]})
+    };
+    let said = |text: &str| json!({"role": "user", "content": text});
+    let result = |text: &str| json!({"role": "tool", "tool_call_id": "call_1", "content": text});
+    let messages = [
+        said("Oslo?"),
+        call("Oslo"),
+        said("And Rome?"),
+        call("Rome"),
+        result("snow in Oslo"),
+        result("sun in Rome"),
+        said("Well?"),
+    ];
+    let asked = json!({"model": "default", "messages": messages});
+    server.post(PATHS[0], &asked).good();
+    let told = endpoint.requests()[0]["messages"].to_string();
+    let place = |text: &str| told.find(text).unwrap_or_else(|| panic!("{text}: {told}"));
+    let cities = [place("Oslo\\"), place("Rome\\")];
+    let results = [place("snow in Oslo"), place("sun in Rome")];
+    assert!(cities[0] < cities[1] && results[0] < results[1], "{told}");
 }

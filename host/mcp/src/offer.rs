@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolhold_policy::{text, tool_name, visible};
+use toolhold_policy::{text, visible};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 use toolhold_schema::Validator;
 
@@ -101,33 +101,25 @@ impl OfferedTool {
         Ok(tool)
     }
 
-    /// The tool as a run offers it, `SERVER.tool`.
+    /// The tool as a run offers it under `name`.
     ///
     /// # Errors
     /// Why the run cannot offer it.
-    pub fn tool(&self, server: &str) -> Result<Tool, String> {
-        let name = tool_name(server, &self.name).map_err(|reason| {
-            format!(
-                "{reason}, or define a tool with \"_activity\": \"mcp:{server}/{}\"",
-                self.name
-            )
-        })?;
-        let properties = self.input_schema.get("properties");
-        let properties = properties.and_then(Value::as_object);
-        let reserved = properties.and_then(|own| own.keys().find(|key| key.starts_with('_')));
-        if let Some(reserved) = reserved {
-            return Err(format!(
-                "its parameter {reserved:?} begins with _, which is the host's to use"
-            ));
-        }
-        Ok(Tool {
+    pub fn tool(&self, name: &str) -> Result<Tool, String> {
+        let tool = Tool {
             description: self.description.clone(),
             parameters: self.input_schema.clone(),
             output: self.output_schema.clone(),
-            execution: Execution::Module(name.clone()),
+            execution: Execution::Module(name.to_owned()),
             annotations: self.annotations,
             ..Tool::new(name)
-        })
+        };
+        if let Some(reserved) = tool.reserved_parameter() {
+            return Err(format!(
+                "its parameter {reserved:?} is called as a property that the host uses"
+            ));
+        }
+        Ok(tool)
     }
 
     /// The schemas that its calls must satisfy.

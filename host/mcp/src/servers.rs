@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use toolhold_agent::{Activities, ToolSource};
 use toolhold_policy::Permit;
+use toolhold_protocol::function_names::NameMap;
 
 /// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
 #[derive(Debug)]
@@ -88,8 +89,9 @@ impl Servers {
                 ));
                 continue;
             }
+            let names = server.settings.tool_names();
             for runner in self.runners_of(server) {
-                toolbox.route(runner);
+                toolbox.route(own_name(name, &names, &runner.name), runner);
             }
             if self.permits(server) && self.runners_of(server).next().is_some() {
                 offering.push(server);
@@ -107,10 +109,12 @@ impl Servers {
                     continue;
                 }
             };
+            let names = server.settings.tool_names();
             for runner in self.runners_of(server) {
+                let own = own_name(name, &names, &runner.name);
                 let offer = match tools.iter().find(|tool| tool.name == runner.name) {
                     Some(tool) => tool
-                        .tool(name)
+                        .tool(&own)
                         .map(|tool| toolbox.offer(server.shared(tool))),
                     None => Err("the server does not offer it, or not in a usable way".into()),
                 };
@@ -133,9 +137,14 @@ impl Servers {
 
     fn runners_of(&self, server: &Arc<McpServer>) -> impl Iterator<Item = McpTool> {
         let own = server.settings.name.as_str();
+        let names = server.settings.tool_names();
         let tools = server.settings.tools.iter().filter(move |tool| {
             self.allowed.as_ref().is_none_or(|allowed| {
-                let is_meant = |name: &String| name == own || *name == format!("{own}.{tool}");
+                // By the name of Toolhold's, or by the server's own.
+                let full = own_name(own, &names, tool);
+                let is_meant = |name: &String| {
+                    name == own || *name == full || *name == format!("{own}.{tool}")
+                };
                 allowed.iter().any(is_meant)
             })
         });
@@ -152,6 +161,11 @@ impl Servers {
         let permits = self.permits.as_ref();
         permits.is_none_or(|permits| permits.iter().any(|permit| permit.covers_server(name)))
     }
+}
+
+/// Toolhold's name of a tool: `SERVER.tool`.
+fn own_name(server: &str, names: &NameMap, tool: &str) -> String {
+    format!("{server}.{}", names.outward(tool))
 }
 
 fn module_of(tool: &str) -> &str {

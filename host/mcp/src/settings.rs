@@ -5,6 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_policy::Redactor;
+use toolhold_protocol::function_names::{NameKind, NameMap};
 
 /// Least bound of an answer's bytes: lists of tools may be larger than results.
 const LIST_BYTES: usize = 4 << 20;
@@ -66,6 +67,11 @@ impl ServerSettings {
     pub fn message_bytes(&self) -> usize {
         let result = self.max_result_bytes.saturating_mul(2);
         result.max(LIST_BYTES).saturating_add(ENVELOPE_BYTES)
+    }
+
+    /// Returns the names of its tools as a part of Toolhold's: `SERVER.tool`.
+    pub fn tool_names(&self) -> NameMap {
+        NameMap::new(NameKind::Tool, self.tools.iter().map(String::as_str))
     }
 
     /// Returns the part of a pin besides the texts of the tools: how the server is started, and which tools may be

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, ToolRunner, ToolSource};
-use toolhold_policy::tool_name;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
@@ -31,11 +30,9 @@ impl<T> McpToolbox<T> {
         }
     }
 
-    /// Calls of `NAME.tool` go to `runner`.
-    pub(super) fn route(&mut self, runner: McpTool) {
-        if let Ok(name) = tool_name(&runner.server.settings.name, &runner.name) {
-            self.runners.insert(name, runner);
-        }
+    /// Calls of the tool `name` go to `runner`.
+    pub(super) fn route(&mut self, name: String, runner: McpTool) {
+        self.runners.insert(name, runner);
     }
 
     /// Offers a tool of a server.

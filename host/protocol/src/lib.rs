@@ -5,7 +5,8 @@
 //! and the sandbox all speak in its types, and none of them is known here.
 //!
 //! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
-//! [`data`], [`image`], [`knowledge`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
+//! [`data`], [`image`], [`knowledge`], [`reference`](mod@reference) and [`meta`]; [`function_names`] (names of tools in other systems),
+//! [`compose`] (the schema of a reply), [`solution`] and
 //! [`turn`] (what a model replied and was told), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
 //! asked, and its limits) with [`bound`], [`decision`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
@@ -68,6 +69,7 @@ pub mod error;
 pub mod event;
 pub mod failure;
 pub mod fallback;
+pub mod function_names;
 pub mod image;
 pub mod knowledge;
 pub mod meta;

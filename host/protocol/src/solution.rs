@@ -1,5 +1,6 @@
 //! The model's solution: calls, an output, or both (docs/protocol.md, 4).
 
+use crate::tool::is_reserved;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use toolhold_json::repair::RepairKind;
@@ -201,7 +202,8 @@ impl Call {
         put("_instance", self.instance.clone().map(Into::into));
         put("_scopes", self.scopes.clone());
         if let Value::Object(arguments) = &self.arguments {
-            for (key, value) in arguments {
+            // An argument that is called as a reserved property would be read as one.
+            for (key, value) in arguments.iter().filter(|(key, _)| !is_reserved(key)) {
                 put(key, Some(value.clone()));
             }
         }

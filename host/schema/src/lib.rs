@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cost;
+mod loosen;
 mod metered;
 mod pattern;
 mod tree;
@@ -26,6 +27,7 @@ use toolhold_text::cut;
 use weights::Weights;
 
 pub use bounds::{CheckTooCostly, SchemaTooCostly};
+pub use loosen::{LooseSchema, loosened};
 pub use metered::{allowance, briefly, size, spend};
 pub use pattern::{PatternFault, SmallPattern};
 

@@ -13,12 +13,13 @@ pub use check::{SchemaError, ToolCheck};
 pub use compiled::validator;
 pub use tool::CallableTool;
 
-use crate::context::Toolbook;
+use crate::context::{Toolbook, stored, toolbook};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use toolhold_policy::text;
 use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::error::RunError;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
 /// Lists that the process keeps for later runs. Agents and keys that may call different tools have a list each; the
@@ -40,6 +41,7 @@ pub struct ToolCatalogue {
     /// The [price](ToolCheck::price) of the dearest tool.
     price: u64,
     book: OnceLock<Arc<Toolbook>>,
+    names: OnceLock<Arc<ToolNames>>,
     /// Why the tools cannot be offered, if a model cannot be shown a name in their schemas: the tool and the reason.
     unseen: OnceLock<Option<(String, String)>>,
 }
@@ -144,6 +146,7 @@ impl ToolCatalogue {
             bound,
             by_name,
             book: OnceLock::new(),
+            names: OnceLock::new(),
             unseen: OnceLock::new(),
         }))
     }
@@ -188,6 +191,14 @@ impl ToolCatalogue {
     pub fn book(&self) -> &Arc<Toolbook> {
         let book = || Arc::new(Toolbook::new(&self.offered));
         self.book.get_or_init(book)
+    }
+
+    /// Returns the names under which the tools and their parameters go out, and come in.
+    pub fn names(&self) -> &Arc<ToolNames> {
+        // The loop's own tools stand beside them.
+        let own = [stored::READ_RESULT, toolbook::FIND_TOOLS];
+        let names = || Arc::new(ToolNames::new(&self.offered, &own));
+        self.names.get_or_init(names)
     }
 
     /// Checks that a model can be shown the names in the tools' schemas.

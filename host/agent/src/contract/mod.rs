@@ -172,7 +172,7 @@ impl<'a> ParsedReply<'a> {
             completion,
             answer: split.answer,
             thoughts: [split.thought, &completion.reasoning],
-            offer: leak::CallableNames::of(view.tools),
+            offer: leak::CallableNames::of(view.tools).named(view.composition.names),
             end: match completion.finish_reason.as_deref() {
                 Some("length") => TextEnd::Cut,
                 _ => TextEnd::Own,

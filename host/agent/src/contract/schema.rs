@@ -5,6 +5,7 @@ use crate::contract::reader::{ReplyPart, SolutionReader};
 use crate::contract::{ParsedReply, RequestView, simple, text};
 use serde_json::{Value, json};
 use std::mem;
+use std::sync::Arc;
 use toolhold_json::grammar_subset::MAX_REPETITIONS;
 use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_model::chat::{ChatMessage, ChatRequest};
@@ -13,6 +14,7 @@ use toolhold_protocol::compose;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 
@@ -30,6 +32,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
     );
     let voice = Solutions {
         reasons: settings.reasons,
+        names: view.composition.names,
     };
     ChatRequest {
         model: view.model.to_owned(),
@@ -134,11 +137,12 @@ fn system(view: &RequestView<'_>) -> PromptText {
     system.part(&text::output(view)).take()
 }
 
-struct Solutions {
+struct Solutions<'a> {
     reasons: bool,
+    names: Option<&'a Arc<ToolNames>>,
 }
 
-impl TranscriptFormat for Solutions {
+impl TranscriptFormat for Solutions<'_> {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({"calls": [], "output": text}).to_string())
     }
@@ -147,7 +151,10 @@ impl TranscriptFormat for Solutions {
         let calls: Vec<Value> = exchange
             .calls
             .iter()
-            .map(|answered| answered.call.object(self.reasons).into())
+            .map(|answered| {
+                let call = text::outward(&answered.call, self.names);
+                call.object(self.reasons).into()
+            })
             .collect();
         out.push(ChatMessage::assistant(
             json!({"calls": calls, "output": null}).to_string(),

@@ -5,11 +5,13 @@ use crate::contract::reader::{ObjectFinder, SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, leak, text};
 use serde_json::{Map, Value, json};
 use std::slice;
+use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 
@@ -22,6 +24,7 @@ const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
 pub fn request(view: &RequestView<'_>) -> ChatRequest {
     let voice = Objects {
         reasons: view.settings.reasons,
+        names: view.composition.names,
     };
     ChatRequest {
         model: view.model.to_owned(),
@@ -190,11 +193,12 @@ fn call_form(reasons: bool) -> &'static str {
     }
 }
 
-struct Objects {
+struct Objects<'a> {
     reasons: bool,
+    names: Option<&'a Arc<ToolNames>>,
 }
 
-impl TranscriptFormat for Objects {
+impl TranscriptFormat for Objects<'_> {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(json!({FINAL_ANSWER: text}).to_string())
     }
@@ -203,7 +207,8 @@ impl TranscriptFormat for Objects {
     /// once.
     fn exchange(&self, exchange: &Exchange, out: &mut Vec<ChatMessage>) {
         for answered in &exchange.calls {
-            let arguments = text::properties(&answered.call, self.reasons);
+            let call = text::outward(&answered.call, self.names);
+            let arguments = text::properties(&call, self.reasons);
             let reply = json!({TOOL_NAME: answered.call.tool, ARGUMENTS: arguments});
             out.push(ChatMessage::assistant(reply.to_string()));
             out.push(ChatMessage::user(text::results(slice::from_ref(answered))));
@@ -223,7 +228,6 @@ impl TranscriptFormat for Objects {
 mod tests {
     use super::*;
     use crate::contract::tests::{read, read_completion};
-    use std::sync::Arc;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::compose::Composition;
     use toolhold_protocol::contract::Contract;

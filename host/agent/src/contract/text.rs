@@ -2,11 +2,13 @@
 
 use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 use toolhold_model::chat::ChatMessage;
 use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Composition;
+use toolhold_protocol::function_names::{self, ToolNames};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{OutputPath, Scopes, Tool};
 use toolhold_protocol::turn::Answered;
@@ -19,7 +21,10 @@ const MAX_REJECTED_CHARS: usize = 1_000;
 pub(super) fn tools(view: &RequestView<'_>) -> PromptText {
     let mut text = PromptText::from("\n\n# Tools\n");
     for tool in view.tools {
-        let mut parameters = tool.parameters.clone();
+        let mut parameters = match view.composition.names {
+            Some(_) => function_names::outward_parameters(tool).into_owned(),
+            None => tool.parameters.clone(),
+        };
         if let Some(schema) = parameters.as_object_mut() {
             schema.remove("$schema");
             schema.remove("title");
@@ -104,6 +109,11 @@ pub(super) fn output(view: &RequestView<'_>) -> PromptText {
             .json(schema);
     }
     text
+}
+
+/// The call with its arguments as they go out.
+pub(super) fn outward<'c>(call: &'c Call, names: Option<&Arc<ToolNames>>) -> Cow<'c, Call> {
+    names.map_or(Cow::Borrowed(call), |names| names.outward_arguments(call))
 }
 
 /// A call's reserved properties and its parameters, without its tool.

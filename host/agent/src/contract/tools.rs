@@ -6,6 +6,7 @@ use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
 use toolhold_json::grammar_subset::GrammarSubset;
 use toolhold_json::repair::Repaired;
@@ -18,12 +19,15 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::completion::ChatToolCall;
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::{Composition, Forcing, Properties};
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::{Answered, Exchange};
 
-/// The functions that stand for members of the solution, and what they are for. Tools are not called
-/// like this (`protocol::tool`).
+const FINISH: &str = "finish";
+
+/// The functions that stand for members of the solution, and what they are for. Where a tool is called like this, they have
+/// other names.
 const MEMBERS: [(&str, &str, &str); 3] = [
     (
         "meta",
@@ -36,7 +40,7 @@ const MEMBERS: [(&str, &str, &str); 3] = [
         "Says what each advisor thinks. Call it before anything else.",
     ),
     (
-        "finish",
+        FINISH,
         "output",
         "Gives the final output. Call it once, when the task is done.",
     ),
@@ -47,7 +51,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         .tools
         .iter()
         .map(|tool| ChatTool {
-            name: function(&tool.name),
+            name: function(&tool.name, view.composition.names),
             description: description(tool, view.composition).into(),
             parameters: parameters(tool, view.composition),
         })
@@ -56,7 +60,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
     for (name, member, description, schema) in members(view) {
         let Some(schema) = schema else { continue };
         tools.push(ChatTool {
-            name: name.into(),
+            name: function_of_member(name, view),
             description: description.into(),
             parameters: shown(reduced(&json!({
                 "type": "object",
@@ -73,6 +77,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
     let system = PromptText::instruction(view.instructions);
     let voice = Functions {
         reasons: view.settings.reasons,
+        names: composition.names,
     };
     ChatRequest {
         model: view.model.to_owned(),
@@ -203,7 +208,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             repairs,
         } = arguments(call, said)?;
         solution.note(repairs);
-        take(&mut solution, &call.name, arguments)?;
+        take(&mut solution, &call.name, arguments, view)?;
     }
     if said.completion.tool_calls.is_empty() {
         solution.repairs = said.repairs();
@@ -212,7 +217,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         solution.note(leaked.repairs);
         solution.is_prose = !leaked.calls.is_empty();
         for call in leaked.calls {
-            take(&mut solution, &call.tool, call.arguments.into())?;
+            take(&mut solution, &call.tool, call.arguments.into(), view)?;
         }
     }
     if solution.calls.is_empty() && solution.output.is_none() {
@@ -237,15 +242,24 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             );
         }
         if view.output_schema.is_some() {
-            return Err("the final output must be given by calling finish".into());
+            let finish = function_of_member(FINISH, view);
+            return Err(format!(
+                "the final output must be given by calling {finish}"
+            ));
         }
         solution.output = Some(json!(text));
     }
     Ok(solution)
 }
 
-fn take(solution: &mut Solution, function: &str, arguments: Value) -> Result<(), String> {
-    match given(function, arguments)? {
+fn take(
+    solution: &mut Solution,
+    function: &str,
+    arguments: Value,
+    view: &RequestView<'_>,
+) -> Result<(), String> {
+    let names = view.composition.names.map(|names| &**names);
+    match given(function, arguments, names)? {
         SolutionPart::Call(call) => {
             solution.calls.push(Call::read(call)?);
             Ok(())
@@ -271,7 +285,8 @@ fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
 /// What may be called: the tools, and what stands for the members that are asked for.
 fn offer(said: &ParsedReply<'_>, view: &RequestView<'_>) -> CallableNames {
     let asked = members(view).into_iter();
-    let asked = asked.filter_map(|(name, _, _, schema)| schema.map(|_| name));
+    let asked =
+        asked.filter_map(|(name, _, _, schema)| schema.map(|_| function_of_member(name, view)));
     said.offer.clone().with(asked)
 }
 
@@ -294,14 +309,22 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
 }
 
 /// The part of a solution that a function call represents. Missing arguments are `null` here.
-pub(super) fn given(function: &str, arguments: Value) -> Result<SolutionPart, String> {
+pub(super) fn given(
+    function: &str,
+    arguments: Value,
+    names: Option<&ToolNames>,
+) -> Result<SolutionPart, String> {
     let mut arguments = match arguments {
         Value::Object(arguments) => arguments,
         Value::Null => Map::new(),
         _ => return Err(format!("the arguments of {function} must be a JSON object")),
     };
-    let Some((_, member, _)) = MEMBERS.into_iter().find(|(name, ..)| *name == function) else {
-        return Ok(SolutionPart::Call(call_object(tool(function), arguments)));
+    let is_meant =
+        |name: &str| names.map_or(name == function, |names| names.is_member(name, function));
+    let Some((_, member, _)) = MEMBERS.into_iter().find(|(name, ..)| is_meant(name)) else {
+        let own = names.and_then(|names| names.map().meant(function));
+        let own = own.map_or_else(|| tool(function), str::to_owned);
+        return Ok(SolutionPart::Call(call_object(own, arguments)));
     };
     match arguments.shift_remove(member) {
         None | Some(Value::Null) => Err(format!(
@@ -311,12 +334,21 @@ pub(super) fn given(function: &str, arguments: Value) -> Result<SolutionPart, St
     }
 }
 
-/// Function names may not hold dots. Tool names never hold a hyphen, so this can be undone.
-fn function(tool: &str) -> String {
-    tool.replace('.', "-")
+/// The name of the function that stands for a tool, which may hold no dots.
+fn function(tool: &str, names: Option<&Arc<ToolNames>>) -> String {
+    match names {
+        Some(names) => names.map().outward(tool).into_owned(),
+        None => tool.replace('.', "-"),
+    }
 }
 
-/// The name of the tool that a function stands for.
+/// The name of the function that stands for a member of the solution.
+fn function_of_member(member: &str, view: &RequestView<'_>) -> String {
+    let names = view.composition.names;
+    names.map_or_else(|| member.to_owned(), |names| names.member(member))
+}
+
+/// The name of the tool that a function of no known tool would stand for.
 pub fn tool(function: &str) -> String {
     function.replace('-', ".")
 }
@@ -327,11 +359,12 @@ fn reduced(schema: &Value) -> Value {
     subset.finish(reduced)
 }
 
-struct Functions {
+struct Functions<'a> {
     reasons: bool,
+    names: Option<&'a Arc<ToolNames>>,
 }
 
-impl TranscriptFormat for Functions {
+impl TranscriptFormat for Functions<'_> {
     fn answer(&self, text: &str) -> ChatMessage {
         ChatMessage::assistant(text.to_owned())
     }
@@ -340,10 +373,13 @@ impl TranscriptFormat for Functions {
         let calls = exchange
             .calls
             .iter()
-            .map(|answered| ChatToolCall {
-                id: answered.call.id.clone(),
-                name: function(&answered.call.tool),
-                arguments: json!(text::properties(&answered.call, self.reasons)).to_string(),
+            .map(|answered| {
+                let call = text::outward(&answered.call, self.names);
+                ChatToolCall {
+                    id: call.id.clone(),
+                    name: function(&call.tool, self.names),
+                    arguments: json!(text::properties(&call, self.reasons)).to_string(),
+                }
             })
             .collect();
         out.push(ChatMessage::assistant_calls(None, calls));

@@ -25,6 +25,7 @@ mod leaks;
 mod long_checks;
 mod messages;
 mod meta;
+mod names;
 mod nested;
 mod plans;
 mod prompt_texts;

@@ -55,9 +55,10 @@ impl Service {
                 return refuse(other, "\"arguments\" must be an object".into()).await;
             }
         };
-        let arguments = arguments
-            .filter(Value::is_object)
-            .unwrap_or_else(|| Value::Object(Map::new()));
+        let arguments = match arguments {
+            Some(Value::Object(arguments)) => offered.own_arguments(arguments),
+            _ => Value::Object(Map::new()),
+        };
         let (rules, run) = (self.rules(), Uuid::now_v7());
         let id = run.to_string();
         let decider = Arc::new(CallerDecider::new(
@@ -147,7 +148,7 @@ impl Service {
     pub(super) fn unknown(&self, name: &str) -> String {
         let shown = shorten(name);
         let module = name
-            .rsplit_once('.')
+            .rsplit_once(['.', '-'])
             .and_then(|(module, _)| self.modules.disabled(module));
         match module {
             Some(module) => format!(

@@ -13,6 +13,7 @@ use toolhold_agent::calls::CallableTool;
 use toolhold_agent::module_tool;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::names;
+use toolhold_protocol::function_names::{self, NameKind, NameMap};
 use toolhold_protocol::saved::SavedRequest;
 
 /// Bounds of one page. Few clients read a second page, and a model reads all of them.
@@ -25,6 +26,8 @@ pub const RESULT: &str = "result";
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<ListedTool>,
+    /// Names of the tools in lists and calls of clients.
+    client_names: NameMap,
     /// Version of the list; clients that saw a lower number are notified.
     pub generation: u64,
     /// Tools that could not be offered, with the reason.
@@ -40,6 +43,8 @@ pub struct ListedTool {
     pub is_wrapped: bool,
     /// The saved Request that it runs; absent for a module's tool.
     pub request: Option<OfferedRequest>,
+    /// Names of its parameters in lists and calls of clients; absent if they are the tool's own.
+    parameters: Option<NameMap>,
     listed: ListedEntry,
 }
 
@@ -90,10 +95,17 @@ impl Catalog {
             }
         }
         catalog.tools.sort_by(|a, b| a.name.cmp(&b.name));
+        let names = NameMap::new(NameKind::Tool, catalog.names());
+        for tool in &mut catalog.tools {
+            tool.listed.name(&names.outward(&tool.name));
+        }
+        catalog.client_names = names;
         catalog
     }
 
+    /// Finds a tool by Toolhold's name, by the name in lists, or by one that is like either.
     pub fn find(&self, name: &str) -> Option<&ListedTool> {
+        let name = self.client_names.meant(name)?;
         let place = self
             .tools
             .binary_search_by(|tool| tool.name.as_str().cmp(name));
@@ -161,6 +173,7 @@ fn decoded(cursor: &Value) -> Option<String> {
 impl ListedTool {
     fn new(spec: &ToolSpec, request: Option<OfferedRequest>, mask: &Mask) -> Result<Self, String> {
         let callable = CallableTool::new(module_tool(spec)).map_err(|error| error.to_string())?;
+        let tool = callable.bound.tool.clone();
         let output = spec.output_schema.as_ref();
         let shown = output.map(|own| schema::masked(own.clone(), mask));
         // Before 2026-07-28 structured results must be objects.
@@ -169,21 +182,45 @@ impl ListedTool {
             name: spec.name.clone(),
             callable: Arc::new(callable),
             is_wrapped: matches!(told, Some(ObjectSchema::Wrapped(_))),
-            listed: ListedEntry::new(spec, shown, told, mask),
+            parameters: function_names::parameters(&tool),
+            listed: ListedEntry::new(
+                spec,
+                function_names::outward_parameters(&tool).into_owned(),
+                shown,
+                told,
+                mask,
+            ),
             request,
         })
+    }
+
+    /// The arguments of a client's call under the names of the tool's own parameters.
+    pub fn own_arguments(&self, arguments: Map<String, Value>) -> Value {
+        let Some(names) = &self.parameters else {
+            return arguments.into();
+        };
+        let own = |name: &str| {
+            let own = names
+                .exact(name)
+                .filter(|own| !arguments.contains_key(*own));
+            own.unwrap_or(name).to_owned()
+        };
+        let renamed: Vec<String> = arguments.keys().map(|name| own(name)).collect();
+        let values = arguments.into_iter().map(|(_, value)| value);
+        Value::Object(renamed.into_iter().zip(values).collect())
     }
 }
 
 impl ListedEntry {
     fn new(
         spec: &ToolSpec,
+        input: Value,
         output: Option<Value>,
         told: Option<ObjectSchema>,
         mask: &Mask,
     ) -> Self {
         let own = spec.annotations;
-        let input = schema::unmirrored(spec.input_schema.clone(), schema::MAX_DEPTH);
+        let input = schema::unmirrored(input, schema::MAX_DEPTH);
         let mut modern = json!({
             "name": spec.name,
             "description": mask.text(spec.description.raw()),
@@ -209,6 +246,12 @@ impl ListedEntry {
             bytes: legacy.to_string().len().max(modern.to_string().len()),
             legacy,
             modern,
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        for entry in [&mut self.legacy, &mut self.modern] {
+            entry["name"] = name.into();
         }
     }
 }
@@ -251,13 +294,45 @@ mod tests {
         );
         assert_eq!(
             (&tool["name"], &tool["title"]),
-            (&json!("m.add"), &json!("Add"))
+            (&json!("m-add"), &json!("Add"))
         );
         assert_eq!(
             tool["annotations"],
             json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": false, "openWorldHint": false})
         );
         assert!(tool.get("outputSchema").is_none());
+    }
+
+    #[test]
+    fn tools_and_parameters_are_told_and_called_by_names_that_clients_take() {
+        let input =
+            json!({"type": "object", "properties": {"_of": {}, "user.name": {}, "count": {}}});
+        let own = ToolSpec {
+            input_schema: input,
+            ..spec("m.add_all")
+        };
+        let catalog = Catalog::new(vec![own], &[], None, &Mask::default(), 0);
+        let page = catalog.page(ProtocolEra::Modern, None).unwrap();
+        let listed = &page["tools"][0];
+        assert_eq!(listed["name"], "m-add_all");
+        let told = listed["inputSchema"]["properties"].as_object().unwrap();
+        assert_eq!(
+            told.keys().collect::<Vec<_>>(),
+            ["of", "user-name", "count"]
+        );
+        for name in ["m-add_all", "m.add_all", "m_add_all", "functions.m-add_all"] {
+            assert_eq!(catalog.find(name).unwrap().name, "m.add_all", "{name}");
+        }
+        assert!(catalog.find("add_all").is_none());
+        let tool = catalog.find("m-add_all").unwrap();
+        let Value::Object(arguments) = json!({"of": 1, "user.name": 2, "count": 3, "other": 4})
+        else {
+            panic!("an object");
+        };
+        assert_eq!(
+            tool.own_arguments(arguments),
+            json!({"_of": 1, "user.name": 2, "count": 3, "other": 4})
+        );
     }
 
     #[test]
@@ -353,7 +428,10 @@ mod tests {
         let second = of(100..600)
             .page(ProtocolEra::Legacy, first.get("nextCursor"))
             .unwrap();
-        assert_eq!(second["tools"][0]["name"], name(PAGE_TOOLS));
+        assert_eq!(
+            second["tools"][0]["name"],
+            name(PAGE_TOOLS).replace('.', "-")
+        );
         let third = of(0..600)
             .page(ProtocolEra::Legacy, second.get("nextCursor"))
             .unwrap();

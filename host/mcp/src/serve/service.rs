@@ -106,7 +106,7 @@ impl Service {
         match self.catalog().find(tool) {
             // The input of a run is as large as a message may be.
             Some(offered) if offered.request.is_some() => Ok(()),
-            Some(_) => match self.modules.argument_bytes(tool) {
+            Some(offered) => match self.modules.argument_bytes(&offered.name) {
                 Some(most) if bytes as u64 > most => Err(format!(
                     "the arguments of {} have {bytes} bytes, and {most} are the most that it takes \
                      (limits.argument_bytes); send less",

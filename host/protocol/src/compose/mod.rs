@@ -7,10 +7,12 @@
 mod parameters;
 mod references;
 
+use crate::function_names::ToolNames;
 use crate::tool::{OutputPath, Scopes, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Borrow;
+use std::sync::Arc;
 use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
 
 /// Whether a solution may hold calls and an output at once.
@@ -71,6 +73,8 @@ pub struct Composition<'a> {
     pub forced: bool,
     /// How such a call is asked for where calls are native.
     pub forcing: Forcing,
+    /// The names under which tools and parameters go out. Absent: dots are hyphens, and nothing else is another.
+    pub names: Option<&'a Arc<ToolNames>>,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -163,7 +167,7 @@ pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset)
     if how.wiring {
         references::define(subset);
     }
-    let parameters = parameters::of(tool, how.wiring, subset);
+    let parameters = parameters::of(tool, how, subset);
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
@@ -245,6 +249,7 @@ mod tests {
         advisors: None,
         forced: false,
         forcing: Forcing::Named,
+        names: None,
     };
 
     #[test]

@@ -1,7 +1,9 @@
 //! A tool's parameters, one by one: a call holds them beside reserved properties, so their schema
 //! cannot stay one piece.
 
+use super::Composition;
 use super::references::{self, LEVELS};
+use crate::function_names;
 use crate::tool::Tool;
 use serde_json::{Map, Value, json};
 use toolhold_json::grammar_subset::GrammarSubset;
@@ -18,7 +20,8 @@ pub(super) struct Parameters {
 
 /// Which parameters go together is checked on our side. What matters here is that everything that
 /// satisfies the tool's schema can be written.
-pub(super) fn of(tool: &Tool, wiring: bool, subset: &mut GrammarSubset) -> Parameters {
+pub(super) fn of(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Parameters {
+    let wiring = how.wiring;
     let schema = &tool.parameters;
     let mut found = CollectedParameters::default();
     found.gather(schema, true, 0);
@@ -52,14 +55,43 @@ pub(super) fn of(tool: &Tool, wiring: bool, subset: &mut GrammarSubset) -> Param
         Some(Value::Object(named)) => named,
         _ => Map::new(),
     };
-    let named = named.into_iter().map(|(name, schema)| {
+    let outward = how.names.and_then(|_| function_names::parameters(tool));
+    let is_described = subset.keeps_descriptions();
+    // Without names that go out, a leading `_` is the host's.
+    let is_shown = |name: &String| how.names.is_some() || !name.starts_with('_');
+    let named = named.into_iter().filter(|(name, _)| is_shown(name));
+    let named = named.map(|(name, schema)| {
         let is_required = required.contains(&name);
-        (name, schema, is_required)
+        match &outward {
+            Some(outward) => {
+                let form = outward.outward(&name).into_owned();
+                let schema = if is_described && form != name {
+                    named_otherwise(schema, &name)
+                } else {
+                    schema
+                };
+                (form, schema, is_required)
+            }
+            None => (name, schema, is_required),
+        }
     });
     Parameters {
         named: named.collect(),
         additional,
     }
+}
+
+/// Says in a parameter's description how the tool calls it.
+fn named_otherwise(mut schema: Value, name: &str) -> Value {
+    if let Value::Object(keywords) = &mut schema {
+        let own = format!("The tool calls it {name:?}.");
+        let description = match keywords.get("description").and_then(Value::as_str) {
+            None | Some("") => own,
+            Some(description) => format!("{description}\n{own}"),
+        };
+        keywords.insert("description".into(), description.into());
+    }
+    schema
 }
 
 #[derive(Default)]
@@ -87,13 +119,12 @@ impl CollectedParameters {
             return;
         }
         if let Some(Value::Object(own)) = keywords.get("properties") {
-            for (name, schema) in own.iter().filter(|(name, _)| !name.starts_with('_')) {
+            for (name, schema) in own {
                 self.add(name, schema, holds);
             }
         }
         if let (true, Some(Value::Array(own))) = (holds, keywords.get("required")) {
-            let names = own.iter().filter_map(Value::as_str);
-            for name in names.filter(|name| !name.starts_with('_')) {
+            for name in own.iter().filter_map(Value::as_str) {
                 self.required.push(name.to_owned());
                 self.add(name, &json!({}), false);
             }

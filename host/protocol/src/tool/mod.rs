@@ -9,6 +9,7 @@ use crate::reference::{Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use toolhold_schema::{LooseSchema, short_place};
 
 /// One capability that a model may call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,7 +119,7 @@ pub struct ToolError {
 }
 
 /// The reserved properties that mean something in a tool or a call.
-const RESERVED: [&str; 11] = [
+const RESERVED: [&str; 12] = [
     "_tool",
     "_reasoningForCall",
     "_output",
@@ -130,7 +131,13 @@ const RESERVED: [&str; 11] = [
     "_instance",
     "_scopes",
     "_imports",
+    PARAMETERS,
 ];
+
+/// The schema of the arguments as a client wrote it, whose names may begin with `_`.
+pub const PARAMETERS: &str = "_parameters";
+/// Maximum warnings about keywords that were left out of one schema.
+const MAX_TOLD: usize = 4;
 
 /// The `_module` of a clean room for one call: an empty context, and what `_scopes` lets in.
 pub const ANONYMOUS: &str = "anonymous";
@@ -175,6 +182,14 @@ impl Tool {
     /// Where results go whatever a call says.
     pub fn fixed_output_path(&self) -> Option<&Target> {
         self.output_path.as_ref().and_then(OutputPath::fixed)
+    }
+
+    /// The first of its parameters that is called as a reserved property that means something in a call.
+    pub fn reserved_parameter(&self) -> Option<&str> {
+        let parameters = self.parameters.get("properties").and_then(Value::as_object);
+        let names = parameters.into_iter().flat_map(Map::keys);
+        let mut names = names.map(String::as_str);
+        names.find(|name| is_reserved(name))
     }
 
     /// Whether the model writes the output itself.
@@ -223,6 +238,14 @@ impl DefinitionReader<'_> {
             ));
         }
         let execution = self.execution(properties, is_activity)?;
+        let (parameters, mut loosened) = match properties.get(PARAMETERS) {
+            None => (parameters(schema, properties), Vec::new()),
+            Some(Value::Object(own)) => self.loosened(whole(own)),
+            Some(_) => {
+                let place = format!("/properties/{PARAMETERS}");
+                return Err(self.wrong(&place, "must be a JSON Schema object"));
+            }
+        };
         let tool = Tool {
             name: self.name.to_owned(),
             description: ["title", "description"]
@@ -230,7 +253,7 @@ impl DefinitionReader<'_> {
                 .filter_map(|key| schema.get(*key)?.as_str())
                 .collect::<Vec<_>>()
                 .join("\n"),
-            parameters: parameters(schema, properties),
+            parameters,
             output: properties.get("_output").cloned(),
             output_path: self.output_path(properties, execution == Execution::Latent)?,
             execution,
@@ -250,7 +273,41 @@ impl DefinitionReader<'_> {
             examples: Vec::new(),
             takes_turns: None,
         };
-        Ok((tool, self.warnings(properties)))
+        loosened.append(&mut self.warnings(properties));
+        Ok((tool, loosened))
+    }
+
+    /// The schema without what cannot be checked, and what that is.
+    fn loosened(&self, schema: Value) -> (Value, Vec<String>) {
+        let Some(LooseSchema {
+            schema: loose,
+            left_out,
+        }) = toolhold_schema::loosened(&schema)
+        else {
+            return (schema, Vec::new());
+        };
+        let more = left_out.len().saturating_sub(MAX_TOLD);
+        let mut told: Vec<String> = left_out
+            .iter()
+            .take(MAX_TOLD)
+            .map(|fault| {
+                let place = match fault.pointer.as_str() {
+                    "" => "all but its names".to_owned(),
+                    place => short_place(place),
+                };
+                format!(
+                    "of the parameters of the tool {:?} {place} is not checked: {}",
+                    self.name, fault.reason
+                )
+            })
+            .collect();
+        if more > 0 {
+            told.push(format!(
+                "of the parameters of the tool {:?} {more} more keywords are not checked",
+                self.name
+            ));
+        }
+        (loose, told)
     }
 
     fn warnings(&self, properties: &Map<String, Value>) -> Vec<String> {
@@ -361,19 +418,23 @@ impl DefinitionReader<'_> {
     }
 }
 
-/// The rule of [`is_name`], for error messages.
-pub(crate) const NAME_RULE: &str = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
-meta, advisors or finish";
+/// True for the name of a property that means something in a tool or a call.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
 
-/// Names that every contract can carry: function names of the `tools` contract hold nothing else, but
-/// for a hyphen that stands for the dot.
+/// The rule of [`is_name`], for error messages.
+pub(crate) const NAME_RULE: &str =
+    "needs a name of 1 to 64 letters, digits, _, - and . that does not begin with a dot";
+
+/// True for a tool's name in messages and requests: one that OpenAI's API takes, or one with dots. Its form for other
+/// systems is a matter of `function_names`.
 pub fn is_name(name: &str) -> bool {
-    name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+    (1..=64).contains(&name.len())
+        && !name.starts_with('.')
         && name
             .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
-        && !["meta", "advisors", "finish"].contains(&name)
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 /// A context key: `user`, `state.profile`, or the same with a dagger.
@@ -409,6 +470,19 @@ fn constant(value: &Value) -> Option<&Value> {
         Value::Object(schema) => schema.get("const"),
         other => Some(other),
     }
+}
+
+/// A client's schema of the arguments, as one of an object.
+fn whole(own: &Map<String, Value>) -> Value {
+    let mut schema = own.clone();
+    for key in ["description", "title"] {
+        schema.shift_remove(key);
+    }
+    schema.insert("type".into(), json!("object"));
+    if !schema.get("properties").is_some_and(Value::is_object) {
+        schema.insert("properties".into(), json!({}));
+    }
+    Value::Object(schema)
 }
 
 /// The schema without what is reserved.

@@ -1,6 +1,6 @@
 //! A tool in the form in which a tool message would define it (docs/protocol.md, 3).
 
-use super::{Annotations, Execution, Resolve, Scopes, Tool};
+use super::{Annotations, Execution, PARAMETERS, Resolve, Scopes, Tool};
 use serde_json::{Map, Value, json};
 
 impl Tool {
@@ -13,7 +13,7 @@ impl Tool {
         }
         schema.insert("properties".into(), self.properties().into());
         let keywords = self.parameters.as_object().into_iter().flatten();
-        for (keyword, value) in keywords {
+        for (keyword, value) in keywords.filter(|_| !self.has_reserved_names()) {
             if !schema.contains_key(keyword) {
                 schema.insert(keyword.clone(), value.clone());
             }
@@ -26,6 +26,13 @@ impl Tool {
             schema.insert("resolve".into(), json!(self.resolve));
         }
         schema.into()
+    }
+
+    /// True if a parameter is called as what is reserved may be.
+    fn has_reserved_names(&self) -> bool {
+        let parameters = self.parameters.get("properties").and_then(Value::as_object);
+        let mut names = parameters.into_iter().flat_map(Map::keys);
+        names.any(|name| name.starts_with('_'))
     }
 
     /// In the order of a call.
@@ -47,9 +54,13 @@ impl Tool {
                 );
             }
         }
-        let parameters = self.parameters.get("properties").and_then(Value::as_object);
-        for (name, parameter) in parameters.into_iter().flatten() {
-            put(name, parameter.clone());
+        if self.has_reserved_names() {
+            put(PARAMETERS, self.parameters.clone());
+        } else {
+            let parameters = self.parameters.get("properties").and_then(Value::as_object);
+            for (name, parameter) in parameters.into_iter().flatten() {
+                put(name, parameter.clone());
+            }
         }
         if let Some(path) = &self.output_path {
             put("_outputPath", path.schema());

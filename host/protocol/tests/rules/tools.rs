@@ -1,6 +1,8 @@
 //! Section 3: tools.
 
 use serde_json::{Value, json};
+use std::sync::Arc;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::{Execution, OutputPath, Scopes, Tool, ToolError};
 
 /// A tool named `weather`, where one Activity is registered, `known`.
@@ -300,17 +302,76 @@ fn names_are_such_that_every_contract_can_carry_them() {
         ("3.1", long.as_str(), true),
         ("3.1", &format!("{long}a"), false),
         ("3.1", "", false),
-        ("3.1", "2a", false),
         ("3.1", "a b", false),
         ("3.1", "größe", false),
+        ("3.1", ".a", false),
+        // As OpenAI's API allows them.
+        ("3.1", "2a", true),
+        ("3.1", "-_", true),
+        ("3.1", "resolve-library-id", true),
         // Members of a solution, and the function that ends a run (4.2).
-        ("3.1", "meta", false),
-        ("3.1", "advisors", false),
-        ("4.2", "finish", false),
+        ("3.1", "meta", true),
+        ("3.1", "advisors", true),
+        ("4.2", "finish", true),
     ] {
         let read = Tool::parse(name, &json!({"type": "object"}), |_| false);
         assert_eq!(read.is_ok(), fits, "{rule}: {name:?}");
     }
+}
+
+#[test]
+fn names_go_out_in_a_form_that_others_take_and_come_in_as_they_are_meant() {
+    let tools =
+        ["calculator.evaluate", "s.get-Forecast", "finish"].map(|name| Arc::new(Tool::new(name)));
+    let names = ToolNames::new(&tools, &[]);
+    for (rule, own, form, written) in [
+        (
+            "4.12",
+            "calculator.evaluate",
+            "calculator-evaluate",
+            "functions.calculator_evaluate",
+        ),
+        (
+            "4.12",
+            "s.get-Forecast",
+            "s-get-Forecast",
+            "s-get-forecast<|channel|>commentary",
+        ),
+        ("4.12", "finish", "finish", "tools.finish\n"),
+    ] {
+        assert_eq!(names.map().outward(own), form, "{rule}");
+        for written in [own, form, written] {
+            assert_eq!(names.map().meant(written), Some(own), "{rule}: {written}");
+        }
+    }
+    assert_eq!(names.map().meant("evaluate"), None);
+    assert_eq!(names.member("finish"), "finish_solution");
+}
+
+#[test]
+fn a_schema_of_parameters_as_it_was_written_is_taken_whole() {
+    let rule = "3.7";
+    let own = json!({
+        "title": "Args", "properties": {"_count": {"type": "integer"}, "code": {"pattern": "^(?!x)", "maxLength": 3}},
+        "required": ["_count"],
+    });
+    let schema = json!({"properties": {"_activity": {"const": "known"}, "_parameters": own}});
+    let (tool, warnings) = parse(&schema).unwrap();
+    assert_eq!(
+        tool.parameters,
+        json!({
+            "type": "object", "properties": {"_count": {"type": "integer"}, "code": {"maxLength": 3}}, "required": ["_count"],
+        }),
+        "{rule}"
+    );
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("/properties/code/pattern"),
+        "{rule}: {warnings:?}"
+    );
+    let (again, _) = Tool::parse("weather", &tool.schema(), |_| false).unwrap();
+    assert_eq!(again.parameters, tool.parameters, "{rule}");
+    let none = parse(&json!({"properties": {"_parameters": 7}})).unwrap_err();
+    assert_eq!(none.place, "/properties/_parameters", "{rule}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
@@ -108,7 +108,7 @@ async fn complete(
     client.may(Scope::Run)?;
     let mut prepared = app.prepared(&client, &asked.model)?;
     let defined = DefinedTools::of(&asked.tools, &prepared).await?;
-    asked.put(&mut prepared.request)?;
+    asked.put(&mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, may_call(&asked.tool_choice)?)?;
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
@@ -143,11 +143,12 @@ async fn complete(
 }
 
 impl ChatRequest {
-    fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
+    /// `tools`: the names of the client's own.
+    fn put(&self, request: &mut RunRequest, tools: &BTreeSet<String>) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n: an agent gives one answer"));
         }
-        let said = conversation("messages", &[], &self.messages)?;
+        let said = conversation("messages", &[], &self.messages, tools)?;
         said.put_instructions(request);
         request.context = said.context;
         if let Some(format) = &self.response_format {

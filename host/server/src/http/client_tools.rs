@@ -6,9 +6,10 @@ use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use toolhold_agent::contract;
 use toolhold_protocol::context::Message;
+use toolhold_protocol::function_names::{NameKind, NameMap};
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::PARAMETERS;
 use utoipa::ToSchema;
 
 /// A tool as a client defines it. The definition stands beside `type`, as in the Responses API, or inside of
@@ -96,17 +97,22 @@ impl DefinedTools {
             return Ok(Self::default());
         }
         let known = prepared.agent.tools(&prepared.behalf).await;
-        let known: BTreeSet<String> = known.iter().map(|tool| tool.name.clone()).collect();
+        let names = known.iter().map(|tool| tool.name.as_str());
+        let names = NameMap::new(NameKind::Tool, names);
         let mut defined = Self::default();
         for definition in definitions {
             // Models and clients write the names of functions, which have no dots.
-            let names = [definition.name.clone(), contract::tool(&definition.name)];
-            match names.into_iter().find(|name| known.contains(name)) {
-                Some(name) => defined.registered.push(name),
+            match names.exact(&definition.name) {
+                Some(name) => defined.registered.push(name.to_owned()),
                 None => defined.clients.push(definition.clone()),
             }
         }
         Ok(defined)
+    }
+
+    /// The names of the client's own tools.
+    pub fn names(&self) -> BTreeSet<String> {
+        self.clients.iter().map(|tool| tool.name.clone()).collect()
     }
 
     /// Offers the client's own tools, and has the run end with their calls; or no tool at all, the agent's
@@ -119,8 +125,7 @@ impl DefinedTools {
             forbid(&mut prepared.request);
             return Ok(());
         }
-        let names = self.clients.iter().map(|it| it.name.clone());
-        prepared.behalf.elsewhere = names.collect();
+        prepared.behalf.elsewhere = self.names();
         let offer = offer(self.clients.into_iter())?;
         prepared.request.context.splice(0..0, offer);
         Ok(())
@@ -174,25 +179,22 @@ fn is_clients(name: &str, schema: &Value) -> bool {
 }
 
 impl FunctionDefinition {
-    /// The tool as a tool message defines it. Reserved names in the client's schema have no meaning for us.
+    /// The tool as a tool message defines it: with the client's schema as it was written, because its names may be those
+    /// that are reserved in a tool.
     fn schema(&self) -> Value {
-        let mut schema = match &self.parameters {
+        // Many clients generate the schema from a type: its title is the type's name, and says nothing of the tool.
+        let parameters = match &self.parameters {
             Value::Object(schema) => schema.clone(),
             _ => Map::new(),
         };
-        let mut properties = match schema.remove("properties") {
-            Some(Value::Object(properties)) => properties,
-            _ => Map::new(),
-        };
-        properties.retain(|name, _| !name.starts_with('_'));
-        // Many clients generate the schema from a type: its title is the type's name, and says nothing of the tool.
-        schema.remove("title");
-        properties.insert("_activity".into(), json!({"const": self.name}));
-        schema.insert("type".into(), "object".into());
-        schema.insert("properties".into(), properties.into());
-        if let Some(description) = self.description.as_ref().filter(|text| !text.is_empty()) {
-            schema.insert("description".into(), description.clone().into());
+        let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+        let own = self.description.as_deref().filter(|text| !text.is_empty());
+        let description = own.or_else(|| parameters.get("description").and_then(Value::as_str));
+        if let Some(description) = description {
+            schema.insert("description".into(), description.into());
         }
+        let properties = json!({"_activity": {"const": self.name}, PARAMETERS: parameters});
+        schema.insert("properties".into(), properties);
         schema.into()
     }
 }
@@ -269,7 +271,15 @@ mod tests {
         let schema = &tools.tool["weather"];
         assert_eq!(schema["description"], "Today's weather");
         assert!(schema.get("title").is_none(), "{schema}");
-        assert!(schema["properties"].get("_tool").is_none(), "{schema}");
+        let own = &schema["properties"][PARAMETERS]["properties"];
+        assert_eq!(*own, json!({"city": {"type": "string"}, "_tool": {}}));
+        for name in ["resolve-library-id", "finish", "meta", "9", "_x", "-"] {
+            let tool = FunctionDefinition {
+                name: name.into(),
+                ..FunctionDefinition::default()
+            };
+            assert_eq!(offer([tool].into_iter()).unwrap().len(), 1, "{name}");
+        }
         withdraw(&mut context);
         assert_eq!(context, Message::parse_all(&others).unwrap());
         assert!(offer([].into_iter()).unwrap().is_empty());

@@ -73,7 +73,7 @@ impl Conversation {
 }
 
 /// Reads the messages in the request's member `place`. `before`: calls of an earlier answer, whose results
-/// may be among the messages.
+/// may be among the messages. `tools`: the names of the client's own.
 ///
 /// # Errors
 /// A message has an invalid role or content, or there is no message.
@@ -81,10 +81,10 @@ pub fn conversation(
     place: &str,
     before: &[ClientCall],
     messages: &[ChatMessage],
+    tools: &BTreeSet<String>,
 ) -> Result<Conversation, ApiError> {
     let mut conversation = Conversation::default();
-    let mut matcher = ResultMatcher::default();
-    matcher.add(before);
+    let mut matcher = ResultMatcher::new(before, messages);
     let mut is_next = false;
     for (index, message) in messages.iter().enumerate() {
         let at = |error: String| ApiError::invalid(format!("{place}[{index}]: {error}"));
@@ -99,7 +99,6 @@ pub fn conversation(
             }
             "user" => conversation.context.push(Message::user(text)),
             "assistant" => {
-                matcher.add(&message.tool_calls);
                 is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
                     let said = Message::text(Role::Assistant, text);
@@ -107,8 +106,9 @@ pub fn conversation(
                 }
             }
             "tool" => {
-                let call = matcher.answered(message).map_err(at)?;
-                let result = tool_result(call, text, std::mem::take(&mut is_next));
+                let call = matcher.answered(index).map_err(at)?;
+                let tool = tool_name(&call.function.name, tools);
+                let result = tool_result(tool, call, text, std::mem::take(&mut is_next));
                 conversation.context.push(result);
             }
             other => {
@@ -127,8 +127,8 @@ pub fn conversation(
 }
 
 /// A call that the client made, with its result.
-fn tool_result(call: &ClientCall, result: String, next_step: bool) -> Message {
-    let ClientFunction { name, arguments } = &call.function;
+fn tool_result(tool: String, call: &ClientCall, result: String, next_step: bool) -> Message {
+    let arguments = &call.function.arguments;
     let arguments = match serde_json::from_str(arguments) {
         Ok(read @ Value::Object(_)) => read,
         _ if arguments.trim().is_empty() => json!({}),
@@ -136,7 +136,7 @@ fn tool_result(call: &ClientCall, result: String, next_step: bool) -> Message {
         _ => json!({"arguments": arguments}),
     };
     Message::ToolResult(ToolResultMessage {
-        tool: tool_name(name),
+        tool,
         arguments,
         result: result.into(),
         id: call.id.clone(),
@@ -146,8 +146,11 @@ fn tool_result(call: &ClientCall, result: String, next_step: bool) -> Message {
 }
 
 /// The name of a function as one of a tool. A client may send calls that another server's model made, of functions whose
-/// names no tool has here.
-fn tool_name(function: &str) -> String {
+/// names no tool has here. A function that is none of the client's `tools` may stand for one of the agent's.
+fn tool_name(function: &str, tools: &BTreeSet<String>) -> String {
+    if tools.contains(function) {
+        return function.to_owned();
+    }
     let name = contract::tool(function);
     if is_name(&name) {
         return name;
@@ -190,15 +193,8 @@ pub fn has_all_results(
         .filter_map(|message| message.tool_call_id.as_deref())
         .filter(|id| !id.is_empty())
         .collect();
-    let mut matcher = ResultMatcher::default();
-    matcher.add(before);
-    for message in messages {
-        matcher.add(&message.tool_calls);
-        if message.role == "tool" {
-            // A result that answers no call is refused when the conversation is read.
-            let _ = matcher.answered(message);
-        }
-    }
+    // A result that answers no call is refused when the conversation is read.
+    let matcher = ResultMatcher::new(before, messages);
     let mut missing = matcher
         .unanswered()
         .filter(|call| !results.contains(&*call.id));
@@ -264,18 +260,20 @@ mod tests {
                 "client.9_lives",
                 json!({"arguments": "[1"}),
             ),
-            ("finish", "{}", "client.finish", json!({})),
+            ("own-weather", "{}", "own-weather", json!({})),
+            ("finish", "{}", "finish", json!({})),
             ("天气", "{}", "client.__", json!({})),
             ("a.b/c", "7", "client.a_b_c", json!({"arguments": "7"})),
         ] {
-            let Message::ToolResult(result) =
-                tool_result(&call(name, arguments), "sun".into(), false)
-            else {
+            let own = BTreeSet::from(["own-weather".to_owned()]);
+            let call = call(name, arguments);
+            let named = tool_name(&call.function.name, &own);
+            let Message::ToolResult(result) = tool_result(named, &call, "sun".into(), false) else {
                 panic!("another message");
             };
             assert_eq!((result.tool.as_str(), result.arguments), (tool, read));
             assert!(is_name(tool), "{tool}");
         }
-        assert!(is_name(&tool_name(&"é".repeat(500))));
+        assert!(is_name(&tool_name(&"é".repeat(500), &BTreeSet::new())));
     }
 }

@@ -1,37 +1,75 @@
 //! Finds the client's call that each result answers: by its id or, where a message has none, by the function's name and
 //! the order of the calls.
+//!
+//! Clients may give calls of several turns the same ids. A turn is the calls with no result and no other message between
+//! them; results belong to the latest turn before them that has enough calls of their id.
 
 use super::messages::{ChatMessage, ClientCall};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// The client's calls so far, and which of them have results.
+/// The client's calls, and which of them each message answers.
 #[derive(Debug, Default)]
 pub(super) struct ResultMatcher<'m> {
     calls: Vec<MatchedCall<'m>>,
-    /// Places in `calls`. Clients may give the calls of each turn the same ids: the last one is meant.
-    by_id: HashMap<&'m str, usize>,
+    /// The turn of the calls that came last.
+    turn: usize,
+    /// Places in `calls` of the calls with each id that have no result, in their order.
+    by_id: HashMap<&'m str, Vec<usize>>,
+    /// The last call with each id, whether it has a result or not.
+    last_of_id: HashMap<&'m str, usize>,
     /// Places of the calls of each function, in their order. Those that have results leave when they are reached.
     by_name: HashMap<&'m str, VecDeque<usize>>,
     in_order: VecDeque<usize>,
+    /// Place of the call that each result answers, or the error, by the place of its message.
+    answers: BTreeMap<usize, Result<usize, String>>,
 }
 
 #[derive(Debug)]
 struct MatchedCall<'m> {
     call: &'m ClientCall,
+    turn: usize,
     has_result: bool,
 }
 
 impl<'m> ResultMatcher<'m> {
-    /// Takes the next calls of the conversation.
-    pub(super) fn add(&mut self, calls: impl IntoIterator<Item = &'m ClientCall>) {
+    /// The calls of an earlier answer and of these messages, with the results among the messages.
+    pub(super) fn new(before: &'m [ClientCall], messages: &'m [ChatMessage]) -> Self {
+        let mut matcher = Self::default();
+        matcher.add(before);
+        let mut rest = messages;
+        let mut at = 0;
+        // Calls, then what follows them until the next calls.
+        while !rest.is_empty() {
+            let is_call = |message: &ChatMessage| !message.tool_calls.is_empty();
+            let calls = rest.iter().take_while(|message| is_call(message)).count();
+            let (called, after) = rest.split_at(calls);
+            if !called.is_empty() {
+                matcher.turn += 1;
+            }
+            for message in called {
+                matcher.add(&message.tool_calls);
+            }
+            let others = after.iter().take_while(|message| !is_call(message)).count();
+            let (others, after) = after.split_at(others);
+            at += calls;
+            matcher.answer(at, others);
+            at += others.len();
+            rest = after;
+        }
+        matcher
+    }
+
+    fn add(&mut self, calls: &'m [ClientCall]) {
         for call in calls {
             let place = self.calls.len();
             self.calls.push(MatchedCall {
                 call,
+                turn: self.turn,
                 has_result: false,
             });
             if !call.id.is_empty() {
-                self.by_id.insert(&call.id, place);
+                self.by_id.entry(&call.id).or_default().push(place);
+                self.last_of_id.insert(&call.id, place);
             }
             let of_name = self.by_name.entry(&call.function.name).or_default();
             of_name.push_back(place);
@@ -39,38 +77,71 @@ impl<'m> ResultMatcher<'m> {
         }
     }
 
-    /// The call that this message of the role `tool` answers.
+    /// Finds the calls of the results in `messages`, which stand from `at` on and have no calls between them.
+    fn answer(&mut self, at: usize, messages: &'m [ChatMessage]) {
+        let results = (at..).zip(messages);
+        let results = results.filter(|(_, message)| message.role == "tool");
+        let results: Vec<(usize, &ChatMessage)> = results.collect();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for id in results.iter().filter_map(|(_, message)| id_of(message)) {
+            *counts.entry(id).or_default() += 1;
+        }
+        let mut meant: HashMap<&str, VecDeque<usize>> = counts
+            .into_iter()
+            .map(|(id, count)| (id, self.meant(id, count)))
+            .collect();
+        for (index, message) in results {
+            let id = id_of(message);
+            let name = message.name.as_deref().filter(|name| !name.is_empty());
+            let place = match (id, name) {
+                (Some(id), _) => {
+                    let open = meant.get_mut(id).and_then(VecDeque::pop_front);
+                    // A result that is given again is of the last call.
+                    open.or_else(|| self.last_of_id.get(id).copied())
+                }
+                (None, Some(name)) => self
+                    .by_name
+                    .get_mut(name)
+                    .and_then(|places| next_open(places, &self.calls)),
+                (None, None) => next_open(&mut self.in_order, &self.calls),
+            };
+            if let Some(own) = place.and_then(|place| self.calls.get_mut(place)) {
+                own.has_result = true;
+            }
+            if let (Some(id), Some(place)) = (id, place)
+                && let Some(open) = self.by_id.get_mut(id)
+            {
+                open.retain(|own| *own != place);
+            }
+            let answer = place.ok_or_else(|| no_call(id, name));
+            self.answers.insert(index, answer);
+        }
+    }
+
+    /// Returns the open calls that `count` results with this id answer: those of the latest turn, or the last `count` calls
+    /// if that turn has fewer.
+    fn meant(&self, id: &str, count: usize) -> VecDeque<usize> {
+        let open = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
+        let turn_of = |place: &usize| self.calls.get(*place).map(|own| own.turn);
+        let latest = open.last().and_then(turn_of);
+        let of_latest = open.iter().filter(|place| turn_of(place) == latest).count();
+        let last = of_latest.max(count).min(open.len());
+        let from = open.len().saturating_sub(last);
+        open.iter().skip(from).copied().collect()
+    }
+
+    /// The call that the message at `index`, of the role `tool`, answers.
     ///
     /// # Errors
     /// There is none, in words that the client can act on.
-    pub(super) fn answered(&mut self, message: &ChatMessage) -> Result<&'m ClientCall, String> {
-        let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
-        let name = message.name.as_deref().filter(|name| !name.is_empty());
-        let place = match (id, name) {
-            (Some(id), _) => self.by_id.get(id).copied(),
-            (None, Some(name)) => self
-                .by_name
-                .get_mut(name)
-                .and_then(|places| next_open(places, &self.calls)),
-            (None, None) => next_open(&mut self.in_order, &self.calls),
-        };
-        match place.and_then(|place| self.calls.get_mut(place)) {
-            Some(own) => {
-                own.has_result = true;
-                Ok(own.call)
+    pub(super) fn answered(&self, index: usize) -> Result<&'m ClientCall, String> {
+        match self.answers.get(&index) {
+            Some(Ok(place)) => {
+                let own = self.calls.get(*place);
+                own.map(|own| own.call).ok_or_else(|| no_call(None, None))
             }
-            None => Err(match (id, name) {
-                (Some(id), _) => {
-                    format!("tool_call_id {id:?} names no call of the messages before")
-                }
-                (None, Some(name)) => format!(
-                    "it has no tool_call_id, and no call of {name:?} before it is without a result; give the id of \
-                     the call that it answers"
-                ),
-                (None, None) => "it has no tool_call_id, and no call before it is without a result; give the id of \
-                                 the call that it answers"
-                    .to_owned(),
-            }),
+            Some(Err(reason)) => Err(reason.clone()),
+            None => Err(no_call(None, None)),
         }
     }
 
@@ -78,6 +149,25 @@ impl<'m> ResultMatcher<'m> {
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &'m ClientCall> {
         let open = self.calls.iter().filter(|own| !own.has_result);
         open.map(|own| own.call)
+    }
+}
+
+fn id_of(message: &ChatMessage) -> Option<&str> {
+    let id = message.tool_call_id.as_deref();
+    id.filter(|id| !id.is_empty())
+}
+
+/// Why a message answers no call.
+fn no_call(id: Option<&str>, name: Option<&str>) -> String {
+    match (id, name) {
+        (Some(id), _) => format!("tool_call_id {id:?} names no call of the messages before"),
+        (None, Some(name)) => format!(
+            "it has no tool_call_id, and no call of {name:?} before it is without a result; give the id of the call \
+             that it answers"
+        ),
+        (None, None) => "it has no tool_call_id, and no call before it is without a result; give the id of the call \
+                         that it answers"
+            .to_owned(),
     }
 }
 
@@ -94,10 +184,18 @@ fn next_open(places: &mut VecDeque<usize>, calls: &[MatchedCall<'_>]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn call(id: &str, name: &str) -> ClientCall {
-        serde_json::from_value(json!({"id": id, "function": {"name": name}})).unwrap()
+    fn call(id: &str, name: &str) -> Value {
+        json!({"id": id, "function": {"name": name}})
+    }
+
+    fn calls(calls: &[Value]) -> ChatMessage {
+        serde_json::from_value(json!({"role": "assistant", "tool_calls": calls})).unwrap()
+    }
+
+    fn said() -> ChatMessage {
+        serde_json::from_value(json!({"role": "user", "content": "and there?"})).unwrap()
     }
 
     fn result(id: Option<&str>, name: Option<&str>) -> ChatMessage {
@@ -105,30 +203,78 @@ mod tests {
         serde_json::from_value(message).unwrap()
     }
 
+    /// The function of the call that each result answers; the empty text for none.
+    fn answered(messages: &[ChatMessage]) -> Vec<&str> {
+        let matcher = ResultMatcher::new(&[], messages);
+        let results = (0..).zip(messages);
+        let results = results.filter(|(_, message)| message.role == "tool");
+        results
+            .map(|(index, _)| {
+                let call = matcher.answered(index);
+                call.map_or("", |call| call.function.name.as_str())
+            })
+            .collect()
+    }
+
     #[test]
     fn results_without_ids_answer_calls_by_name_and_order() {
-        let calls = [call("a", "news"), call("b", "weather"), call("c", "news")];
-        let mut matcher = ResultMatcher::default();
-        matcher.add(&calls);
-        let mut answers = |id, name| {
-            let call = matcher.answered(&result(id, name));
-            call.map(|call| call.id.clone())
-        };
-        assert_eq!(answers(None, Some("weather")), Ok("b".to_owned()));
-        assert_eq!(answers(None, None), Ok("a".to_owned()));
-        assert!(answers(None, Some("weather")).is_err(), "it has its result");
-        assert!(answers(Some("z"), Some("news")).is_err(), "an id is meant");
-        assert_eq!(answers(Some(""), Some("news")), Ok("c".to_owned()));
-        assert!(answers(None, None).is_err());
-        assert_eq!(matcher.unanswered().count(), 0);
+        let messages = [
+            calls(&[call("a", "news"), call("b", "weather"), call("c", "mail")]),
+            result(None, Some("weather")),
+            result(None, None),
+            result(None, Some("weather")),
+            result(Some("z"), Some("news")),
+            result(Some(""), Some("mail")),
+            result(None, None),
+        ];
+        assert_eq!(answered(&messages), ["weather", "news", "", "", "mail", ""]);
+        assert_eq!(ResultMatcher::new(&[], &messages).unanswered().count(), 0);
     }
 
     #[test]
     fn calls_without_ids_are_answered_in_order() {
-        let calls = [call("", "news"), call("", "news")];
-        let mut matcher = ResultMatcher::default();
-        matcher.add(&calls);
-        assert!(matcher.answered(&result(None, None)).is_ok());
-        assert_eq!(matcher.unanswered().count(), 1);
+        let messages = [
+            calls(&[call("", "news"), call("", "mail")]),
+            result(None, None),
+        ];
+        assert_eq!(answered(&messages), ["news"]);
+        assert_eq!(ResultMatcher::new(&[], &messages).unanswered().count(), 1);
+    }
+
+    #[test]
+    fn results_of_equal_ids_belong_to_their_turns() {
+        let same = |name: &str| calls(&[call("1", name)]);
+        let done = || result(Some("1"), None);
+        for (messages, expected) in [
+            (
+                vec![same("oslo"), done(), said(), same("rome"), done()],
+                vec!["oslo", "rome"],
+            ),
+            (
+                vec![same("oslo"), said(), same("rome"), done(), done()],
+                vec!["oslo", "rome"],
+            ),
+            (
+                vec![same("oslo"), said(), same("rome"), done()],
+                vec!["rome"],
+            ),
+            // Calls that come one by one are one turn.
+            (
+                vec![same("oslo"), same("rome"), done(), done()],
+                vec!["oslo", "rome"],
+            ),
+            (
+                vec![
+                    calls(&[call("1", "oslo"), call("1", "rome")]),
+                    done(),
+                    said(),
+                    done(),
+                ],
+                vec!["oslo", "rome"],
+            ),
+            (vec![same("oslo"), done(), done()], vec!["oslo", "oslo"]),
+        ] {
+            assert_eq!(answered(&messages), expected, "{messages:?}");
+        }
     }
 }

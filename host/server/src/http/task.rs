@@ -95,7 +95,7 @@ impl Task {
             has_all_results(place, "message of the role tool", before, messages)?;
         }
         if !messages.is_empty() || self.context.is_none() {
-            let mut said = conversation(place, before, messages)?;
+            let mut said = conversation(place, before, messages, &defined.names())?;
             if self.instructions.is_some() {
                 said.instructions = None;
             }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolhold_protocol::reference::escaped;
 use toolhold_protocol::result::ToolUsage;
-use toolhold_protocol::tool::Annotations;
+use toolhold_protocol::tool::{Annotations, is_reserved};
 use toolhold_runtime::config::DEFAULT_AGENT;
 use toolhold_storage::{CallRecord, Scope};
 use utoipa::{IntoParams, ToSchema};
@@ -119,12 +119,18 @@ impl App {
         let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         let prepared = self.prepared(client, name)?;
         let tools = prepared.agent.tools(&prepared.behalf).await;
-        if !tools.iter().any(|known| known.name == tool) {
+        let Some(known) = tools.iter().find(|known| known.name == tool) else {
             return Err(ApiError::not_found(format_args!(
                 "tool {tool:?}; /v1/tools lists them"
             )));
-        }
-        if let Some(reserved) = asked.arguments.keys().find(|name| name.starts_with('_')) {
+        };
+        let is_parameter = |name: &str| {
+            let parameters = known.parameters["properties"].as_object();
+            !is_reserved(name) && parameters.is_some_and(|own| own.contains_key(name))
+        };
+        let mut reserved = asked.arguments.keys();
+        let reserved = reserved.find(|name| name.starts_with('_') && !is_parameter(name));
+        if let Some(reserved) = reserved {
             let message = format!("arguments: {reserved:?} is reserved");
             return Err(ApiError::invalid(message));
         }
@@ -223,10 +229,7 @@ async fn call(
     // The run has no data to refer to: a dagger at the beginning of an argument is text.
     let arguments = asked.arguments.into_iter();
     let mut step: Map<String, Value> = arguments
-        .map(|(name, value)| {
-            let is_reserved = name.starts_with('_');
-            (name, if is_reserved { value } else { escaped(value) })
-        })
+        .map(|(name, value)| (name, escaped(value)))
         .collect();
     step.insert("_tool".into(), tool.into());
     prepared.request.plan = Some(vec![step.into()]);

@@ -80,6 +80,9 @@ pub struct ToolholdFields {
     /// Language of the task, a BCP 47 tag, if it can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     language: Option<String>,
+    /// Notices about how the answer came about, such as parts of a tool's schema that are not checked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<String>,
 }
 
 impl Turn {
@@ -202,6 +205,7 @@ impl Turn {
             reason: self.answer.reason,
             error: self.answer.error.clone(),
             language: self.answer.language.clone(),
+            notices: self.answer.notices.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair};
 use toolhold_json::strict;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
 /// Members that hold a tool's name, and those that hold its arguments.
@@ -19,20 +20,30 @@ const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
 /// The names that a call may have.
 #[derive(Debug, Clone, Default)]
-pub(in crate::contract) struct CallableNames(Arc<BTreeSet<String>>);
+pub(in crate::contract) struct CallableNames {
+    offered: Arc<BTreeSet<String>>,
+    /// Absent: hyphens may stand for dots.
+    names: Option<Arc<ToolNames>>,
+}
 
 impl CallableNames {
     pub(in crate::contract) fn of(tools: &[Arc<Tool>]) -> Self {
         let names = tools.iter().map(|tool| tool.name.clone());
-        Self(Arc::new(names.collect()))
+        Self {
+            offered: Arc::new(names.collect()),
+            names: None,
+        }
+    }
+
+    /// With the names under which tools go out.
+    pub(in crate::contract) fn named(mut self, names: Option<&Arc<ToolNames>>) -> Self {
+        self.names = names.cloned();
+        self
     }
 
     /// With functions that are no tools.
-    pub(in crate::contract) fn with(
-        mut self,
-        names: impl IntoIterator<Item = &'static str>,
-    ) -> Self {
-        Arc::make_mut(&mut self.0).extend(names.into_iter().map(str::to_owned));
+    pub(in crate::contract) fn with(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        Arc::make_mut(&mut self.offered).extend(names);
         self
     }
 
@@ -47,13 +58,17 @@ impl CallableNames {
         };
         [name.to_owned(), name.replace('-', ".")]
             .into_iter()
-            .find(|name| self.0.contains(name))
+            .find(|name| self.offered.contains(name))
+            .or_else(|| {
+                let own = self.names.as_ref()?.map().meant(name)?;
+                self.offered.get(own).cloned()
+            })
     }
 
     /// The same where a name may hold nothing but letters, digits and `_`: the only tool that it can mean.
     pub(super) fn identifier(&self, name: &str) -> Option<String> {
         self.tool(name).or_else(|| {
-            let mut meant = self.0.iter().filter(|tool| {
+            let mut meant = self.offered.iter().filter(|tool| {
                 let plain = tool
                     .chars()
                     .map(|c| if c == '.' || c == '-' { '_' } else { c });

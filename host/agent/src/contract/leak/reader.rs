@@ -5,7 +5,9 @@ use super::marks::{AfterCall, along_line, follows, is_begun, opening, past_aroun
 use super::{CallableNames, Leak, LeakedCalls, MAX_CALLS, front};
 use crate::contract::provenance::Provenance;
 use std::mem;
+use std::sync::Arc;
 use toolhold_json::repair::TextEnd;
+use toolhold_protocol::function_names::ToolNames;
 
 /// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
 /// on. What it gives out, [`super::front`] of the complete answer begins with.
@@ -64,6 +66,11 @@ impl LeakReader {
             past: 0,
             given: 0,
         }
+    }
+
+    /// Reads names of tools as these go out, too.
+    pub(in crate::contract) fn name(&mut self, names: Option<&Arc<ToolNames>>) {
+        self.offer = mem::take(&mut self.offer).named(names);
     }
 
     /// The same from the start.

@@ -3,7 +3,9 @@
 use super::{ReplyPart, SolutionPart};
 use crate::contract::tools;
 use serde_json::Value;
+use std::sync::Arc;
 use toolhold_json::scan::{SPACE, Scan};
+use toolhold_protocol::function_names::ToolNames;
 
 /// Takes the fragments of function calls and gives out the calls in their order.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +17,7 @@ pub(super) struct FunctionReader {
     calls: usize,
     /// The other members of the solution that were given.
     fields: Vec<&'static str>,
+    pub(super) names: Option<Arc<ToolNames>>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,7 +74,7 @@ impl FunctionReader {
             let name = slot.name.as_deref().unwrap_or_default();
             let arguments = slot.arguments.replace(Value::Null).unwrap_or_default();
             self.given += 1;
-            match tools::given(name, arguments)? {
+            match tools::given(name, arguments, self.names.as_deref())? {
                 SolutionPart::Call(call) => {
                     out.push(ReplyPart::Call {
                         index: self.calls,

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
 /// Something that is complete in a reply that is not.
@@ -83,6 +84,16 @@ impl ReplyReader {
             waiting: Vec::new(),
             is_prose: false,
         }
+    }
+
+    /// Reads names of tools as these go out; calls keep the names that the model wrote.
+    #[must_use]
+    pub fn with_names(mut self, names: Option<&Arc<ToolNames>>) -> Self {
+        self.leaks.name(names);
+        if let FormatReader::Tools(reader) = &mut self.state {
+            reader.names = names.cloned();
+        }
+        self
     }
 
     /// Whether the calls that were given were read out of prose.

@@ -14,9 +14,11 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::{CouncilMode, Moment};
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::event::{EventKind, SharedWithPrevious, StopReason};
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::meta;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::Wiring;
+use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::{Role, Turn};
 
@@ -74,7 +76,7 @@ impl Machine {
             self.count_consulted(effects);
         }
         self.tools.choose();
-        let reader = ReplyReader::new(self.contract(), self.offered());
+        let reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
         self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
@@ -213,7 +215,22 @@ impl Machine {
                 advisors: self.step.advisors.as_ref().filter(|_| !self.step.is_vote),
                 forced: forced.is_some(),
                 forcing: self.forcing(),
+                names: self.names(),
             },
+        }
+    }
+
+    /// The names under which tools go out and come in; absent under rules that know none.
+    pub(super) fn names(&self) -> Option<&Arc<ToolNames>> {
+        let names = self.tools.catalogue().names();
+        self.rules.are_current().then_some(names)
+    }
+
+    /// A call under Toolhold's own names.
+    pub(super) fn own_call(&self, call: Call) -> Call {
+        match self.names() {
+            Some(names) => names.own_call(call),
+            None => call,
         }
     }
 

@@ -30,7 +30,7 @@ const CORRECTIONS: [&str; 4] = ["_corrects", "_correction", "_replaces", "_super
 impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
-        let call = self.privacy.meant(call, &self.context.instances);
+        let call = self.own_call(self.privacy.meant(call, &self.context.instances));
         if self.step.taken() >= self.max_calls() {
             self.step.ignored += 1;
             return;

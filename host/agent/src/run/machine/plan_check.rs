@@ -92,7 +92,7 @@ impl PlanCheck<'_> {
     /// # Errors
     /// Why it cannot be run; a call that only a model, an advisor or a client can answer.
     pub fn saved(self, plan: Vec<Value>) -> Result<Vec<Call>, String> {
-        let calls = read(plan)?;
+        let calls = self.named(read(plan)?);
         if calls.is_empty() {
             return Err("it holds no calls".into());
         }
@@ -119,11 +119,22 @@ impl PlanCheck<'_> {
     /// Why it cannot be run.
     pub fn edited(self, plan: &Value) -> Result<Vec<Call>, String> {
         let plan = plan::Plan::parse(plan).map_err(|error| error.to_string())?;
-        let calls = read(plan.steps.into_iter().map(|step| step.call).collect())?;
+        let calls = self.named(read(
+            plan.steps.into_iter().map(|step| step.call).collect(),
+        )?);
         if calls.is_empty() {
             return Err("it holds no calls; refuse it instead".into());
         }
         self.check(&calls).map(|checked| checked.calls)
+    }
+
+    /// The calls under Toolhold's own names: of parameters that begin with `_`, too.
+    fn named(self, calls: Vec<Call>) -> Vec<Call> {
+        if !self.rules.are_current() {
+            return calls;
+        }
+        let names = self.tools.catalogue().names();
+        calls.into_iter().map(|call| names.own_call(call)).collect()
     }
 
     /// The calls, with one for each instance in the place of a call without any.

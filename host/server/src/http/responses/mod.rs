@@ -80,7 +80,7 @@ async fn create(
     prepared.after = before.run;
     let defined = DefinedTools::of(asked.tools(), &prepared).await?;
     let _before = before.unsent.take();
-    let mut kept = asked.put(before, &mut prepared.request)?;
+    let mut kept = asked.put(before, &mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, asked.may_call()?)?;
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();

@@ -9,7 +9,7 @@ use crate::http::messages::{ClientCall, conversation, has_all_results};
 use crate::http::sampling;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toolhold_agent::language;
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::context::Message;
@@ -162,7 +162,7 @@ impl ResponseRequest {
     }
 
     /// Merges the request into the agent's, after the state `before`. Returns the fields that the response
-    /// repeats.
+    /// repeats. `tools`: the names of the client's own.
     ///
     /// # Errors
     /// The input cannot be read, or the result of a call is missing.
@@ -170,10 +170,11 @@ impl ResponseRequest {
         &self,
         before: PreviousResponse,
         request: &mut RunRequest,
+        tools: &BTreeSet<String>,
     ) -> Result<ResponseState, ApiError> {
         let messages = input::messages(&self.input)?;
         has_all_results("input", "function_call_output", &before.calls, &messages)?;
-        let said = conversation("input", &before.calls, &messages)?;
+        let said = conversation("input", &before.calls, &messages, tools)?;
         let system = joined([before.system, said.instructions]);
         if let Some(instructions) = joined([self.instructions.clone(), system.clone()]) {
             request.instructions = instructions;
@@ -265,7 +266,7 @@ mod tests {
             system: Some("Be polite.".into()),
             ..PreviousResponse::default()
         };
-        let kept = asked.put(before, &mut request).unwrap();
+        let kept = asked.put(before, &mut request, &BTreeSet::new()).unwrap();
         assert_eq!(
             request.instructions,
             "Be short.\n\nBe polite.\n\nIn French."
@@ -298,9 +299,10 @@ mod tests {
         let result =
             json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
         let mut request = RunRequest::new(Uuid::now_v7(), "");
-        read(result).put(before(), &mut request).unwrap();
+        let none = BTreeSet::new();
+        read(result).put(before(), &mut request, &none).unwrap();
         assert_eq!(told(&request), ["weather {} -> \"sun\""]);
-        let refused = read(json!({"input": "go on"})).put(before(), &mut request);
+        let refused = read(json!({"input": "go on"})).put(before(), &mut request, &none);
         let reason = refused.unwrap_err().body().error.message;
         assert!(reason.contains("\"c1\" of weather"), "{reason}");
     }

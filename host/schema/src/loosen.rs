@@ -1,0 +1,364 @@
+//! Schemas without the keywords that cannot be checked: for schemas whose author is not here to mend them.
+//!
+//! What satisfies the schema as it was written satisfies what is left. So a keyword that turns others round (`not`,
+//! `if`, `oneOf`) goes with what is left out in it.
+
+use crate::tree::SchemaTree;
+use crate::{Validator, Violation};
+use serde_json::{Map, Value, json};
+use toolhold_text::cut;
+
+/// Maximum keywords that are looked at one by one; of a schema with more of them only the names stay.
+const MAX_KEYWORDS: usize = 2_000;
+/// Maximum nesting of schemas that is looked at.
+const MAX_DEPTH: usize = 64;
+/// Maximum characters of a reference in a reason.
+const MAX_REFERENCE_CHARS: usize = 80;
+/// Keywords that hold a schema.
+const ONE: [&str; 12] = [
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Keywords that hold a list of schemas.
+const SEVERAL: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
+/// Keywords that hold schemas by name. Definitions come first: others refer to them.
+const NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+/// Keywords that texts of the schema satisfy where others fail, or that count them.
+const TURNED: [&str; 4] = ["not", "if", "oneOf", "contains"];
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Keywords that say what others leave over, and those others.
+const LEFT_OVER: [(&str, &[&str]); 3] = [
+    ("additionalProperties", &["properties", "patternProperties"]),
+    ("items", &["prefixItems"]),
+    ("additionalItems", &["items"]),
+];
+/// Keywords that stay where nothing else can.
+const TOLD: [&str; 2] = ["title", "description"];
+
+/// A schema of which a part was left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LooseSchema {
+    pub schema: Value,
+    /// The keywords that were left out (JSON pointers into the schema as it was written), and why.
+    pub left_out: Vec<Violation>,
+}
+
+/// The schema without the keywords that cannot be checked; `None` where all of them can.
+pub fn loosened(schema: &Value) -> Option<LooseSchema> {
+    let fault = Validator::new(schema).err()?;
+    if let Ok(tree) = SchemaTree::of(schema) {
+        let mut walk = LooseningWalk {
+            tree,
+            dialect: schema.get("$schema").filter(|own| is_usable(own)),
+            left_out: Vec::new(),
+            left: MAX_KEYWORDS,
+            has_looser_definition: false,
+        };
+        let mut copy = schema.clone();
+        walk.schema(&mut copy, "", 0);
+        if walk.left > 0 && !walk.left_out.is_empty() && Validator::new(&copy).is_ok() {
+            return Some(LooseSchema {
+                schema: copy,
+                left_out: walk.left_out,
+            });
+        }
+    }
+    Some(LooseSchema {
+        schema: names_of(schema),
+        left_out: vec![Violation {
+            pointer: String::new(),
+            reason: fault.to_string(),
+        }],
+    })
+}
+
+/// True for the address of a dialect that is known.
+fn is_usable(dialect: &Value) -> bool {
+    Validator::new(&json!({"$schema": dialect})).is_ok()
+}
+
+/// The type, texts and names of properties of a schema.
+fn names_of(schema: &Value) -> Value {
+    let texts = |schema: &Value| {
+        let texts = TOLD.iter().filter_map(|key| {
+            let text = schema.get(*key).filter(|text| text.is_string())?;
+            Some(((*key).to_owned(), text.clone()))
+        });
+        texts.collect::<Map<String, Value>>()
+    };
+    let mut whole = texts(schema);
+    if schema.get("type").is_some_and(|ty| ty == "object") {
+        whole.insert("type".into(), "object".into());
+    }
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        let properties = properties.iter();
+        let properties =
+            properties.map(|(name, schema)| (name.clone(), Value::Object(texts(schema))));
+        whole.insert("properties".into(), Value::Object(properties.collect()));
+    }
+    whole.into()
+}
+
+struct LooseningWalk<'a> {
+    tree: SchemaTree<'a>,
+    dialect: Option<&'a Value>,
+    left_out: Vec<Violation>,
+    /// Keywords that may still be looked at.
+    left: usize,
+    /// True if something was left out in a schema that references may lead to.
+    has_looser_definition: bool,
+}
+
+impl LooseningWalk<'_> {
+    /// Leaves out what cannot be checked in a schema at `place`. True if there was something.
+    fn schema(&mut self, schema: &mut Value, place: &str, depth: usize) -> bool {
+        let Value::Object(keywords) = schema else {
+            return false;
+        };
+        if depth > MAX_DEPTH {
+            self.left = 0;
+            return false;
+        }
+        let before = self.left_out.len();
+        let mut gone: Vec<&str> = Vec::new();
+        let mut names: Vec<String> = keywords.keys().cloned().collect();
+        names.sort_by_key(|name| !matches!(name.as_str(), "$defs" | "definitions"));
+        for name in &names {
+            let place = inside(place, name);
+            let Some(value) = keywords.get_mut(name) else {
+                continue;
+            };
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            if let Some(reason) = self.fault(name, value) {
+                self.left_out.push(Violation {
+                    pointer: place,
+                    reason,
+                });
+                keywords.shift_remove(name);
+                gone.push(name);
+                continue;
+            }
+            let is_turned = TURNED.contains(&name.as_str());
+            let refers = is_turned && value.to_string().contains("\"$ref\"");
+            let is_looser = self.parts(name, value, &place, depth);
+            if matches!(name.as_str(), "$defs" | "definitions") {
+                self.has_looser_definition |= is_looser;
+            }
+            if is_turned && (is_looser || (refers && self.has_looser_definition)) {
+                turn(keywords, name);
+            }
+        }
+        let is_looser = self.left_out.len() > before;
+        if is_looser {
+            for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
+                keywords.shift_remove(keyword);
+            }
+        }
+        for (rest, of) in LEFT_OVER {
+            if of.iter().any(|keyword| gone.contains(keyword)) {
+                keywords.shift_remove(rest);
+            }
+        }
+        is_looser
+    }
+
+    /// Leaves out what cannot be checked in the schemas of one keyword.
+    fn parts(&mut self, name: &str, value: &mut Value, place: &str, depth: usize) -> bool {
+        let before = self.left_out.len();
+        match value {
+            Value::Object(named) if NAMED.contains(&name) => {
+                for (own, schema) in named {
+                    self.schema(schema, &inside(place, own), depth + 1);
+                }
+            }
+            Value::Array(several) if SEVERAL.contains(&name) => {
+                for (at, schema) in several.iter_mut().enumerate() {
+                    self.schema(schema, &format!("{place}/{at}"), depth + 1);
+                }
+            }
+            one if ONE.contains(&name) => {
+                self.schema(one, place, depth + 1);
+            }
+            _ => {}
+        }
+        self.left_out.len() > before
+    }
+
+    /// Returns the reason if one keyword cannot be checked; the schemas in it are not looked at.
+    fn fault(&self, name: &str, value: &Value) -> Option<String> {
+        if REFERENCES.contains(&name)
+            && let Some(reference) = value.as_str()
+        {
+            let is_there = !self.tree.targets(reference).is_empty()
+                || Validator::new(&json!({"$ref": reference})).is_ok();
+            let shown = cut(reference, MAX_REFERENCE_CHARS);
+            return (!is_there).then(|| format!("there is no {shown:?} in the schema"));
+        }
+        let mut alone = Map::new();
+        if let Some(dialect) = self.dialect.filter(|_| name != "$schema") {
+            alone.insert("$schema".into(), dialect.clone());
+        }
+        alone.insert(name.to_owned(), shape(name, value));
+        let fault = Validator::new(&Value::Object(alone)).err()?;
+        Some(fault.to_string())
+    }
+}
+
+/// The value of a keyword with schemas that hold for anything in the place of its own.
+fn shape(name: &str, value: &Value) -> Value {
+    let any = |schema: &Value| match schema {
+        Value::Object(_) => json!({}),
+        other => other.clone(),
+    };
+    match value {
+        Value::Object(named) if NAMED.contains(&name) => {
+            let named = named.iter().map(|(name, own)| (name.clone(), any(own)));
+            Value::Object(named.collect())
+        }
+        Value::Array(several) if SEVERAL.contains(&name) => several.iter().map(any).collect(),
+        one if ONE.contains(&name) => any(one),
+        other => other.clone(),
+    }
+}
+
+/// Has a keyword hold for all for which it held before a schema in it was made looser.
+fn turn(keywords: &mut Map<String, Value>, name: &str) {
+    let own = keywords.shift_remove(name);
+    match (name, own) {
+        ("if", _) => {
+            keywords.shift_remove("then");
+            keywords.shift_remove("else");
+        }
+        ("oneOf", Some(own)) if !keywords.contains_key("anyOf") => {
+            keywords.insert("anyOf".into(), own);
+        }
+        ("contains", Some(own)) if !keywords.contains_key("maxContains") => {
+            keywords.insert("contains".into(), own);
+        }
+        _ => {}
+    }
+}
+
+/// The JSON pointer to a member of what is at `place`.
+fn inside(place: &str, name: &str) -> String {
+    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_out(schema: &Value) -> (Value, Vec<String>) {
+        let LooseSchema { schema, left_out } = loosened(schema).unwrap();
+        assert!(Validator::new(&schema).is_ok(), "{schema}");
+        let places = left_out.into_iter().map(|fault| fault.pointer);
+        (schema, places.collect())
+    }
+
+    #[test]
+    fn a_schema_that_can_be_checked_is_left_as_it_is() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"pattern": "^a$"}}}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}),
+            json!(true),
+        ] {
+            assert_eq!(loosened(&schema), None, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_keyword_that_cannot_be_checked_is_left_out_and_told() {
+        for (schema, rest, places) in [
+            (
+                json!({"properties": {"a": {"type": "string", "pattern": "^(?!x)a", "maxLength": 3}}}),
+                json!({"properties": {"a": {"type": "string", "maxLength": 3}}}),
+                vec!["/properties/a/pattern"],
+            ),
+            (
+                json!({"properties": {"a": {"$ref": "#/$defs/none", "description": "d"}, "b": {"$ref": "#/$defs/b"}},
+                    "$defs": {"b": {"type": "integer"}}}),
+                json!({"properties": {"a": {"description": "d"}, "b": {"$ref": "#/$defs/b"}},
+                    "$defs": {"b": {"type": "integer"}}}),
+                vec!["/properties/a/$ref"],
+            ),
+            (
+                json!({"properties": {"a/b": {"type": "text"}, "c": {"$ref": "https://example.com/x.json"}}, "required": ["c"]}),
+                json!({"properties": {"a/b": {}, "c": {}}, "required": ["c"]}),
+                vec!["/properties/a~1b/type", "/properties/c/$ref"],
+            ),
+            (
+                json!({"properties": {"a": {"type": "string", "required": true}}}),
+                json!({"properties": {"a": {"type": "string"}}}),
+                vec!["/properties/a/required"],
+            ),
+            (
+                json!({"items": {"anyOf": [{"pattern": "(a)\\1"}, {"minimum": 1}]}}),
+                json!({"items": {"anyOf": [{}, {"minimum": 1}]}}),
+                vec!["/items/anyOf/0/pattern"],
+            ),
+        ] {
+            let places: Vec<String> = places.into_iter().map(str::to_owned).collect();
+            assert_eq!(left_out(&schema), (rest, places), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_fitted_still_fits_where_a_keyword_turns_another_round() {
+        let bad = json!({"pattern": "(?=a)a"});
+        for schema in [
+            json!({"not": bad, "type": "string"}),
+            json!({"type": "string", "if": bad, "then": {"maxLength": 0}}),
+            json!({"type": "string", "oneOf": [bad, {"maxLength": 9}]}),
+            json!({"type": "string", "not": {"$ref": "#/$defs/a"}, "$defs": {"a": bad}}),
+        ] {
+            let (rest, _) = left_out(&schema);
+            let validator = Validator::new(&rest).unwrap();
+            for value in ["", "a", "b"] {
+                assert!(validator.check(&json!(value)).is_ok(), "{rest} {value}");
+            }
+            assert!(validator.check(&json!(7)).is_err(), "{rest}");
+        }
+        let closed = json!({
+            "type": "object", "properties": {"a": {}}, "patternProperties": {"^(?!x)": {}}, "additionalProperties": false,
+        });
+        let (rest, _) = left_out(&closed);
+        let validator = Validator::new(&rest).unwrap();
+        assert!(validator.check(&json!({"a": 1, "b": 2})).is_ok(), "{rest}");
+    }
+
+    #[test]
+    fn of_a_schema_that_is_too_much_the_names_stay() {
+        let mut deep = json!({"type": "string"});
+        for _ in 0..300 {
+            deep = json!({"items": deep});
+        }
+        let schema =
+            json!({"type": "object", "properties": {"a": {"description": "d", "items": deep}}});
+        let (rest, places) = left_out(&schema);
+        assert_eq!(
+            rest,
+            json!({"type": "object", "properties": {"a": {"description": "d"}}})
+        );
+        assert_eq!(places, [""]);
+    }
+}
