@@ -22,7 +22,7 @@ const MAX_NAME: usize = 32;
 #[derive(Debug, Default)]
 pub struct AnswerStream {
     is_text: bool,
-    /// What a reply in text begins with.
+    /// Kind of the text that a reply begins with.
     opening: ReplyOpening,
     /// The beginning of a text, as long as it may be text or a call.
     held: String,

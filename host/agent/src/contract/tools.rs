@@ -288,9 +288,15 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
             value,
             repairs: Vec::new(),
         }),
-        Err(error) => said
-            .repaired(text)
-            .ok_or_else(|| format!("the arguments of {} are not JSON: {error}", call.name)),
+        Err(error) => said.repaired(text).ok_or_else(|| {
+            // Two values for a key, or a number that would lose digits.
+            let fault = if error.is_data() {
+                "cannot be taken"
+            } else {
+                "are not JSON"
+            };
+            format!("the arguments of {} {fault}: {error}", call.name)
+        }),
     }
 }
 
@@ -589,6 +595,10 @@ mod tests {
             (
                 vec![("a-b", r#"{"x":1,"x":2}"#)],
                 "\"x\" is there twice, with different values",
+            ),
+            (
+                vec![("a-b", r#"{"x":123456789012345678901234567890}"#)],
+                "cannot be taken: the number 123456789012345678901234567890 would lose digits",
             ),
             (
                 vec![("a-b", "[1]")],

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// Maximum bytes of a mark without its frame.
 pub(super) const MAX_MARK: usize = 128;
-/// MiniMax M3 writes this before each of its marks.
+/// Prefix of each mark of MiniMax M3.
 pub(super) const NAMESPACE: &str = "]<]minimax[>[";
 pub(super) const BARS: [char; 2] = ['|', '｜'];
 
@@ -305,7 +305,7 @@ pub(super) fn any_mark(text: &str) -> Option<(AnyMark<'_>, &str)> {
     })
 }
 
-/// The same where a call may stand behind it.
+/// The mark of a text, unless it is an element of HTML, behind which no call stands.
 pub(super) fn mark(text: &str) -> Option<(AnyMark<'_>, &str)> {
     any_mark(text).filter(|(mark, _)| !mark.is_html())
 }

@@ -3,8 +3,8 @@
 //! A *mark* is a short text in angle brackets that is no element of HTML, or one of a few frames like it. An answer that
 //! begins with one is read as marks and calls, one after the other, to its end: JSON with a name and arguments,
 //! `NAME(KEY=VALUE)`, a name with an object behind it, or elements of which one names the tool and others its parameters.
-//! Whatever else stands there makes no call of it. Where such an answer names an offered tool all the same
-//! ([`is_call`]), it is no answer either, and the model is told so.
+//! Other text there makes no call of it. Where such an answer names an offered tool all the same, it is no answer either
+//! ([`is_call`]), and goes back to the model.
 //!
 //! Marks of calls are special tokens (`<|…|>`) and those whose name says so (`tool`, `call`, …). Between other marks,
 //! such as `<answer>`, nothing is read but JSON, and the name of a tool counts only if it is made of several words.

@@ -14,7 +14,7 @@ pub enum ReplyOpening {
     /// There is too little of it to tell.
     #[default]
     Undecided,
-    /// It may be a call: what it is, the complete reply shows.
+    /// Perhaps a call, which the complete reply shows.
     Marks,
     Text,
 }
