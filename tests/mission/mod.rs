@@ -1,6 +1,7 @@
 //! Statements of the documents that the project was made from, by their numbers: one file a topic, one test a statement.
 
 mod advisors;
+mod calls_in_text;
 mod capacity_formula;
 mod conversations;
 mod default_fallback;

@@ -5,7 +5,7 @@
 //! written. Text with two readings is refused, not guessed at.
 //!
 //! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
-//! is JSON), [`repair`] (a text that is nearly JSON),
+//! is JSON), [`numbers`] (those that would change if they were read), [`repair`] (a text that is nearly JSON),
 //! [`coerce`] (a value of nearly the right type), [`grammar_subset`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`descriptions`] (texts of a schema that only
 //! describe), [`string`] and [`scan`] (strings and
@@ -46,6 +46,7 @@ pub mod descriptions;
 pub mod fragment;
 pub mod grammar_subset;
 pub mod hex;
+pub mod numbers;
 pub mod repair;
 pub mod scan;
 pub mod strict;

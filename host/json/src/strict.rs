@@ -1,15 +1,18 @@
 //! JSON in which every key has one value. RFC 8259 (4) lets a key stand twice and leaves open which
 //! value counts: a call with two readings is refused.
 
-use crate::bounded;
+use crate::{bounded, numbers};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// # Errors
-/// It is no JSON, a key has two values, or the value needs more memory than it may ([`bounded`]).
+/// It is no JSON, a key has two values, a number would lose digits ([`numbers`]), or the value needs more memory than it
+/// may ([`bounded`]).
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    bounded::from_str(text).map(|Strict(value)| value)
+    let Strict(value) = bounded::from_str(text)?;
+    numbers::check(text.as_bytes()).map_err(serde_json::Error::custom)?;
+    Ok(value)
 }
 
 struct Strict(Value);
@@ -107,7 +110,9 @@ mod tests {
                 match (parse(&text), serde_json::from_str::<Value>(&text)) {
                     (Ok(own), Ok(value)) => prop_assert_eq!(own, value),
                     (Err(own), Err(error)) => prop_assert_eq!(own.to_string(), error.to_string()),
-                    (Err(own), Ok(_)) => prop_assert!(own.to_string().contains("is there twice")),
+                    (Err(own), Ok(_)) => prop_assert!(
+                        own.to_string().contains("is there twice") || own.to_string().contains("would lose digits")
+                    ),
                     (Ok(own), Err(error)) => prop_assert!(false, "{own}: {error}"),
                 }
             }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
-use toolhold_json::bounded;
 use toolhold_json::hex::sha256;
+use toolhold_json::{bounded, numbers};
 
 pub const PARSE_ERROR: i64 = -32_700;
 pub const INVALID_REQUEST: i64 = -32_600;
@@ -142,7 +142,7 @@ pub type TakesArguments<'a> = &'a dyn Fn(&str, usize) -> Result<(), String>;
 pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, InvalidMessage> {
     if !bytes.trim_ascii_start().starts_with(b"[") {
         taken(bytes, takes)?;
-        return parse_one(bytes).map(Transmission::One);
+        return parse_exact(bytes).map(Transmission::One);
     }
     bounded::weigh(bytes).map_err(too_heavy)?;
     let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
@@ -152,7 +152,7 @@ pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, In
             let read = |message: &RawValue| {
                 let message = message.get().as_bytes();
                 taken(message, takes)?;
-                parse_one(message)
+                parse_exact(message)
             };
             return Ok(Transmission::Batch(first.into_iter().map(read).collect()));
         }
@@ -170,6 +170,19 @@ pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, In
 /// It is no message, or a batch.
 pub fn parse_one(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     read(bounded::from_slice(bytes).map_err(no_json)?)
+}
+
+/// [`parse_one`], of a client. The numbers of a call are those that it wrote, or the call is refused.
+fn parse_exact(bytes: &[u8]) -> Result<Message, InvalidMessage> {
+    let message = parse_one(bytes)?;
+    if let Message::Request(request) = &message
+        && request.method == "tools/call"
+    {
+        numbers::check(bytes).map_err(|error| {
+            malformed(Some(request.id.clone()), INVALID_PARAMS, error.to_string())
+        })?;
+    }
+    Ok(message)
 }
 
 /// Looks at the size of a call's arguments, where they may be large, and makes no value of them.

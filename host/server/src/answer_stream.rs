@@ -3,7 +3,12 @@
 //! The answer is the string `output` of a JSON object in the schema contract, the string `final_answer` in
 //! the simple contract, and the text itself in the tools contract. As long as the model keeps its contract,
 //! the streamed text is a prefix of the answer; otherwise [`AnswerStream::rest`] returns the correction.
+//!
+//! A text that begins like a call is not streamed: whether it is one, the complete reply shows
+//! (docs/protocol.md, 4.10).
 
+use std::mem;
+use toolhold_agent::contract::{ReplyOpening, opening_of};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
@@ -17,6 +22,10 @@ const MAX_NAME: usize = 32;
 #[derive(Debug, Default)]
 pub struct AnswerStream {
     is_text: bool,
+    /// Kind of the text that a reply begins with.
+    opening: ReplyOpening,
+    /// The beginning of a text, as long as it may be text or a call.
+    held: String,
     lexer: JsonLexer,
     /// Brackets that are open.
     depth: usize,
@@ -58,13 +67,34 @@ impl AnswerStream {
     /// Takes the next piece of a reply, and returns its part of the answer.
     pub fn push(&mut self, text: &str) -> String {
         if self.is_text {
-            self.said.push_str(text);
-            return text.to_owned();
+            let text = self.known_text(text);
+            self.said.push_str(&text);
+            return text;
         }
         let mut answer = String::new();
         self.read(text, &mut answer);
         self.said.push_str(&answer);
         answer
+    }
+
+    /// The text that is known to be no call, with what was held before it.
+    fn known_text(&mut self, text: &str) -> String {
+        if self.opening == ReplyOpening::Undecided {
+            self.held.push_str(text);
+            self.opening = opening_of(&self.held);
+            return match self.opening {
+                ReplyOpening::Text => mem::take(&mut self.held),
+                ReplyOpening::Marks => {
+                    self.held = String::new();
+                    String::new()
+                }
+                ReplyOpening::Undecided => String::new(),
+            };
+        }
+        match self.opening {
+            ReplyOpening::Text => text.to_owned(),
+            _ => String::new(),
+        }
     }
 
     /// The part of the final answer that was not streamed yet.
@@ -157,6 +187,56 @@ mod tests {
             assert_eq!(said(Contract::Schema, &letters), answer, "{reply}");
         }
         assert_eq!(said(Contract::Tools, &["plain ", "{text}"]), "plain {text}");
+    }
+
+    /// A piece of a call is no piece of an answer, wherever the text is cut.
+    #[test]
+    fn text_that_may_be_a_call_is_held() {
+        for text in [
+            "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            " \n<|tool_call_start|>[news(q=1)]<|tool_call_end|>",
+            "<|new_call|>{\"name\": \"news\", \"arguments\": {}}<|/new_call|>",
+            "[TOOL_REQUEST]{\"name\": \"news\"}[END_TOOL_REQUEST]",
+            "<answer>{\"name\": \"news\", \"arguments\": {}}</answer>",
+            "</s><tool_calls>[",
+            "<|new",
+        ] {
+            for (at, _) in text.char_indices() {
+                let (head, tail) = text.split_at(at);
+                assert_eq!(said(Contract::Tools, &[head, tail]), "", "{text} at {at}");
+            }
+            let mut answer_stream = AnswerStream::new(Contract::Tools);
+            answer_stream.push(text);
+            assert_eq!(answer_stream.rest(text), AnswerRest::More(text));
+        }
+    }
+
+    #[test]
+    fn other_text_is_streamed_when_it_is_known() {
+        for (text, at) in [
+            ("Hello", "H"),
+            (" \nHello", " \nH"),
+            ("<p>Hello</p>", "<p>"),
+            ("< 5", "< "),
+            ("[WARNING] It", "[WARNING]"),
+            ("[1, 2]", "[1"),
+            ("```rust", "```r"),
+            ("<answer>It is 4.", "<answer>It "),
+            ("<think>So", "<think>"),
+            ("- a list", "-"),
+        ] {
+            let letters: Vec<String> = text.chars().map(String::from).collect();
+            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+            assert_eq!(said(Contract::Tools, &letters), text);
+            let mut answer_stream = AnswerStream::new(Contract::Tools);
+            let mut read = String::new();
+            let first = letters.iter().find_map(|letter| {
+                read.push_str(letter);
+                let text = answer_stream.push(letter);
+                (!text.is_empty()).then_some(text)
+            });
+            assert_eq!((first.as_deref(), read.as_str()), (Some(at), at), "{text}");
+        }
     }
 
     #[test]

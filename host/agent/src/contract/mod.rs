@@ -18,6 +18,7 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
+pub use leak::{ReplyOpening, opening_of};
 pub use provenance::Provenance;
 pub(crate) use provenance::TextSource;
 pub use reader::{ReplyPart, ReplyReader};

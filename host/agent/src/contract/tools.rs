@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
 use toolhold_json::grammar_subset::GrammarSubset;
-use toolhold_json::repair::Repaired;
+use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest, ChatTool, ToolChoice};
@@ -234,7 +234,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         if let Some(reason) = unread(&said, text) {
             return Err(reason.into());
         }
-        if leak::is_failed(text, &said.offer) {
+        if leak::is_failed(text, &said.offer, said.end) {
             return Err(
                 "the reply looks like a call and cannot be read as one of the tools that are offered; call one of \
                  them by its name, with a JSON object as its arguments"
@@ -271,7 +271,7 @@ fn take(
 /// Why an answer that is nothing but calls as text is none, although they can be read. Behind prose they are a part of
 /// the answer.
 fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
-    let is_marked = leak::is_marked(answer);
+    let is_marked = leak::is_marked(answer, &said.offer);
     if said.provenance.has_native_calls() {
         let is_call = is_marked || leak::is_call(answer, &said.offer, said.end);
         return is_call.then_some(
@@ -298,13 +298,50 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
         text => strict::parse(text),
     };
     match read {
+        Ok(Value::String(inner)) => Ok(decoded(&inner, said)),
         Ok(value) => Ok(Repaired {
             value,
             repairs: Vec::new(),
         }),
-        Err(error) => said
-            .repaired(text)
-            .ok_or_else(|| format!("the arguments of {} are not JSON: {error}", call.name)),
+        Err(error) => said.repaired(text).ok_or_else(|| {
+            // Two values for a key, or a number that would lose digits.
+            let fault = if error.is_data() {
+                "cannot be taken"
+            } else {
+                "are not JSON"
+            };
+            format!("the arguments of {} {fault}: {error}", call.name)
+        }),
+    }
+}
+
+/// Arguments that were encoded once more: a JSON text that holds their JSON text. A text that holds something else stays
+/// one, and is refused as arguments.
+fn decoded(text: &str, said: &ParsedReply<'_>) -> Repaired {
+    let inner = text.trim_matches(SPACE);
+    let read = match inner {
+        "" => Some(Repaired {
+            value: Value::Null,
+            repairs: Vec::new(),
+        }),
+        _ => match strict::parse(inner) {
+            Ok(value) => Some(Repaired {
+                value,
+                repairs: Vec::new(),
+            }),
+            Err(_) => said.repaired(inner),
+        },
+    };
+    let read = read.filter(|read| read.value.is_object() || read.value.is_null());
+    match read {
+        Some(Repaired { value, mut repairs }) => {
+            repairs.insert(0, RepairKind::JsonAsText);
+            Repaired { value, repairs }
+        }
+        None => Repaired {
+            value: text.into(),
+            repairs: Vec::new(),
+        },
     }
 }
 
@@ -414,7 +451,6 @@ fn result(answered: &Answered) -> PromptText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_json::repair::RepairKind;
     use toolhold_protocol::completion::Completion;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::settings::Settings;
@@ -533,6 +569,24 @@ mod tests {
     }
 
     #[test]
+    fn arguments_that_were_encoded_twice_are_read() {
+        for (written, arguments) in [
+            (json!("{\"x\":1}").to_string(), json!({"x": 1})),
+            (json!(" {'x': 1,}\n").to_string(), json!({"x": 1})),
+            (json!("").to_string(), json!({})),
+            (json!("null").to_string(), json!({})),
+        ] {
+            let solution = reply(&[("a-b", &written)], None).unwrap();
+            assert_eq!(solution.calls[0].arguments, arguments, "{written}");
+            assert_eq!(solution.repairs[0], RepairKind::JsonAsText, "{written}");
+        }
+        for other in ["\"[1]\"", "\"a text\"", "\"\\\"{}\\\"\""] {
+            let error = reply(&[("a-b", other)], None).unwrap_err();
+            assert!(error.contains("must be a JSON object"), "{other}: {error}");
+        }
+    }
+
+    #[test]
     fn members_leak_like_tools() {
         let schema = json!({"type": "object"});
         let said =
@@ -577,6 +631,10 @@ mod tests {
             (
                 vec![("a-b", r#"{"x":1,"x":2}"#)],
                 "\"x\" is there twice, with different values",
+            ),
+            (
+                vec![("a-b", r#"{"x":123456789012345678901234567890}"#)],
+                "cannot be taken: the number 123456789012345678901234567890 would lose digits",
             ),
             (
                 vec![("a-b", "[1]")],

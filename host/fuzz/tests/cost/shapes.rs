@@ -420,6 +420,25 @@ pub const MARKS: &[Shape] = &[
     ("a thought that lost its marks", |n| {
         "analysis.".to_owned() + &"assistantcommentary".repeat(n / 19)
     }),
+    ("lists of calls in each other", |n| {
+        "<tool_calls><tool_call>".repeat(n / 23)
+    }),
+    ("lists with a call each", |n| {
+        "<tool_calls><tool_call>{\"name\":\"none\"}</tool_call></tool_calls>\n".repeat(n / 64)
+    }),
+    ("marks of no known form", |n| "<x_call>".repeat(n / 8)),
+    ("a call of no known form with many parameters", |n| {
+        many(n, "<x_call name=\"news\">", "<p#>1</p#>", "", "</x_call>")
+    }),
+    ("a parameter that many marks may close", |n| {
+        "<x_call name=\"news\"><p>".to_owned() + &"</p> ".repeat(n / 5)
+    }),
+    ("words between marks of no known form", |n| {
+        "<x_call>".to_owned() + &"a<b>".repeat(n / 4)
+    }),
+    ("brackets behind a mark of no known form", |n| {
+        "<x_call>".to_owned() + &"[".repeat(n)
+    }),
 ];
 
 /// Texts for those who look for something in them.

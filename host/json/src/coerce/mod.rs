@@ -10,6 +10,7 @@ mod notation;
 #[cfg(test)]
 mod tests;
 
+use crate::numbers;
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
 use demanded::DemandedNotation;
@@ -450,7 +451,9 @@ fn whole(number: &Number) -> Option<Number> {
 
 /// As JSON writes it: no spaces, no plus, no hexadecimal.
 fn number(text: &str) -> Option<Number> {
-    serde_json::from_str(text.trim()).ok()
+    let text = text.trim();
+    let is_kept = |_: &Number| numbers::check_literal(text).is_ok();
+    serde_json::from_str(text).ok().filter(is_kept)
 }
 
 fn type_of(value: &Value) -> &'static str {

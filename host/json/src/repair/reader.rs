@@ -2,6 +2,7 @@
 
 use super::RepairKind;
 use super::{TextEnd, is_odd_space};
+use crate::numbers;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 
@@ -206,12 +207,16 @@ impl RepairReader<'_> {
         let end = self.rest.find(|c| !belongs(c))?;
         let (written, rest) = self.rest.split_at(end);
         let value = match serde_json::from_str(written) {
-            Ok(value) => value,
+            Ok(value) => {
+                numbers::check_literal(written).ok()?;
+                value
+            }
             Err(_) => {
                 let plain = written.strip_prefix('+').unwrap_or(written);
                 let zero = if plain.starts_with('.') { "0" } else { "" };
                 let plain = format!("{zero}{}", plain.strip_suffix('.').unwrap_or(plain));
                 let value = serde_json::from_str(&plain).ok()?;
+                numbers::check_literal(&plain).ok()?;
                 self.note(RepairKind::OddNumber);
                 value
             }

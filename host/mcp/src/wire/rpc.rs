@@ -4,6 +4,7 @@ use crate::error::{Failure, one_line};
 use crate::rpc::{self, METHOD_NOT_FOUND, Message, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use toolhold_json::numbers;
 
 /// A message of a server.
 #[derive(Debug, PartialEq)]
@@ -36,7 +37,10 @@ pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
     Ok(match message {
         Message::Answer { id, outcome } => Incoming::Answer {
             id: id.number().ok_or("an answer needs the id of a request")?,
-            outcome: outcome.map_err(|error| failure(&error)),
+            outcome: match outcome {
+                Ok(result) => exact(result, bytes),
+                Err(error) => Err(failure(&error)),
+            },
         },
         Message::Request(request) => Incoming::Asked(reply(&request)),
         Message::Notification { method, .. } if method == "notifications/tools/list_changed" => {
@@ -44,6 +48,14 @@ pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
         }
         Message::Notification { .. } => Incoming::Notice,
     })
+}
+
+/// The result of a call, unless a number of it is not what the server wrote. Other results have no numbers that a model sees.
+fn exact(result: Value, bytes: &[u8]) -> Result<Value, Failure> {
+    if result.get("structuredContent").is_some() {
+        numbers::check(bytes).map_err(|error| Failure::Output(error.to_string()))?;
+    }
+    Ok(result)
 }
 
 fn failure(error: &Value) -> Failure {
@@ -110,6 +122,18 @@ mod tests {
         };
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["error"]["code"], METHOD_NOT_FOUND);
+    }
+
+    #[test]
+    fn a_result_with_a_number_that_would_change_is_refused() {
+        let text = br#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"n":123456789012345678901234567890}}}"#;
+        let Ok(Incoming::Answer { id: 7, outcome }) = parse(text) else {
+            panic!("it answers");
+        };
+        let Err(Failure::Output(reason)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(reason.contains("as a string"), "{reason}");
     }
 
     #[test]

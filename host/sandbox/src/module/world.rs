@@ -12,7 +12,7 @@ use crate::error::LoadError;
 use crate::grant::PreparedGrant;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_json::bounded;
+use toolhold_json::{bounded, numbers};
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
@@ -207,9 +207,13 @@ pub(super) fn output(
 /// What a guest wrote as JSON.
 pub(super) fn parsed(json: &str) -> Result<Value, CallError> {
     bounded::weigh(json.as_bytes()).map_err(|error| CallError::KeptBytes { limit: error.limit })?;
-    serde_json::from_str(json).map_err(|error| CallError::Encoding {
+    let value = serde_json::from_str(json).map_err(|error| CallError::Encoding {
         reason: error.to_string(),
-    })
+    })?;
+    numbers::check(json.as_bytes()).map_err(|error| CallError::Encoding {
+        reason: error.to_string(),
+    })?;
+    Ok(value)
 }
 
 /// The tools as they are offered, or the first that cannot be.
@@ -299,6 +303,13 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_with_a_number_that_would_change_is_refused() {
+        let error = parsed("{\"n\": 123456789012345678901234567890}").unwrap_err();
+        assert!(error.to_string().contains("as a string"), "{error}");
+        assert!(parsed("[18446744073709551615, 0.1, 1e300]").is_ok());
+    }
 
     fn tool(name: &str, schema: &str) -> types::Tool {
         types::Tool {

@@ -12,7 +12,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
-use toolhold_json::bounded;
+use toolhold_json::{bounded, numbers};
 
 /// A JSON body.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let weight = bounded::weigh(&bytes);
         let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;
         kept.grow(weight).map_err(KeptBodyError::Full)?;
+        numbers::check(&bytes).map_err(|error| ApiError::invalid(error.to_string()))?;
         let request = Request::from_parts(parts, bytes.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
         let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
+use toolhold_json::numbers;
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::is_name;
@@ -130,7 +131,7 @@ pub fn conversation(
 fn tool_result(tool: String, call: &ClientCall, result: String, next_step: bool) -> Message {
     let arguments = &call.function.arguments;
     let arguments = match serde_json::from_str(arguments) {
-        Ok(read @ Value::Object(_)) => read,
+        Ok(read @ Value::Object(_)) if numbers::check(arguments.as_bytes()).is_ok() => read,
         _ if arguments.trim().is_empty() => json!({}),
         // What the client sends back need not be what it was given.
         _ => json!({"arguments": arguments}),

@@ -13,8 +13,8 @@ use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
 /// Members that hold a tool's name, and those that hold its arguments.
-const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
-const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
+pub(super) const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
+pub(super) const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
 /// Members that carry no information for the call.
 const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
@@ -82,6 +82,11 @@ impl CallableNames {
 /// The calls between two marks.
 pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = text.trim();
+    // Step 3 writes what kind of call follows, as DeepSeek does.
+    let text = match text.strip_prefix("function").and_then(strip_separator) {
+        Some(rest) if tags::begin(rest.trim_start()) => rest.trim_start(),
+        _ => text,
+    };
     if tags::begin(text) {
         return tags::all(text, offer, end);
     }
@@ -157,7 +162,12 @@ pub(in crate::contract) fn unfenced(text: &str) -> Option<&str> {
 }
 
 /// One object that is a call, or a list of them. `whole`: they must have arguments.
-fn json(text: &str, offer: &CallableNames, end: TextEnd, whole: bool) -> Option<LeakedCalls> {
+pub(super) fn json(
+    text: &str,
+    offer: &CallableNames,
+    end: TextEnd,
+    whole: bool,
+) -> Option<LeakedCalls> {
     let Repaired { value, repairs } = value(text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
@@ -224,6 +234,9 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
         let is_bare = object.keys().all(|key| IDLE.contains(&key.as_str()));
         return is_bare.then(|| call(inner.into(), offer, whole)).flatten();
     }
+    if !whole && let Some(leak) = by_name(&object, offer) {
+        return Some(leak);
+    }
     if let Some(name) = object.shift_remove("_tool") {
         // The form of a call in a solution, where the solution is missing.
         let tool = offer.tool(name.as_str()?)?;
@@ -248,6 +261,16 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
     let mut all = reserved;
     all.extend(arguments);
     Some(Leak::new(tool, all))
+}
+
+/// An object whose only member has the name of a tool, and its arguments as the value: `{"weather-now": {"city": "Rome"}}`.
+fn by_name(object: &Map<String, Value>, offer: &CallableNames) -> Option<Leak> {
+    let mut members = object.iter();
+    let (name, Value::Object(arguments)) = members.next()? else {
+        return None;
+    };
+    let tool = offer.tool(name).filter(|_| members.next().is_none())?;
+    (!is_schema(arguments)).then(|| Leak::new(tool, arguments.clone()))
 }
 
 /// The one of these members that is there, or null; nothing at all if several are.
@@ -305,10 +328,13 @@ fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedC
     named(name, rest.trim(), offer, end)
 }
 
-fn strip_separator(text: &str) -> Option<&str> {
+/// The text behind the mark that stands between a call's name and its arguments.
+pub(super) fn strip_separator(text: &str) -> Option<&str> {
     [
         "<｜tool▁sep｜>",
         "<|tool▁sep|>",
+        "<｜tool_sep｜>",
+        "<tool_sep>",
         "<|tool_call_argument_begin|>",
     ]
     .iter()

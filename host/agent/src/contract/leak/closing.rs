@@ -1,8 +1,8 @@
 //! The end of a call that a text begins with.
 
-use super::body::{self, CallableNames};
+use super::body::CallableNames;
 use super::marks::Mark;
-use super::{LeakedCalls, MAX_CLOSES};
+use super::{LeakedCalls, MAX_CLOSES, inside};
 use toolhold_json::repair::TextEnd;
 
 /// The search for the mark that closes a call. When the text has grown, it resumes at its last position: each byte is
@@ -52,7 +52,7 @@ impl ClosingMark {
             let end = at + mark.close.len();
             // A named mark is a call with both of its ends.
             let body = mark.body(start, if mark.is_named { end } else { at });
-            if let Some(leaked) = body::read(body, offer, TextEnd::Own) {
+            if let Some(leaked) = inside(mark, body, offer, TextEnd::Own) {
                 let end = mark.open.len() + end;
                 return Some((leaked.written_as(&start[..end]), end));
             }

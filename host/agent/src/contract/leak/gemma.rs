@@ -5,6 +5,7 @@ use super::body::CallableNames;
 use super::tags::{one, put};
 use super::{LeakedCalls, MAX_CALLS};
 use serde_json::{Map, Value};
+use toolhold_json::strict;
 
 const CALL: &str = "call:";
 /// The quotation marks of texts: FunctionGemma's and Gemma 4's.
@@ -77,7 +78,7 @@ fn value(text: &str, depth: usize) -> Option<(Value, &str)> {
         (items.into(), rest)
     } else {
         let end = text.find([',', '}', ']'])?;
-        let literal = serde_json::from_str(text[..end].trim()).ok()?;
+        let literal = strict::parse(text[..end].trim()).ok()?;
         (literal, &text[end..])
     };
     Some((value, rest.trim_start()))

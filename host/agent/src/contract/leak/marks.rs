@@ -10,6 +10,8 @@ pub(super) struct Mark {
     pub(super) is_named: bool,
     /// Whether it is a special token, which does not occur in typed text.
     pub(super) is_token: bool,
+    /// Whether it may hold calls that have marks of their own.
+    pub(super) is_list: bool,
 }
 
 impl Mark {
@@ -34,6 +36,14 @@ const fn tag(open: &'static str, close: &'static str) -> Mark {
         close,
         is_named: false,
         is_token: false,
+        is_list: false,
+    }
+}
+
+const fn list(open: &'static str, close: &'static str) -> Mark {
+    Mark {
+        is_list: true,
+        ..tag(open, close)
     }
 }
 
@@ -58,7 +68,7 @@ const fn named_token(open: &'static str, close: &'static str) -> Mark {
     }
 }
 
-pub(super) static MARKS: [Mark; 20] = [
+pub(super) static MARKS: [Mark; 30] = [
     tag("<tool_call>", "</tool_call>"),
     tag("<tools>", "</tools>"),
     tag("<function_call>", "</function_call>"),
@@ -79,10 +89,20 @@ pub(super) static MARKS: [Mark; 20] = [
     named_token("<|start|>assistant", "<|call|>"),
     named_token("<|channel|>", "<|call|>"),
     tag("```tool_code", "```"),
+    list("<tool_calls>", "</tool_calls>"),
+    list("<function_calls>", "</function_calls>"),
+    list("<dots_function_call>", "</dots_function_call>"),
+    token("<|tool_call_start|>", "<|tool_call_end|>"),
+    tag("<seed:tool_call>", "</seed:tool_call>"),
+    tag("<longcat_tool_call>", "</longcat_tool_call>"),
+    tag("<TOOLCALL>", "</TOOLCALL>"),
+    token("<|tools_prefix|>", "<|tools_suffix|>"),
+    token("<｜tool_call_begin｜>", "<｜tool_call_end｜>"),
+    named("<steptml:invoke name=", "</steptml:invoke>"),
 ];
 
 /// What stands around calls and means nothing by itself.
-const AROUND: [&str; 39] = [
+const AROUND: [&str; 40] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁calls▁end｜>",
     "<|tool▁calls▁begin|>",
@@ -91,9 +111,10 @@ const AROUND: [&str; 39] = [
     "<|tool_calls_section_end|>",
     "<minimax:tool_call>",
     "</minimax:tool_call>",
-    "<function_calls>",
+    "<｜tool_calls_begin｜>",
+    "<｜tool_calls_end｜>",
+    "<|/tool_call|>",
     "</function_calls>",
-    "<tool_calls>",
     "</tool_calls>",
     "<｜DSML｜function_calls>",
     "</｜DSML｜function_calls>",

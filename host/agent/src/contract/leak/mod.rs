@@ -19,6 +19,14 @@
 //! | <code>&lt;&#124;tool_call>call:NAME{KEY:&lt;&#124;"&#124;>VALUE&lt;&#124;"&#124;>}&lt;tool_call&#124;></code> | Gemma 4 |
 //! | `` ```tool_code `` and `NAME(KEY=VALUE)` a line, each perhaps in a `print(…)` | Gemma |
 //! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4, Gemma 3 |
+//! | `<tool_calls>[{…}]</tool_calls>`, `<TOOLCALL>[{…}]</TOOLCALL>`, <code>&lt;&#124;tools_prefix&#124;&gt;[{NAME: {…}}]&lt;&#124;tools_suffix&#124;&gt;</code> | Hunyuan, Jamba, MiniMax M1; Nemotron; Apertus |
+//! | `<tool_calls><tool_call>NAME<tool_sep><arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call></tool_calls>` | Hunyuan 3 |
+//! | <code>&lt;&#124;tool_call_start&#124;&gt;[NAME(KEY=VALUE)]&lt;&#124;tool_call_end&#124;&gt;</code> | LFM2 |
+//! | `<function_calls>` and `NAME(KEY=VALUE)` a line, or `<invoke …>`; `<dots_function_call>` alike | OLMo 3; dots |
+//! | `<seed:tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></seed:tool_call>` | Seed |
+//! | `<longcat_tool_call>NAME<longcat_arg_key>KEY</longcat_arg_key><longcat_arg_value>VALUE</longcat_arg_value></longcat_tool_call>`, or JSON | LongCat |
+//! | `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME"><steptml:parameter name="KEY">VALUE</steptml:parameter></steptml:invoke><｜tool_call_end｜>` | Step 3 |
+//! | calls between marks that no row has | any model ([`unknown`]) |
 //! | `{"name": …, "parameters": {…}}`, also fenced or a list; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
 //! | `analysis…assistantcommentary to=functions.NAME json{…}` | gpt-oss, without its marks |
 //!
@@ -29,12 +37,13 @@
 //!
 //! 1. It names a tool that is offered, its arguments have one reading, and nothing but arguments stands
 //!    beside them: the definition of a tool, repeated, is none.
-//! 2. Forms with a mark of their own (all but the last three rows) begin the answer, and on their line only
+//! 2. Forms with a mark of their own (all but the last four rows) begin the answer, and on their line only
 //!    further calls follow. Or they end it, with nothing but further calls behind the first: then what
 //!    stands before is what the model says about what it does. There they begin a line (marks that are
 //!    tokens of their own, such as `[TOOL_CALLS]`, may stand in it) and do not stand in code, neither in a
 //!    fence nor between backticks. A fence that is a mark itself stands in no other.
-//! 3. Forms without a mark are all of the answer, and may stand in one fence.
+//! 3. Forms without a mark are all of the answer, and may stand in one fence. Forms with marks that are not known are all
+//!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
@@ -45,7 +54,7 @@
 //! | form | compared |
 //! |---|---|
 //! | all with a mark | the text from its mark to its end, its name with its arguments as JSON, and their words in any form |
-//! | those without a mark | the whole answer, without its fence; of several calls as above |
+//! | those without a mark, or with unknown ones | the whole answer, without its fence; of several calls as above |
 //! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
 //! | the same as the whole reply | as above, with texts that the operator did not write |
 //!
@@ -63,9 +72,11 @@ mod reader;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 pub(super) use body::{CallableNames, unfenced};
 pub(super) use reader::{Fate, LeakReader};
+pub use unknown::{ReplyOpening, opening_of};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
@@ -166,6 +177,7 @@ pub(super) fn find(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<
     front(answer, offer, end)
         .or_else(|| last(answer, offer, end))
         .or_else(|| body::unmarked(answer, offer, end))
+        .or_else(|| unknown::calls(answer, offer, end))
         .map(noted)
 }
 
@@ -187,12 +199,17 @@ pub(super) fn of_thought(
 }
 
 /// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
-pub(super) fn is_failed(answer: &str, offer: &CallableNames) -> bool {
-    is_marked(answer) && find(answer, offer, TextEnd::Own).is_none()
+pub(super) fn is_failed(answer: &str, offer: &CallableNames, end: TextEnd) -> bool {
+    is_marked(answer, offer) && find(answer, offer, end).is_none()
 }
 
-/// Whether the answer is nothing but what stands between the marks of calls.
-pub(super) fn is_marked(answer: &str) -> bool {
+/// Whether the answer is nothing but what stands between the marks of calls, known ones or others around the name of an
+/// offered tool.
+pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
+    is_in_known_marks(answer) || unknown::is_call(answer, offer)
+}
+
+fn is_in_known_marks(answer: &str) -> bool {
     let start = past_around(answer).trim_end();
     let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
         return false;
@@ -206,7 +223,9 @@ pub(super) fn is_marked(answer: &str) -> bool {
 
 /// Whether the answer is nothing but calls, in any form.
 pub(super) fn is_call(answer: &str, offer: &CallableNames, end: TextEnd) -> bool {
-    front_only(answer, offer, end).is_some() || body::unmarked(answer, offer, end).is_some()
+    front_only(answer, offer, end).is_some()
+        || body::unmarked(answer, offer, end).is_some()
+        || unknown::calls(answer, offer, end).is_some()
 }
 
 fn noted(mut leaked: LeakedCalls) -> LeakedCalls {
@@ -224,10 +243,20 @@ fn front_only(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedC
 }
 
 /// Calls one after the other, and whether they are all there is.
-fn run(mut text: &str, offer: &CallableNames, end: TextEnd) -> (LeakedCalls, bool) {
+fn run(text: &str, offer: &CallableNames, end: TextEnd) -> (LeakedCalls, bool) {
+    run_of(text, offer, end, |_| true)
+}
+
+/// [`run`], of calls with these marks.
+fn run_of(
+    mut text: &str,
+    offer: &CallableNames,
+    end: TextEnd,
+    may_open: fn(&Mark) -> bool,
+) -> (LeakedCalls, bool) {
     let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
-        match next(text, offer, end) {
+        match next(text, offer, end, may_open) {
             TextOpening::Calls(more, rest) => {
                 leaked.take(more);
                 text = rest;
@@ -237,6 +266,17 @@ fn run(mut text: &str, offer: &CallableNames, end: TextEnd) -> (LeakedCalls, boo
         }
     }
     (leaked, false)
+}
+
+/// The calls between the ends of `mark`. Those of a list may have marks of their own, and no list in them: each level
+/// would read the text again.
+fn inside(mark: &Mark, text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
+    let is_single = |mark: &Mark| !mark.is_list;
+    if mark.is_list && opening(past_around(text)).is_some_and(is_single) {
+        let (leaked, is_all) = run_of(text, offer, end, is_single);
+        return (is_all && !leaked.calls.is_empty()).then_some(leaked);
+    }
+    body::read(text, offer, end)
 }
 
 /// Calls that end a text in which something stands before them: as many as there are.
@@ -301,12 +341,17 @@ fn places(text: &str) -> Vec<MarkPlace> {
 }
 
 /// Reads what a complete text begins with.
-fn next<'t>(text: &'t str, offer: &CallableNames, end: TextEnd) -> TextOpening<'t> {
+fn next<'t>(
+    text: &'t str,
+    offer: &CallableNames,
+    end: TextEnd,
+    may_open: fn(&Mark) -> bool,
+) -> TextOpening<'t> {
     let start = past_around(text);
     if start.is_empty() {
         return TextOpening::Nothing;
     }
-    let Some(mark) = opening(start) else {
+    let Some(mark) = opening(start).filter(|mark| may_open(mark)) else {
         return TextOpening::Other;
     };
     if let Some((leaked, end)) = ClosingMark::of(mark).find(start, offer) {
@@ -321,7 +366,7 @@ fn next<'t>(text: &'t str, offer: &CallableNames, end: TextEnd) -> TextOpening<'
     let end_at = inner.find(mark.open).unwrap_or(inner.len());
     let is_last = end_at == inner.len();
     let how = if is_last { end } else { TextEnd::Own };
-    match body::read(trim_around(mark.body(start, end_at)), offer, how) {
+    match inside(mark, trim_around(mark.body(start, end_at)), offer, how) {
         Some(leaked) => {
             let leaked = leaked.written_as(&start[..mark.open.len() + end_at]);
             TextOpening::Calls(leaked, &inner[end_at..])

@@ -96,6 +96,17 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
+/// The text from its first bracket to the one that closes it, and what follows.
+pub(super) fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let mut walk = Walk::default();
+    let end = text.char_indices().find_map(|(at, c)| {
+        walk.step(c);
+        let is_end = matches!(c, ')' | ']' | '}') && walk.is_outermost();
+        is_end.then_some(at + 1)
+    })?;
+    text.split_at_checked(end)
+}
+
 /// What commas part, outside of quotes and brackets.
 fn parts(text: &str) -> Vec<&str> {
     let mut walk = Walk::default();

@@ -8,7 +8,7 @@ use toolhold_json::repair::TextEnd;
 use toolhold_json::strict;
 
 /// More than any tool has.
-const MAX_PARAMETERS: usize = 256;
+pub(super) const MAX_PARAMETERS: usize = 256;
 
 /// How the tags are called.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ const PLAIN: Family = Family {
     parameter_close: "</parameter>",
 };
 
-static FAMILIES: [Family; 4] = [
+static FAMILIES: [Family; 5] = [
     PLAIN,
     Family {
         open: "<function=",
@@ -46,6 +46,30 @@ static FAMILIES: [Family; 4] = [
         close: "</|DSML|invoke>",
         parameter: "<|DSML|parameter",
         parameter_close: "</|DSML|parameter>",
+    },
+    Family {
+        open: "<steptml:invoke name=",
+        close: "</steptml:invoke>",
+        parameter: "<steptml:parameter",
+        parameter_close: "</steptml:parameter>",
+    },
+];
+
+/// How pairs of a key and a value are called.
+#[derive(Debug)]
+struct PairFamily {
+    key: (&'static str, &'static str),
+    value: (&'static str, &'static str),
+}
+
+static PAIRS: [PairFamily; 2] = [
+    PairFamily {
+        key: ("<arg_key>", "</arg_key>"),
+        value: ("<arg_value>", "</arg_value>"),
+    },
+    PairFamily {
+        key: ("<longcat_arg_key>", "</longcat_arg_key>"),
+        value: ("<longcat_arg_value>", "</longcat_arg_value>"),
     },
 ];
 
@@ -183,7 +207,7 @@ fn value<'t>(family: &Family, text: &'t str, is_closed: bool) -> Option<(&'t str
 }
 
 /// The value stands on lines of its own, whose breaks are not part of it.
-fn lines(value: &str) -> &str {
+pub(super) fn lines(value: &str) -> &str {
     let value = value.strip_prefix('\n').unwrap_or(value);
     value.strip_suffix('\n').unwrap_or(value)
 }
@@ -194,21 +218,40 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: TextEnd) -> Option<L
     if end == TextEnd::Cut {
         return None;
     }
-    let (name, rest) = text.split_once("<arg_key>")?;
-    let tool = offer.tool(name)?;
+    PAIRS
+        .iter()
+        .find_map(|family| pairs_of(family, text, offer))
+}
+
+fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    let PairFamily { key, value } = family;
+    let (name, rest) = text.split_once(key.0)?;
+    let tool = offer.tool(before_separator(name))?;
     let mut arguments = Map::new();
     let mut rest = Some(rest);
     while let Some(text) = rest {
-        let (key, after) = text.split_once("</arg_key>")?;
-        let after = after.trim_start().strip_prefix("<arg_value>")?;
-        let (value, after) = after.split_once("</arg_value>")?;
-        put(&mut arguments, key.trim(), value.into())?;
+        let (name, after) = text.split_once(key.1)?;
+        let after = after.trim_start().strip_prefix(value.0)?;
+        let (text, after) = after.split_once(value.1)?;
+        put(&mut arguments, name.trim(), text.into())?;
         rest = match after.trim_start() {
             "" => None,
-            more => Some(more.strip_prefix("<arg_key>")?),
+            more => Some(more.strip_prefix(key.0)?),
         };
     }
     Some(one(tool, arguments))
+}
+
+/// A name, perhaps with the mark behind it that Hunyuan writes there.
+fn before_separator(name: &str) -> &str {
+    match name.find('<') {
+        Some(at)
+            if body::strip_separator(&name[at..]).is_some_and(|rest| rest.trim().is_empty()) =>
+        {
+            &name[..at]
+        }
+        _ => name,
+    }
 }
 
 pub(super) fn one(tool: String, arguments: Map<String, Value>) -> LeakedCalls {
@@ -225,7 +268,7 @@ pub(super) fn put(arguments: &mut Map<String, Value>, key: &str, value: Value) -
     (!key.is_empty() && is_one).then_some(())
 }
 
-fn unquoted(text: &str) -> Option<&str> {
+pub(super) fn unquoted(text: &str) -> Option<&str> {
     let text = text.trim();
     let inner = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
     inner('"').or_else(|| inner('\''))

@@ -295,6 +295,74 @@ fn every_form_is_read() {
             "<|tool_call>call:weather_now{\"city\": \"Rome\"}<tool_call|>",
             one,
         ),
+        // Hunyuan, Jamba, MiniMax M1.
+        (
+            "<tool_calls>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]</tool_calls>",
+            one,
+        ),
+        (
+            "I look.\n<tool_calls>[\n  {\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}},\n  {\"name\": \"news\", \"arguments\": {}},\n]</tool_calls>",
+            &both,
+        ),
+        (
+            "<tool_calls>\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n{\"name\": \"news\", \"arguments\": {}}\n</tool_calls>",
+            &both,
+        ),
+        (
+            "<tool_calls><tool_call>function<tool_sep>weather-now\n```json\n{\"city\": \"Rome\"}\n```</tool_call></tool_calls>",
+            one,
+        ),
+        (
+            "<tool_calls>\n<tool_call>weather-now<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>\n<tool_call>news<tool_sep>\n</tool_call>\n</tool_calls>",
+            &both,
+        ),
+        // Nemotron, Apertus, LFM2.
+        (
+            "<TOOLCALL>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]</TOOLCALL>",
+            one,
+        ),
+        (
+            "<|tools_prefix|>[{\"weather-now\": {\"city\": \"Rome\"}}, {\"news\": {}}]<|tools_suffix|>",
+            &both,
+        ),
+        (
+            "<|tool_call_start|>[weather_now(city=\"Rome\"), news()]<|tool_call_end|><|im_end|>",
+            &both,
+        ),
+        (
+            "<|tool_call_start|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]<|tool_call_end|>",
+            one,
+        ),
+        // OLMo 3, dots.
+        (
+            "<function_calls>\nweather_now(city=\"Rome\")\nnews()\n</function_calls>",
+            &both,
+        ),
+        (
+            "<function_calls>\n<invoke name=\"weather-now\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n<invoke name=\"news\">\n</invoke>\n</function_calls>",
+            &both,
+        ),
+        (
+            "<dots_function_call>\n<invoke name=\"weather-now\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>\n</dots_function_call>",
+            one,
+        ),
+        // Seed, LongCat, Step 3.
+        (
+            "<seed:tool_call>\n<function=weather-now>\n<parameter=city>Rome</parameter>\n</function>\n</seed:tool_call>",
+            one,
+        ),
+        (
+            "<longcat_tool_call>weather-now\n<longcat_arg_key>city</longcat_arg_key>\n<longcat_arg_value>Rome</longcat_arg_value>\n</longcat_tool_call><longcat_tool_call>{\"name\": \"news\", \"arguments\": {}}</longcat_tool_call>",
+            &both,
+        ),
+        (
+            "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"weather-now\"><steptml:parameter name=\"city\">Rome</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+            one,
+        ),
+        (
+            "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]<|/tool_call|>",
+            one,
+        ),
         // Granite, Command, InternLM, Phi.
         (
             "<|tool_call|>[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
@@ -581,7 +649,11 @@ fn a_failed_call_is_no_answer() {
         ("Hello", false),
         (NEWS, false),
     ] {
-        assert_eq!(super::is_failed(text, &offer()), is_failed, "{text}");
+        assert_eq!(
+            super::is_failed(text, &offer(), TextEnd::Own),
+            is_failed,
+            "{text}"
+        );
     }
 }
 
@@ -657,6 +729,14 @@ fn time_grows_with_the_text() {
         "call:news{}",
         "<|\"|>",
         "assistantcommentary to=functions.news json{}",
+        "<tool_calls>",
+        "<tool_calls><tool_call>",
+        "<tool_calls><tool_call>{\"name\": \"news\"}</tool_call></tool_calls>",
+        "<a>",
+        "<x_call name=\"news\">",
+        "<x_call name=\"news\"></x_call>",
+        "<x>1</x>",
+        "</x>",
     ] {
         for start in [
             "",
@@ -668,6 +748,11 @@ fn time_grows_with_the_text() {
             "```tool_code\n",
             "<|tool_call>",
             "analysis",
+            "<tool_calls>",
+            "<tool_calls><tool_call>",
+            "<x_call name=\"news\">",
+            "<x_call name=\"news\"><x>",
+            "<x_call>{",
         ] {
             let text = start.to_owned() + &part.repeat(10_000 / part.len());
             let begun = std::time::Instant::now();
@@ -690,6 +775,7 @@ proptest! {
             "<|python_tag|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "`", "```", "text", "\"", "[", "]", "(", ")",
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            "<tool_calls>", "</tool_calls>", "<|tool_call_start|>", "<|tool_call_end|>", "<new_call>", "</new_call>",
             "<|tool_call>", "call:news{", "q:", "<|\"|>", "<tool_call|>", "<start_function_call>", "<escape>",
             "commentary to=functions.news", "analysis", "assistant", "</s>", "<|eot_id|>", "</think>", "</", "<|", "<eos>", "\t", "\r\n",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n", "<|channel|>commentary to=functions.news<|message|>{}<|call|>",
@@ -713,6 +799,6 @@ proptest! {
         }
         let _ = find(&text, &offer(), TextEnd::Cut);
         let _ = of_thought(&text, &offer(), TextEnd::Own);
-        let _ = is_failed(&text, &offer());
+        let _ = is_failed(&text, &offer(), TextEnd::Own);
     }
 }

@@ -56,6 +56,11 @@ pub(super) struct EndMark<'t> {
     pub(super) after: &'t str,
 }
 
+/// Whether a text begins with a mark that opens a thought.
+pub(super) fn is_opened(text: &str) -> bool {
+    MARKS.iter().any(|(open, _)| text.starts_with(open))
+}
+
 pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
     split_from(text, &mut |_| false)
 }

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::numbers;
 use jiff::civil::{Date, Weekday};
 use serde_json::Number;
 
@@ -46,7 +47,10 @@ pub(super) fn number(text: &str) -> Option<Reading<Number>> {
     if parts.iter().any(|part| part.is_empty()) {
         return None;
     }
-    let value = |text: String| serde_json::from_str(&text).ok().map(Reading::One);
+    let value = |text: String| {
+        numbers::check_literal(&text).ok()?;
+        serde_json::from_str(&text).ok().map(Reading::One)
+    };
     let whole = || value(format!("{sign}{}", parts.concat()));
     let decimal = || value(format!("{sign}{}.{fraction}", thousands.concat()));
     let is_decimal_mark = matches!(last, ',' | '.');

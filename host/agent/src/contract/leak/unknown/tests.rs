@@ -1,0 +1,251 @@
+//! Forms that no table has, answers that only look like them, and that streaming changes nothing.
+
+use super::*;
+use crate::contract::leak::{Fate, LeakReader, find, front, is_failed};
+use crate::contract::provenance::Provenance;
+use crate::contract::tests::read_completion_from;
+use serde_json::json;
+use std::sync::Arc;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::tool::Tool;
+
+fn tools() -> [Arc<Tool>; 3] {
+    ["weather.now", "news", "a_b.c_d"].map(|name| Arc::new(Tool::new(name)))
+}
+
+fn offer() -> CallableNames {
+    CallableNames::of(&tools())
+}
+
+fn found(text: &str) -> Vec<(String, Value)> {
+    let leaked = find(text, &offer(), TextEnd::Own).unwrap_or_default();
+    let calls = leaked.calls.into_iter();
+    calls
+        .map(|call| (call.tool, call.arguments.into()))
+        .collect()
+}
+
+/// One form a row: a call of `weather.now` in `Rome`, and how many calls there are.
+const FORMS: [(&str, usize); 24] = [
+    (
+        "<|new_call|>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}<|/new_call|>",
+        1,
+    ),
+    (
+        "<|new_call|>[{\"name\": \"weather.now\", \"parameters\": {\"city\": \"Rome\"}}, {\"name\": \"news\"}]<|new_end|>",
+        2,
+    ),
+    (
+        "<call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</call>\n<call>{\"name\": \"news\", \"arguments\": {}}</call>",
+        2,
+    ),
+    (
+        "<my_tool>\n```json\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n```\n</my_tool>",
+        1,
+    ),
+    // Between marks that do not speak of calls JSON is one all the same, as it is without marks.
+    (
+        "<answer>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</answer>",
+        1,
+    ),
+    // LM Studio's form for models without one.
+    (
+        "[TOOL_REQUEST]{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}[END_TOOL_REQUEST]",
+        1,
+    ),
+    ("<|x_call|>[weather_now(city=\"Rome\"), news()]<|x_end|>", 2),
+    ("<action>weather_now(city='Rome')</action>", 1),
+    ("<x:call>weather-now(city=\"Rome\")\nnews()</x:call>", 2),
+    (
+        "<|call:begin|>7f3a<|call:name|>weather-now<|call:args|>{\"city\": \"Rome\"}<|call:end|><|calls|>",
+        1,
+    ),
+    (
+        "<tool>weather-now</tool><arguments>{\"city\": \"Rome\"}</arguments>",
+        1,
+    ),
+    (
+        "<tool_use><name_tool>weather-now</name_tool><parameters><city>Rome</city></parameters></tool_use>",
+        1,
+    ),
+    (
+        "<function name=\"weather-now\"><param name=\"city\">Rome</param></function>",
+        1,
+    ),
+    (
+        "<function name=\"weather-now\"><param name=\"city\"><![CDATA[Rome]]></param></function>\n<function name=\"news\"></function>",
+        2,
+    ),
+    (
+        "<my_calls><run_call tool=\"weather-now\"><city>Rome</city></run_call></my_calls>",
+        1,
+    ),
+    ("<my_call=weather-now><arg=city>Rome</arg></my_call>", 1),
+    (
+        "<tool_use><weather-now>\n<city>Rome</city>\n</weather-now></tool_use>",
+        1,
+    ),
+    (
+        "<x_tool_call>weather-now\n<x_arg_key>city</x_arg_key>\n<x_arg_value>Rome</x_arg_value>\n</x_tool_call>",
+        1,
+    ),
+    // Hunyuan 3 with the suffix of its tokens.
+    (
+        "<tool_calls:opensource>\n<tool_call:opensource>weather-now<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Rome</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+        1,
+    ),
+    // MiniMax M3.
+    (
+        "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"weather-now\">]<]minimax[>[<city>Rome]<]minimax[>[</city>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+        1,
+    ),
+    // Kimi K3.
+    (
+        "<|open|>tools<|sep|><|open|>call tool=\"weather-now\" index=\"0\"<|sep|><|open|>argument key=\"city\" type=\"string\"<|sep|>Rome<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+        1,
+    ),
+    (
+        "<|x_call|>weather-now<|x_sep|>{\"city\": \"Rome\"}<|x_end|><|x_call|>news<|x_sep|>{}<|x_end|>",
+        2,
+    ),
+    (
+        "◁tool_call▷{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}◁/tool_call▷",
+        1,
+    ),
+    // The server took the last mark away.
+    (
+        "<|x_call|>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}",
+        1,
+    ),
+];
+
+#[test]
+fn forms_that_are_not_known_are_read() {
+    let rome = ("weather.now".to_owned(), json!({"city": "Rome"}));
+    let news = ("news".to_owned(), json!({}));
+    for (text, count) in FORMS {
+        let all = [rome.clone(), news.clone()];
+        assert_eq!(found(text), all[..count], "{text}");
+        assert!(!is_failed(text, &offer(), TextEnd::Own), "{text}");
+        // Of a reply that was cut, more may have been to come.
+        let cut = find(text, &offer(), TextEnd::Cut);
+        assert!(
+            cut.is_none() && is_failed(text, &offer(), TextEnd::Cut),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn unknown_forms_are_the_same_in_every_split() {
+    for (text, _) in FORMS {
+        assert_eq!(front(text, &offer(), TextEnd::Own), None, "{text}");
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            let mut reader = LeakReader::new(offer());
+            let mut passed = String::new();
+            for piece in [head, tail] {
+                match reader.push(piece) {
+                    Fate::Taken(calls) => assert_eq!(calls, [], "{text} at {at}"),
+                    Fate::Passed(text) => passed += &text,
+                }
+            }
+            passed += &reader.finish().unwrap_or_default();
+            assert_eq!(passed, text, "at {at}");
+        }
+    }
+}
+
+fn output(text: &str, provenance: &Provenance) -> Result<bool, String> {
+    let completion = Completion {
+        content: text.to_owned(),
+        ..Completion::default()
+    };
+    let read = read_completion_from(Contract::Tools, &completion, &tools(), provenance)?;
+    Ok(read.output.is_some())
+}
+
+/// Not made, and no answer either: the model is told.
+#[test]
+fn a_call_that_cannot_be_read_goes_back() {
+    for text in [
+        "<|new_call|>weather-now: Rome<|/new_call|>",
+        "<|new_call|>weather-now Rome<|new_end|>",
+        "<x_call>weather-now</x_call>",
+        "<x_call>weather-now<city>Rome</x_call>",
+        "<x_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": }}</x_call>",
+        "<x_call>{\"name\": \"other\", \"arguments\": {}}</x_call>",
+        "<x_call>[weather_now(city=rome)]</x_call>",
+        "<weather-now><city>Rome</city></weather-now>",
+        "<x_call name=\"weather-now\"><city>Rome</city><city>Oslo</city></x_call>",
+        "<x_call name=\"news\"><q name=\"weather-now\">1</q></x_call>",
+        "<tool>news</tool><tool>weather-now</tool>",
+        "<do>weather-now(city=\"Rome\")</do>",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+        let told = output(text, &Provenance::default());
+        let is_told = told
+            .as_ref()
+            .is_err_and(|reason| reason.contains("looks like a call"));
+        assert!(is_told, "{text}: {told:?}");
+    }
+}
+
+/// An answer that speaks of a form, or is markup of another kind, is an answer.
+#[test]
+fn answers_that_look_like_calls_stay_answers() {
+    let call = "<|new_call|>{\"name\": \"news\", \"arguments\": {}}<|/new_call|>";
+    for text in [
+        format!("Write {call} to read the news."),
+        format!("The form:\n{call}"),
+        format!("{call} is how it is written."),
+        format!("```\n{call}\n```"),
+        format!("`{call}`"),
+        "<p>weather-now</p>".to_owned(),
+        "<ul><li>weather-now</li><li>news</li></ul>".to_owned(),
+        "<html><body><code>weather_now(city=\"Rome\")</code></body></html>".to_owned(),
+        "<?xml version=\"1.0\"?><tool name=\"news\"/>".to_owned(),
+        "<answer>weather-now</answer>".to_owned(),
+        "<answer>weather-now is the tool.</answer>".to_owned(),
+        "<summary_of_day>news of today</summary_of_day>".to_owned(),
+        "<items><item name=\"news\">1</item></items>".to_owned(),
+        "<config><news>true</news></config>".to_owned(),
+        "<response>{\"title\": \"news\", \"of\": 7}</response>".to_owned(),
+        "<tool_report>All of them work.</tool_report>".to_owned(),
+        "[NEWS] It rains.".to_owned(),
+        "[1] weather-now".to_owned(),
+        "<3 news".to_owned(),
+    ] {
+        assert_eq!(found(&text), [], "{text}");
+        assert_eq!(output(&text, &Provenance::default()), Ok(true), "{text}");
+    }
+}
+
+/// Where native calls work, and where the run was given the call, it goes back whatever its form.
+#[test]
+fn unknown_forms_are_never_made_of_material_or_beside_native_calls() {
+    for (text, _) in FORMS {
+        let mut native = Provenance::default();
+        native.had_native_call(None);
+        let told = output(text, &native);
+        assert!(
+            told.is_err_and(|reason| reason.contains("made natively")),
+            "{text}"
+        );
+        let told = output(text, &Provenance::of([text]));
+        assert!(
+            told.is_err_and(|reason| reason.contains("only repeated")),
+            "{text}"
+        );
+    }
+}
+
+/// Marks without end are read in bounded time, and are none.
+#[test]
+fn marks_are_bounded() {
+    for part in ["<a_call>", "<x>", "</x>", "word<y|>"] {
+        let text = format!("<x_call>{}", part.repeat(200_000 / part.len()));
+        assert_eq!(calls(&text, &offer(), TextEnd::Own), None, "{part}");
+    }
+}
