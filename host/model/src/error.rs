@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
+use toolhold_intake::encoding::EncodingError;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, ContextOverflow};
 
@@ -77,6 +78,10 @@ pub enum ModelError {
         source: Option<serde_json::Error>,
     },
 
+    /// The answer is compressed, although nothing asked for it, and cannot be expanded.
+    #[error("the answer of the model endpoint at {url} cannot be read: {source}")]
+    Encoding { url: String, source: EncodingError },
+
     /// The answer grew beyond its bound and was cut off.
     #[error(
         "the model's answer exceeded the limit of {limit} {unit}, and the connection was closed: \
@@ -132,6 +137,7 @@ impl ModelError {
             | Self::Timeout { .. }
             | Self::Truncated { .. }
             | Self::Decode { .. }
+            | Self::Encoding { .. }
             // Balancers answer so while nothing is behind them.
             | Self::NotAnEndpoint { .. }
             | Self::Unavailable(_) => ErrorClass::Retryable,
@@ -156,6 +162,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::NotAnEndpoint { .. }
             | Self::Decode { .. }
+            | Self::Encoding { .. }
             | Self::OtherRevision { .. }
             | Self::TooLarge { .. } => true,
             Self::Connect { .. }
@@ -183,6 +190,7 @@ impl ModelError {
             Self::Truncated { .. } => "truncated",
             Self::NotAnEndpoint { .. } => "no_endpoint",
             Self::Decode { .. } => "unreadable",
+            Self::Encoding { .. } => "compressed",
             Self::TooLarge { .. } => "too_large",
             Self::Unrecorded { .. } => "unrecorded",
             Self::NoImages { .. } => "no_images",
@@ -256,6 +264,7 @@ impl From<TransportError> for ModelError {
             TransportError::Recording { .. } => Self::Config {
                 message: source.to_string(),
             },
+            TransportError::Encoding { url, source } => Self::Encoding { url, source },
             TransportError::Connect { ref url, .. } | TransportError::Broken { ref url, .. } => {
                 Self::Connect {
                     url: url.clone(),

@@ -43,7 +43,6 @@ mod extras;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod http;
-mod json;
 pub mod model;
 pub mod none;
 pub mod probe;
@@ -52,7 +51,6 @@ pub mod replay;
 pub mod route;
 pub mod server;
 pub mod side;
-pub mod sse;
 pub mod tokenizer;
 mod tool_calls;
 pub mod transport;
