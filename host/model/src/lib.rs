@@ -61,7 +61,7 @@ pub use chat::{ChatMessage, ChatRequest, ChatTool, Content, Delivery, Role, Tool
 pub use client::{OpenAiModel, Timeouts};
 pub use dialect::{Dialect, ProbeVerdict};
 pub use embed::Embeddings;
-pub use error::{ErrorDetail, ModelError, TimeoutPhase};
+pub use error::{EndpointCondition, ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpTransport};
 pub use model::{CompletionObserver, Model, RunContext};
 pub use none::NoModel;
