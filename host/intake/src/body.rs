@@ -1,4 +1,4 @@
-//! What kind of body a server sent: an event stream, JSON, or neither.
+//! Kinds of bodies that servers send: an event stream, JSON, or neither.
 
 use crate::sse::{SseDecoder, SseEvent};
 use std::mem;
@@ -6,7 +6,8 @@ use std::mem;
 /// How many bytes tell an event stream from other text: the longest field name and its colon.
 const SNIFF_BYTES: usize = 6;
 
-/// Reads one body, whatever its content type says. Holds it if it is JSON, and otherwise one unfinished event.
+/// Reads one body by its bytes, and by its content type only where those leave it open. Holds a body of JSON whole, and
+/// of a stream one unfinished event.
 #[derive(Debug)]
 pub struct BodyReader {
     /// Maximum bytes of the body.
@@ -30,7 +31,7 @@ enum BodyState {
 /// The part of a body that was not given out before its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// Nothing but blanks came.
+    /// A body of blanks, or of no bytes.
     Empty,
     /// All of a body that begins as JSON does. It may be cut, or several values one behind the other.
     Json(Vec<u8>),
@@ -41,9 +42,9 @@ pub enum BodyEnd {
 /// Why a body is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// It has more bytes than the limit.
+    /// The body has more bytes than the limit.
     TooLarge,
-    /// It is neither an event stream nor JSON: the bytes that it begins with.
+    /// The body is neither an event stream nor JSON; has the bytes that it begins with.
     Foreign(Vec<u8>),
 }
 
@@ -152,7 +153,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// What a body is, in a word, and the texts that it has.
+    /// Returns the kind of a body in a word, and its texts.
     fn read(
         content_type: Option<&str>,
         body: &[u8],

@@ -1,8 +1,8 @@
 //! Compression that nothing asked for, taken off a body.
 //!
 //! Requests of this host ask for no compression. Proxies and servers compress all the same, most of them with gzip, and
-//! others leave the header in place on a body that they expanded. So gzip is told by the first bytes of a body, whatever
-//! its header says. What a body becomes is bounded by its own size: a reader's limit alone would let each answer take as
+//! others leave the header in place on a body that they expanded. So gzip is told by the first bytes of a body, and not
+//! by its header. What a body becomes is bounded by its own size: a reader's limit alone would let each answer take as
 //! much as the limit for a few bytes on the wire.
 
 use bytes::Bytes;
@@ -34,7 +34,7 @@ pub enum EncodingError {
     /// The bytes are not what they begin as.
     #[error("its {name} compression, which was not asked for, is broken")]
     Corrupt { name: &'static str },
-    /// It grows beyond all measure.
+    /// The body becomes larger than its size allows.
     #[error(
         "its {name} compression, which was not asked for, makes more than {MAX_RATIO} times as many bytes of it"
     )]
@@ -119,7 +119,7 @@ impl Expander {
         self.expand(&piece)
     }
 
-    /// What is left at the end of the body. Of one that was cut it is what came.
+    /// Returns the last bytes, at the end of the body. The rest of a body that was cut is not missed here.
     pub fn finish(&mut self) -> Bytes {
         match mem::replace(&mut self.coding, Coding::Plain) {
             Coding::Undecided { head, .. } => head.into(),

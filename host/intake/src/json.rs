@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Result<Value, Error> {
     })
 }
 
-/// The same for bytes, of which those that are no UTF-8 become U+FFFD.
+/// Parses JSON in bytes, as [`parse`] does. Bytes that are no UTF-8 become U+FFFD.
 ///
 /// # Errors
 /// As [`parse`].

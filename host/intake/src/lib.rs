@@ -1,7 +1,7 @@
-//! What servers send over HTTP, read with one tolerance: bodies of model endpoints and of MCP servers.
+//! Reads the bodies that model endpoints and MCP servers send over HTTP, with one tolerance for both.
 //!
-//! What this crate promises: a body is told by its first bytes and not by its content type alone, everything that it keeps
-//! has a bound, and no bytes are fatal. It opens no connection and knows neither completions nor messages of a protocol.
+//! The crate promises that a body is told by its first bytes and not by its content type alone, that all memory of it has
+//! a bound, and that no bytes are fatal. It opens no connection and knows neither completions nor messages of a protocol.
 //!
 //! Read it in this order: [`encoding`] (compression that nothing asked for), [`body`] (event stream, JSON or neither),
 //! [`sse`] (events) and [`json`] (values).

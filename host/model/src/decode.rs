@@ -24,7 +24,7 @@ pub(crate) struct Decoder {
     limit: usize,
     /// An event stream; or JSON: an error, a server that does not stream, or one that streams JSON lines.
     body: BodyReader,
-    /// As the server declared it, for messages.
+    /// Content type that the server declared, for messages.
     content_type: String,
     /// `[DONE]` was seen; what follows is not part of the answer.
     done: bool,

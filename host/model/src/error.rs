@@ -11,7 +11,7 @@ use toolhold_intake::encoding::EncodingError;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, ContextOverflow};
 
-/// Wait that a client is told where an endpoint opens no connection, and nothing else says how long.
+/// Wait that a client is told where an endpoint opens no connection and no other wait is known.
 const AWAY_WAIT: Duration = Duration::from_secs(5);
 
 /// Why there is no completion. Every message says what was tried and what to do.
@@ -230,7 +230,7 @@ impl ModelError {
         });
     }
 
-    /// What the failure says of the endpoint, whether it came as a status, in a stream or in place of a connection.
+    /// Returns the condition of the endpoint that the failure shows: a status, an error in a stream, or no connection.
     pub fn condition(&self) -> EndpointCondition {
         match self {
             Self::Connect {
@@ -252,8 +252,8 @@ impl ModelError {
         }
     }
 
-    /// When a client may send the same request again, as far as that is known: the endpoint asked for a wait, is left
-    /// alone for a while, or opens no connection.
+    /// Returns the wait after which a client may send the same request again, where it is known: the endpoint asked for it,
+    /// is left alone for a while, or opens no connection.
     pub fn available_after(&self) -> Option<Duration> {
         let is_away = match self {
             Self::GaveUp { source, .. } => return source.available_after(),
@@ -398,14 +398,17 @@ impl ErrorDetail {
     /// limit of theirs behind another status: where the body tells of too many requests, it counts.
     fn status(&self, http: Option<u16>) -> Option<u16> {
         let code = self.code.as_deref().unwrap_or_default();
-        let number = code.parse::<u16>().ok().filter(|code| (400..600).contains(code));
+        let number = code
+            .parse::<u16>()
+            .ok()
+            .filter(|code| (400..600).contains(code));
         match number.or_else(|| status_of_name(code)) {
             Some(said @ (429 | OVERLOADED)) => Some(said),
             said => http.or(said).or_else(|| status_of_words(&self.message)),
         }
     }
 
-    /// What the error says of the endpoint.
+    /// Returns the condition of the endpoint that the error shows.
     fn condition(&self, http: Option<u16>) -> EndpointCondition {
         if self.class(http) != ErrorClass::Retryable {
             return EndpointCondition::Working;
@@ -418,7 +421,7 @@ impl ErrorDetail {
     }
 }
 
-/// The status of servers that have too much to do, whoever asks. No RFC has it.
+/// Status of servers that have too much to do for any client. No RFC has it.
 const OVERLOADED: u16 = 529;
 
 /// The status that a code's name stands for.
@@ -454,18 +457,18 @@ fn status_of_words(message: &str) -> Option<u16> {
     is_limit.then_some(429)
 }
 
-/// What a failure says of its endpoint. Retries, the reliefs of a pool and the circuit breaker read it here alone.
+/// Condition of an endpoint that a failure shows. Retries, the reliefs of a pool and the circuit breaker read it here alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointCondition {
     /// No connection could be opened: no process listens there.
     Unreached,
-    /// It works, and has too much to do for this request.
+    /// The endpoint works, and has too much to do for this request.
     Busy,
-    /// It has too much to do, or is still loading its model.
+    /// The endpoint has too much to do, or is still loading its model.
     Unready,
-    /// It fails.
+    /// The endpoint fails.
     Failing,
-    /// It works: the request was refused, or the run ended.
+    /// The endpoint works: the request was refused, or the run ended.
     Working,
 }
 

@@ -19,8 +19,8 @@ pub struct BreakerPolicy {
     pub rest: Duration,
 }
 
-/// Most calls that find no connection before the circuit opens, whatever the policy: where nothing listens, that is
-/// certain. More than two, because a server that restarts refuses a moment of calls.
+/// Maximum number of calls that find no connection before the circuit opens, also where the policy allows more failures:
+/// a refused connection is certain. More than two, because a server that restarts refuses calls for a moment.
 const UNREACHED_CALLS: u32 = 3;
 
 impl Default for BreakerPolicy {

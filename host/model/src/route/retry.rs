@@ -41,8 +41,8 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// All waits of one request together.
     pub total_wait: Duration,
-    /// Of them those after attempts that found no connection: where nothing listens, a person has to act, and a client
-    /// should be told soon.
+    /// Maximum wait after attempts that found no connection, a part of `total_wait`: where nothing listens, a person has to
+    /// act, and a client should be told soon.
     pub unreached_wait: Duration,
 }
 
@@ -112,7 +112,7 @@ impl RetryPolicy {
 #[derive(Clone, Copy, Debug, Default)]
 struct RetryWaits {
     all: Duration,
-    /// Those after attempts that found no connection.
+    /// Waits after attempts that found no connection.
     unreached: Duration,
 }
 
