@@ -241,7 +241,7 @@ mod tests {
                 "data: ", "event: e", "\n", "\r\n", "\n\n", ": c", "{\"a\":1}", "[", "<", " ", "\u{feff}", "é", "x",
             ]), 0..30),
             chunk in 1_usize..20,
-            is_event_stream: bool,
+            is_event_stream in any::<bool>(),
         ) {
             let body = pieces.concat();
             let said = is_event_stream.then_some("text/event-stream");

@@ -1,7 +1,7 @@
 //! Compression that nothing asked for, taken off a body.
 //!
 //! Requests of this host ask for no compression. Proxies and servers compress all the same, most of them with gzip, and
-//! others leave the header in place on a body that they expanded. So gzip is told by the first bytes of a body, and not
+//! others leave the header in place on a body that they expanded. So gzip is recognised by the first bytes of a body, and not
 //! by its header. What a body becomes is bounded by its own size: a reader's limit alone would let each answer take as
 //! much as the limit for a few bytes on the wire.
 
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_body_becomes_no_more_than_its_size_allows() {
-        let bomb = gzip(&vec![b' '; 64 << 20]);
+        let bomb = gzip(&vec![b' '; 8 << 20]);
         assert!(bomb.len() < 100_000, "{}", bomb.len());
         for chunk in [1, 1_000, bomb.len()] {
             let mut expander = Expander::new(Some("gzip")).unwrap();
@@ -406,9 +406,9 @@ mod tests {
         fn no_bytes_are_fatal_and_chunks_change_nothing(
             noise in prop::collection::vec(any::<u8>(), 0..200),
             chunk in 1_usize..50,
-            is_gzip: bool,
+            is_gzip in any::<bool>(),
         ) {
-            let body = if is_gzip { [&[0x1f, 0x8b, 8, 0][..], &noise].concat() } else { noise };
+            let body = if is_gzip { [&[0x1f_u8, 0x8b, 8, 0][..], noise.as_slice()].concat() } else { noise };
             let whole = read(None, &body, body.len().max(1));
             let pieces = read(None, &body, chunk);
             prop_assert_eq!(pieces.is_ok(), whole.is_ok());

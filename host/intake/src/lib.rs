@@ -1,6 +1,6 @@
 //! Reads the bodies that model endpoints and MCP servers send over HTTP, with one tolerance for both.
 //!
-//! The crate promises that a body is told by its first bytes and not by its content type alone, that all memory of it has
+//! The crate promises that a body is recognised by its first bytes and not by its content type alone, that all memory of it has
 //! a bound, and that no bytes are fatal. It opens no connection and knows neither completions nor messages of a protocol.
 //!
 //! Read it in this order: [`encoding`] (compression that nothing asked for), [`body`] (event stream, JSON or neither),

@@ -11,7 +11,7 @@ use toolhold_intake::encoding::EncodingError;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, ContextOverflow};
 
-/// Wait that a client is told where an endpoint opens no connection and no other wait is known.
+/// Wait in the answer to a client where an endpoint opens no connection and no other wait is known.
 const AWAY_WAIT: Duration = Duration::from_secs(5);
 
 /// Why there is no completion. Every message says what was tried and what to do.
