@@ -32,6 +32,7 @@
 
 pub mod chat;
 pub mod client;
+pub mod condition;
 mod decode;
 pub mod dialect;
 pub mod embed;
@@ -59,9 +60,10 @@ mod usage;
 
 pub use chat::{ChatMessage, ChatRequest, ChatTool, Content, Delivery, Role, ToolChoice};
 pub use client::{OpenAiModel, Timeouts};
+pub use condition::EndpointCondition;
 pub use dialect::{Dialect, ProbeVerdict};
 pub use embed::Embeddings;
-pub use error::{EndpointCondition, ErrorDetail, ModelError, TimeoutPhase};
+pub use error::{ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpTransport};
 pub use model::{CompletionObserver, Model, RunContext};
 pub use none::NoModel;
