@@ -482,6 +482,7 @@ impl ExpectedError {
             ModelError::Truncated { received, .. } => ("truncated", Some(received)),
             ModelError::NotAnEndpoint { .. } => ("not_an_endpoint", None),
             ModelError::Decode { .. } => ("decode", None),
+            ModelError::Encoding { .. } => ("encoding", None),
             ModelError::TooLarge { .. } => ("too_large", None),
             ModelError::Unavailable(_) | ModelError::GaveUp { .. } => ("of_a_route", None),
             ModelError::Unrecorded { .. }

@@ -104,9 +104,9 @@ pub(super) const ROWS: &[FaultRow<EndpointBench>] = &[
             "an_endpoint_that_comes_back_is_asked_again",
         ),
         stays: test(
-            "The run ends, and says that the endpoint cannot be reached: `502`.",
+            "The run ends within 3 s, and says so: `503` and `Retry-After`. Then runs end at once.",
             "serve/faults.rs",
-            "an_endpoint_that_stays_away_is_the_reason_of_a_runs_end",
+            "an_endpoint_that_accepts_no_connection_is_told_soon_and_then_at_once",
         ),
     },
     FaultRow {
@@ -117,7 +117,7 @@ pub(super) const ROWS: &[FaultRow<EndpointBench>] = &[
             "a_server_waits_for_the_endpoint_that_it_starts_without",
         ),
         stays: test(
-            "`/readyz` and new runs are `503`.",
+            "`/readyz` and new runs are `503`. Tools are listed and called.",
             "serve/faults.rs",
             "a_server_waits_for_the_endpoint_that_it_starts_without",
         ),

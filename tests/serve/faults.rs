@@ -370,7 +370,8 @@ fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
     let server = serve(&host, &endpoint);
     drop(endpoint);
     let refused = server.post("/v1/agent", &ask("t"));
-    assert_eq!(refused.status, 502, "{refused:?}");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
     let listed = server.get("/v1/runs").good();
     let run = listed["runs"][0]["id"].as_str().unwrap().to_owned();
     let answer = server.get(&format!("/v1/runs/{run}")).good()["answer"].clone();
@@ -379,6 +380,48 @@ fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
     assert!(error.contains("cannot reach the model endpoint"), "{error}");
     let told = refused.json()["error"]["message"].clone();
     assert_eq!(told, format!("run {run}: {error}"));
+}
+
+/// The first client is told within three seconds, and each one after it at once: no run waits for what nobody started.
+#[test]
+fn an_endpoint_that_accepts_no_connection_is_told_soon_and_then_at_once() {
+    let host = host("");
+    let gone = scripted([]);
+    let url = gone.base_url();
+    drop(gone);
+    let server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    let asked = |most: Duration| {
+        let begun = Instant::now();
+        let answered = server.post("/v1/agent", &ask("t"));
+        let took = begun.elapsed();
+        assert!(took <= most, "{took:?}: {answered:?}");
+        assert_eq!(answered.status, 503, "{answered:?}");
+        assert!(answered.headers.contains_key("retry-after"), "{answered:?}");
+        answered.text
+    };
+    asked(Duration::from_secs(3));
+    for _ in 0..3 {
+        let text = asked(Duration::from_secs(1));
+        assert!(text.contains("opens no connection"), "{text}");
+    }
+    has_tools_called(&server);
+}
+
+/// What needs no model is done without one.
+fn has_tools_called(server: &Server) {
+    let listed = server.get("/v1/tools").good();
+    let names = listed["tools"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|tool| tool["name"].clone()).collect();
+    assert!(names.contains(&json!("calculator.evaluate")), "{names:?}");
+    let body = json!({"arguments": {"expression": "2+2"}});
+    let made = server.post("/v1/tools/calculator.evaluate", &body).good();
+    assert_eq!(made["result"], json!({"value": "4"}));
+    let run = made["run"].as_str().unwrap();
+    let record = server.get(&format!("/v1/runs/{run}")).good();
+    assert_ne!(record["answer"]["reason"], "model", "{record}");
+    for path in ["/v1/modules", "/v1/approvals", "/v1/runs", "/v1/requests"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
 }
 
 /// The server is there before its endpoint is, which knows the model's name.
@@ -394,6 +437,7 @@ fn a_server_waits_for_the_endpoint_that_it_starts_without() {
     // Without a key, the message names no agent.
     assert!(!not_yet.text.contains("default"), "{not_yet:?}");
     refused(&server.post("/v1/agent", &ask("t")), "has not answered yet");
+    has_tools_called(&server);
     assert_eq!(
         server
             .post("/v1/agent", &json!({"agent": "no", "messages": []}))

@@ -11,6 +11,7 @@ pub mod archive;
 pub mod cache;
 pub mod docs;
 pub mod egress;
+pub mod intake;
 pub mod json;
 pub mod leak;
 pub mod links;
@@ -39,6 +40,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("cache", cache::run),
     ("docs", docs::run),
     ("egress", egress::run),
+    ("intake", intake::run),
     ("leak", leak::run),
     ("links", links::run),
     ("load", load::run),

@@ -36,11 +36,11 @@ pub enum Id {
 }
 
 impl Id {
-    /// The id as the number of a request that we made.
+    /// The id as the number of a request that we made. Some servers write it back as a text.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.as_u64(),
-            Self::Text(_) => None,
+            Self::Text(text) => text.parse().ok(),
         }
     }
 }
@@ -293,7 +293,11 @@ impl<'de> Deserialize<'de> for Items<'de> {
     }
 }
 
-fn read(value: Value) -> Result<Message, InvalidMessage> {
+/// Reads a message that is JSON already.
+///
+/// # Errors
+/// It is no message.
+pub fn read(value: Value) -> Result<Message, InvalidMessage> {
     let Value::Object(mut message) = value else {
         let reason = "a message is a JSON object";
         return Err(malformed(None, INVALID_REQUEST, reason));

@@ -10,22 +10,22 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
 use crate::extras::Extras;
-use crate::json;
-use crate::sse::{SseDecoder, SseEvent};
 use crate::tool_calls::ToolCalls;
 use crate::usage;
+use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
+use toolhold_intake::json;
+use toolhold_intake::sse::SseEvent;
 use toolhold_protocol::completion::{Completion, Delta};
-
-/// How many bytes tell an event stream from other text: the longest field name and its colon.
-const SNIFF_BYTES: usize = 6;
 
 /// Decodes one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     /// Bytes that the whole answer may take.
     limit: usize,
-    received: usize,
-    body: AnswerBody,
+    /// An event stream; or JSON: an error, a server that does not stream, or one that streams JSON lines.
+    body: BodyReader,
+    /// Content type that the server declared, for messages.
+    content_type: String,
     /// `[DONE]` was seen; what follows is not part of the answer.
     done: bool,
     /// A choice was received, even if it is empty.
@@ -35,31 +35,13 @@ pub(crate) struct Decoder {
     extras: Extras,
 }
 
-#[derive(Debug)]
-enum AnswerBody {
-    /// Too few bytes to tell.
-    Unknown {
-        head: Vec<u8>,
-        is_event_stream: bool,
-        content_type: String,
-    },
-    Events(SseDecoder),
-    /// JSON: an error, a server that does not stream, or one that streams JSON lines.
-    Json(Vec<u8>),
-}
-
 impl Decoder {
     /// `limit`: the most bytes the answer may take. `content_type`: as the server declared it.
     pub(crate) fn new(limit: usize, content_type: Option<&str>) -> Self {
-        let content_type = content_type.unwrap_or("no content type");
         Self {
             limit,
-            received: 0,
-            body: AnswerBody::Unknown {
-                head: Vec::new(),
-                is_event_stream: content_type.starts_with("text/event-stream"),
-                content_type: content_type.to_owned(),
-            },
+            body: BodyReader::new(limit, content_type),
+            content_type: content_type.unwrap_or("no content type").to_owned(),
             done: false,
             has_choice: false,
             completion: Completion::default(),
@@ -86,24 +68,9 @@ impl Decoder {
         url: &str,
         emit: &mut dyn FnMut(Delta),
     ) -> Result<(), ModelError> {
-        self.received += bytes.len();
-        if self.received > self.limit {
-            return Err(self.too_large());
-        }
-        match &mut self.body {
-            AnswerBody::Unknown { head, .. } => {
-                head.extend_from_slice(bytes);
-                self.sniff(false, url, emit)
-            }
-            AnswerBody::Json(json) => {
-                json.extend_from_slice(bytes);
-                Ok(())
-            }
-            AnswerBody::Events(events) => {
-                let events = events.push(bytes).map_err(|_| self.too_large())?;
-                self.take_events(events, emit)
-            }
-        }
+        let events = self.body.push(bytes);
+        let events = events.map_err(|fault| self.unread(fault, url))?;
+        self.take_events(events, emit)
     }
 
     /// The answer has ended in good order. A clean end says nothing about completeness: proxies end
@@ -113,21 +80,15 @@ impl Decoder {
         url: &str,
         emit: &mut dyn FnMut(Delta),
     ) -> Result<Completion, ModelError> {
-        if matches!(self.body, AnswerBody::Unknown { .. }) {
-            self.sniff(true, url, emit)?;
-        }
-        match &mut self.body {
-            AnswerBody::Unknown { .. } => {}
-            AnswerBody::Json(json) => {
-                let json = mem::take(json);
-                self.take_json(&json, emit)?;
-            }
-            AnswerBody::Events(events) => {
-                let last = events.finish();
+        let end = self.body.finish();
+        match end.map_err(|fault| self.unread(fault, url))? {
+            BodyEnd::Empty => {}
+            BodyEnd::Json(json) => self.take_json(&json, emit)?,
+            BodyEnd::Events(last) => {
                 // Without its blank line the last event may be cut: unreadable means truncated.
-                match last.map(|event| self.take_event(event, emit)) {
-                    None | Some(Ok(()) | Err(ModelError::Decode { .. })) => {}
-                    Some(Err(error)) => return Err(error),
+                match self.take_events(last, emit) {
+                    Ok(()) | Err(ModelError::Decode { .. }) => {}
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -148,62 +109,17 @@ impl Decoder {
         self.completion
     }
 
-    fn too_large(&self) -> ModelError {
-        ModelError::TooLarge {
-            limit: self.limit,
-            unit: "bytes",
-        }
-    }
-
-    /// Decides what the body is. Its first bytes are believed before the content type: errors to
-    /// streaming requests come as JSON under any name, and proxies send their pages as anything.
-    fn sniff(
-        &mut self,
-        at_end: bool,
-        url: &str,
-        emit: &mut dyn FnMut(Delta),
-    ) -> Result<(), ModelError> {
-        let AnswerBody::Unknown {
-            head,
-            is_event_stream,
-            content_type,
-        } = &mut self.body
-        else {
-            return Ok(());
-        };
-        let after_mark = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-        let start = after_mark.trim_ascii_start();
-        let is_json = start.starts_with(b"{") || start.starts_with(b"[");
-        if start.len() < SNIFF_BYTES && !at_end && !is_json {
-            // Of blanks one is enough. More would be looked through again with each chunk.
-            let mark = head.len() - after_mark.len();
-            let blanks = after_mark.len() - start.len();
-            head.drain(mark..mark + blanks.saturating_sub(1));
-            return Ok(());
-        }
-        let is_page = start.starts_with(b"<");
-        let has_field = [&b"data:"[..], b"event:", b"id:", b"retry:", b":"]
-            .iter()
-            .any(|field| start.starts_with(field));
-        if is_json {
-            self.body = AnswerBody::Json(start.to_vec());
-            Ok(())
-        } else if !is_page && (*is_event_stream || has_field) {
-            let head = mem::take(head);
-            let mut events = SseDecoder::new(self.limit);
-            let first = events.push(&head);
-            self.body = AnswerBody::Events(events);
-            let first = first.map_err(|_| self.too_large())?;
-            self.take_events(first, emit)
-        } else if start.is_empty() {
-            // A connection that closed without a word: cut, not misconfigured.
-            Ok(())
-        } else {
-            Err(ModelError::NotAnEndpoint {
+    fn unread(&self, fault: BodyFault, url: &str) -> ModelError {
+        match fault {
+            BodyFault::TooLarge => ModelError::TooLarge {
+                limit: self.limit,
+                unit: "bytes",
+            },
+            BodyFault::Foreign(head) => ModelError::NotAnEndpoint {
                 url: url.to_owned(),
-                content_type: mem::take(content_type),
-                excerpt: excerpt(start),
-            })
+                content_type: self.content_type.clone(),
+                excerpt: excerpt(&head),
+            },
         }
     }
 
@@ -233,6 +149,9 @@ impl Decoder {
             return Ok(());
         }
         let is_error = event.name.as_deref() == Some("error");
+        if !is_error && is_sign_of_life(event.name.as_deref(), data) {
+            return Ok(());
+        }
         match json::parse(data) {
             // The event's name says that it is an error, whatever its data look like.
             Ok(chunk) if is_error && from_value(&chunk).is_none() => {
@@ -338,7 +257,7 @@ impl Decoder {
             emit(Delta::Reasoning(text));
         }
         self.extras.keep(delta, &KNOWN_IN_DELTA);
-        let mut content = delta.get("content").map(text_of).unwrap_or_default();
+        let mut content = delta.get("content").map(content_of).unwrap_or_default();
         if content.is_empty() {
             // A model that refuses says so in a field of its own, and nothing else.
             content = delta.get("refusal").map(text_of).unwrap_or_default();
@@ -430,16 +349,46 @@ fn thought(content: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Text, or the text among a list of content parts.
+/// Text, or the text among a list of content parts. A refusal is a part of its own.
 fn text_of(content: &Value) -> String {
+    let text = |part: &Value| {
+        let said = part.get("text").or_else(|| part.get("refusal"));
+        said.and_then(Value::as_str).map(str::to_owned)
+    };
     match content {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part.get("text").and_then(Value::as_str))
-            .collect(),
+        Value::Array(parts) => parts.iter().filter_map(text).collect(),
+        // A part outside of a list.
+        part @ Value::Object(_) => text(part).unwrap_or_default(),
         _ => String::new(),
     }
+}
+
+/// The text of an answer. Some servers read the JSON that they were asked for, and give an object in place of its text.
+fn content_of(content: &Value) -> String {
+    const PART: [&str; 5] = ["type", "text", "refusal", "thinking", "reasoning"];
+    match content {
+        Value::Object(object)
+            if !object.is_empty() && !PART.iter().any(|key| object.contains_key(*key)) =>
+        {
+            content.to_string()
+        }
+        content => text_of(content),
+    }
+}
+
+/// Most bytes of the word of an event that only keeps its connection.
+const MAX_WORD_BYTES: usize = 64;
+
+/// True for events with which proxies keep a connection: they have a name for it, or are one word that is no JSON.
+fn is_sign_of_life(name: Option<&str>, data: &str) -> bool {
+    const NAMES: [&str; 5] = ["ping", "keepalive", "keep-alive", "keep_alive", "heartbeat"];
+    let is_named = |name: &str| NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let is_word = || {
+        let no_word = |c: char| c.is_whitespace() || "{}[]\":".contains(c);
+        data.len() <= MAX_WORD_BYTES && !data.contains(no_word)
+    };
+    name.is_some_and(is_named) || is_word()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
+use toolhold_intake::encoding::EncodingError;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, ContextOverflow};
 
@@ -77,6 +78,10 @@ pub enum ModelError {
         source: Option<serde_json::Error>,
     },
 
+    /// The answer is compressed, although nothing asked for it, and cannot be expanded.
+    #[error("the answer of the model endpoint at {url} cannot be read: {source}")]
+    Encoding { url: String, source: EncodingError },
+
     /// The answer grew beyond its bound and was cut off.
     #[error(
         "the model's answer exceeded the limit of {limit} {unit}, and the connection was closed: \
@@ -132,6 +137,7 @@ impl ModelError {
             | Self::Timeout { .. }
             | Self::Truncated { .. }
             | Self::Decode { .. }
+            | Self::Encoding { .. }
             // Balancers answer so while nothing is behind them.
             | Self::NotAnEndpoint { .. }
             | Self::Unavailable(_) => ErrorClass::Retryable,
@@ -156,6 +162,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::NotAnEndpoint { .. }
             | Self::Decode { .. }
+            | Self::Encoding { .. }
             | Self::OtherRevision { .. }
             | Self::TooLarge { .. } => true,
             Self::Connect { .. }
@@ -183,6 +190,7 @@ impl ModelError {
             Self::Truncated { .. } => "truncated",
             Self::NotAnEndpoint { .. } => "no_endpoint",
             Self::Decode { .. } => "unreadable",
+            Self::Encoding { .. } => "compressed",
             Self::TooLarge { .. } => "too_large",
             Self::Unrecorded { .. } => "unrecorded",
             Self::NoImages { .. } => "no_images",
@@ -256,6 +264,7 @@ impl From<TransportError> for ModelError {
             TransportError::Recording { .. } => Self::Config {
                 message: source.to_string(),
             },
+            TransportError::Encoding { url, source } => Self::Encoding { url, source },
             TransportError::Connect { ref url, .. } | TransportError::Broken { ref url, .. } => {
                 Self::Connect {
                     url: url.clone(),
@@ -329,7 +338,7 @@ pub struct ErrorDetail {
 impl ErrorDetail {
     /// The class, by what the body says first and the HTTP status second. Errors inside a stream
     /// have no status of their own, but most servers put one into `code`.
-    fn class(&self, status: Option<u16>) -> ErrorClass {
+    pub(crate) fn class(&self, status: Option<u16>) -> ErrorClass {
         let code = self.code.as_deref().unwrap_or_default();
         if self.overflow.is_some() {
             return ErrorClass::Correctable;
@@ -339,25 +348,13 @@ impl ErrorDetail {
         if is_final(code) {
             return ErrorClass::Fatal;
         }
-        match status.or_else(|| code.parse().ok()) {
+        match self.status(status) {
             // 424 is how TGI says that a generation failed.
             Some(408 | 409 | 424 | 425 | 429) => ErrorClass::Retryable,
             // A redirect is not followed, so it is a wrong URL.
             Some(300..=399 | 401..=405 | 407 | 410 | 451 | 501) => ErrorClass::Fatal,
             Some(400..=499) => ErrorClass::Correctable,
-            Some(_) => ErrorClass::Retryable,
-            None => Self::class_of_name(code),
-        }
-    }
-
-    fn class_of_name(code: &str) -> ErrorClass {
-        let code = code.to_ascii_lowercase();
-        if code.contains("authentication") || code.contains("permission") {
-            ErrorClass::Fatal
-        } else if code.contains("invalid") || code.contains("bad_request") || code == "validation" {
-            ErrorClass::Correctable
-        } else {
-            ErrorClass::Retryable
+            Some(_) | None => ErrorClass::Retryable,
         }
     }
 }

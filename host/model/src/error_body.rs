@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::error::{ErrorDetail, ModelError};
 use crate::error_words::{overflow, wait, wait_in};
-use toolhold_json::bounded;
+use toolhold_intake::json;
 use toolhold_protocol::completion::ContextOverflow;
 use toolhold_text::cut;
 
@@ -28,7 +28,7 @@ const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(crate) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
-    let mut detail = match bounded::from_slice::<Value>(body) {
+    let mut detail = match json::from_slice(body) {
         Ok(value) => from_value(&value)
             .or_else(|| spoken(&value))
             .unwrap_or_else(|| message_only(body)),

@@ -3,24 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::error::ModelError;
-use crate::sse::SseDecoder;
 use toolhold_protocol::completion::{Completion, Delta};
-
-/// The events in a stream that arrives in these chunks, as names and data; `None` where one has more
-/// than `limit` bytes.
-pub fn events<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-    limit: usize,
-) -> Option<Vec<(Option<String>, String)>> {
-    let mut decoder = SseDecoder::new(limit);
-    let mut events = Vec::new();
-    for chunk in chunks {
-        events.extend(decoder.push(chunk).ok()?);
-    }
-    events.extend(decoder.finish());
-    let pairs = events.into_iter().map(|event| (event.name, event.data));
-    Some(pairs.collect())
-}
 
 /// The answer that arrives in these chunks, and the pieces that were shown on the way.
 pub fn completion<'a>(

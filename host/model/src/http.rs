@@ -12,6 +12,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Url, redirect};
 
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+use toolhold_intake::encoding::{Expander, expanded};
 
 /// How long an unused connection is kept, in seconds. Under the keep-alive of common servers (uvicorn
 /// closes after 5 s), so that a request is not written into a connection that is just being closed.
@@ -167,14 +168,30 @@ impl Transport for HttpTransport {
                 let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
                 (name.as_str().to_owned(), value)
             });
-            let target = self.target.clone();
+            let mut headers: Vec<_> = headers.collect();
+            let encoding = headers.iter().find(|(name, _)| name == "content-encoding");
+            let expander = Expander::new(encoding.map(|(_, value)| value.as_str()));
+            if expander.is_ok() {
+                // They are those of the body as it was sent.
+                headers.retain(|(name, _)| name != "content-encoding" && name != "content-length");
+            }
+            let (target, url) = (self.target.clone(), self.target.clone());
+            let status = response.status().as_u16();
+            let body = response
+                .bytes_stream()
+                .map(move |chunk| chunk.map_err(|error| Self::broken(&target, error)));
+            // A body that cannot be expanded keeps its header, by which its reader says so.
+            let expander = expander.unwrap_or_else(|_| Expander::plain());
+            let body = expanded(body.boxed(), expander, move |source| {
+                TransportError::Encoding {
+                    url: url.clone(),
+                    source,
+                }
+            });
             Ok(HttpResponse {
-                status: response.status().as_u16(),
-                headers: headers.collect(),
-                body: response
-                    .bytes_stream()
-                    .map(move |chunk| chunk.map_err(|error| Self::broken(&target, error)))
-                    .boxed(),
+                status,
+                headers,
+                body: body.boxed(),
             })
         }
         .boxed()

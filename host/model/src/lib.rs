@@ -32,6 +32,7 @@
 
 pub mod chat;
 pub mod client;
+pub mod condition;
 mod decode;
 pub mod dialect;
 pub mod embed;
@@ -43,7 +44,6 @@ mod extras;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod http;
-mod json;
 pub mod model;
 pub mod none;
 pub mod probe;
@@ -52,7 +52,6 @@ pub mod replay;
 pub mod route;
 pub mod server;
 pub mod side;
-pub mod sse;
 pub mod tokenizer;
 mod tool_calls;
 pub mod transport;
@@ -61,6 +60,7 @@ mod usage;
 
 pub use chat::{ChatMessage, ChatRequest, ChatTool, Content, Delivery, Role, ToolChoice};
 pub use client::{OpenAiModel, Timeouts};
+pub use condition::EndpointCondition;
 pub use dialect::{Dialect, ProbeVerdict};
 pub use embed::Embeddings;
 pub use error::{ErrorDetail, ModelError, TimeoutPhase};

@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+use toolhold_intake::encoding::EncodingError;
 
 /// Carries requests to one endpoint.
 ///
@@ -126,6 +127,9 @@ pub enum TransportError {
     /// The connection failed while it was in use.
     #[error("the connection broke: {reason}")]
     Broken { url: String, reason: String },
+    /// The body is compressed, although nothing asked for it, and cannot be expanded.
+    #[error("{source}")]
+    Encoding { url: String, source: EncodingError },
     /// A replay was asked for something that was never recorded.
     #[error("{explanation}")]
     Unrecorded {

@@ -8,11 +8,14 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unavailable {
     /// The circuit breaker is open.
-    #[error(
-        "{endpoint} failed too often and is left alone for another {wait:.1?}; its log may say why, and \
-         `toolhold doctor` checks it"
-    )]
-    Open { endpoint: String, wait: Duration },
+    /// `wait` is zero while a request tries it.
+    #[error("{}", open(endpoint, *wait, *is_unreached))]
+    Open {
+        endpoint: String,
+        wait: Duration,
+        /// No connection to it could be opened. A wait is no use then: where nothing listens, a person has to act.
+        is_unreached: bool,
+    },
 
     /// The endpoint asked to be left alone (Retry-After). `wait` is zero while a request probes it.
     #[error("{}", resting(endpoint, *wait))]
@@ -36,6 +39,23 @@ pub enum Unavailable {
         /// How long it would have been, where that is known.
         wait: Option<Duration>,
     },
+}
+
+fn open(endpoint: &str, wait: Duration, is_unreached: bool) -> String {
+    let state = match (is_unreached, wait.is_zero()) {
+        (true, true) => "opens no connection, and one request tries it just now".to_owned(),
+        (true, false) => format!("opens no connection, and is tried again in {wait:.1?}"),
+        (false, true) => {
+            "failed too often, and one request tries whether it works again".to_owned()
+        }
+        (false, false) => format!("failed too often and is left alone for another {wait:.1?}"),
+    };
+    let advice = if is_unreached {
+        "is the server running there? `toolhold doctor` checks it"
+    } else {
+        "its log may say why, and `toolhold doctor` checks it"
+    };
+    format!("{endpoint} {state}; {advice}")
 }
 
 fn resting(endpoint: &str, wait: Duration) -> String {

@@ -5,7 +5,7 @@ use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::ProbedDialects;
 use crate::host;
 use crate::knowledge::ConfiguredKnowledge;
-use crate::models::{Models, SharedProtection};
+use crate::models::{Models, RunModels, SharedProtection};
 use crate::narrowing::{LiveBounds, Narrowing};
 use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
@@ -85,12 +85,17 @@ impl RunClient {
 }
 
 impl Agent {
+    /// The agent, and why its models cannot be asked yet, if they cannot: without them it lists its tools and has them
+    /// called.
+    ///
+    /// # Errors
+    /// The agent cannot be made, or a model of its shields cannot be asked, without which no call is made.
     async fn new(
         agent: &AgentConfiguration,
         registry: &Registry,
         kept: &ReloadState,
         name: &str,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Option<anyhow::Error>)> {
         let config = agent.configuration.clone();
         warn_of_vain_shares(&config, name);
         let timeout = config.settings().timeout;
@@ -101,12 +106,15 @@ impl Agent {
         let toolbox = SandboxTools::new(registry.clone()).with_sources(host::sources(&config));
         let tools = agent.tools.as_deref();
         let shields = shields(&config, toolbox.components(), tools, &guards).await?;
-        let selected = Box::pin(models.selected()).await?;
+        let (selected, absent) = match Box::pin(models.selected()).await {
+            Ok(selected) => (selected, None),
+            Err(error) => (RunModels::none(), Some(error)),
+        };
         let endpoints = config.routes().endpoints_of(&config.endpoint).into_iter();
         let endpoints =
             endpoints.map(|(name, table)| (name.to_owned(), kept.spared.of(name, table)));
         let endpoints = endpoints.collect();
-        Ok(Self {
+        let agent = Self {
             name: name.to_owned(),
             description: agent.description.clone(),
             instructions: agent
@@ -130,7 +138,8 @@ impl Agent {
             results: kept.results.clone(),
             knowledge: kept.knowledge.clone(),
             config,
-        })
+        };
+        Ok((agent, absent))
     }
 
     /// A request with the agent's settings, before the client's fields are added.
@@ -298,6 +307,9 @@ pub struct UnreadyAgent {
     pub description: String,
     /// What is wrong with its endpoint.
     pub reason: String,
+    /// The agent without its models: for lists of its tools, and for calls of them. Absent where its shields need a model
+    /// that cannot be asked.
+    pub without_model: Option<Arc<Agent>>,
 }
 
 /// State that outlives a reload of the agents.
@@ -415,7 +427,21 @@ impl Agents {
             // The configuration was read again meanwhile; the new one counts.
             return Ok(Vec::new());
         }
-        let found = ServedAgents { ready, ..found };
+        // What they have begun, such as MCP servers, goes on.
+        let waiting = found.waiting.into_iter().map(|(name, now)| {
+            let before = before.waiting.get(&name);
+            let kept = before.and_then(|before| before.without_model.clone());
+            let waiting = UnreadyAgent {
+                without_model: kept.or(now.without_model),
+                ..now
+            };
+            (name, waiting)
+        });
+        let found = ServedAgents {
+            ready,
+            waiting: waiting.collect(),
+            config: found.config,
+        };
         put_over(&mut current, found);
         Ok(come)
     }
@@ -432,21 +458,24 @@ impl Agents {
         for (name, agent) in config.agents().iter().filter(|(name, _)| wanted(name)) {
             let cannot = || format!("the agent {name:?} cannot be offered");
             let agent = agent.as_ref().map_err(Clone::clone).with_context(cannot)?;
-            match Box::pin(Agent::new(agent, &self.registry, &self.kept, name)).await {
-                Ok(agent) => {
-                    offered.ready.insert(name.to_owned(), Arc::new(agent));
-                }
-                Err(error) if self.absent == UnreachableEndpoint::Waits && may_pass(&error) => {
-                    let waiting = UnreadyAgent {
-                        description: agent.description.clone(),
-                        reason: causes(&error),
-                    };
-                    offered.waiting.insert(name.to_owned(), waiting);
-                }
-                Err(error) => {
-                    return Err(error.context(cannot()));
-                }
+            let (without_model, error) =
+                match Box::pin(Agent::new(agent, &self.registry, &self.kept, name)).await {
+                    Ok((agent, None)) => {
+                        offered.ready.insert(name.to_owned(), Arc::new(agent));
+                        continue;
+                    }
+                    Ok((agent, Some(error))) => (Some(Arc::new(agent)), error),
+                    Err(error) => (None, error),
+                };
+            if self.absent == UnreachableEndpoint::Fails || !may_pass(&error) {
+                return Err(error.context(cannot()));
             }
+            let waiting = UnreadyAgent {
+                description: agent.description.clone(),
+                reason: causes(&error),
+                without_model,
+            };
+            offered.waiting.insert(name.to_owned(), waiting);
         }
         Ok(offered)
     }
@@ -456,6 +485,13 @@ impl Agents {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The agent of this name, for what needs no model: also one whose endpoint has not answered.
+    pub fn without_model(&self, name: &str) -> Option<Arc<Agent>> {
+        let offered = self.all();
+        let waiting = || offered.waiting.get(name)?.without_model.clone();
+        offered.ready.get(name).cloned().or_else(waiting)
     }
 
     /// The agent of this name, if it can run.
@@ -479,7 +515,9 @@ impl Agents {
 }
 
 fn put_over(current: &mut Arc<ServedAgents>, offered: ServedAgents) {
-    for agent in offered.ready.values() {
+    let waiting = offered.waiting.values();
+    let waiting = waiting.filter_map(|waiting| waiting.without_model.as_ref());
+    for agent in offered.ready.values().chain(waiting) {
         agent.live.set(agent.config.bounds());
     }
     *current = Arc::new(offered);

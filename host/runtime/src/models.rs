@@ -24,8 +24,8 @@ use toolhold_model::route::{
     Endpoint, EndpointPolicy, EndpointState, Member, Pool, PoolPolicy, Protection, Retry,
 };
 use toolhold_model::{
-    ChatRequest, CompletionObserver, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
-    SideModel, Transport,
+    ChatRequest, CompletionObserver, Counter, Model, ModelError, NoModel, OpenAiModel,
+    RecordingTransport, SideModel, Transport,
 };
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::side_request::SideRole;
@@ -46,6 +46,19 @@ pub struct RunModels {
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// What was probed of the endpoints.
     pub known: ProbedDialects,
+}
+
+impl RunModels {
+    /// No models, for runs that ask none: their endpoint has not told its model yet.
+    pub fn none() -> Self {
+        Self {
+            model: Arc::new(NoModel),
+            candidates: BTreeMap::new(),
+            summarizer: None,
+            outcomes: None,
+            known: ProbedDialects::default(),
+        }
+    }
 }
 
 /// The models of shields, by endpoint.

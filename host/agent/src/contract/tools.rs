@@ -241,15 +241,25 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
                     .into(),
             );
         }
-        if view.output_schema.is_some() {
-            let finish = function_of_member(FINISH, view);
-            return Err(format!(
-                "the final output must be given by calling {finish}"
-            ));
-        }
-        solution.output = Some(json!(text));
+        solution.output = Some(match view.output_schema {
+            Some(_) => written_output(text).ok_or_else(|| {
+                let finish = function_of_member(FINISH, view);
+                format!("the final output must be given by calling {finish}")
+            })?,
+            None => json!(text),
+        });
     }
     Ok(solution)
+}
+
+/// The output that a model wrote as its text, where an output of a schema was asked for: JSON, perhaps in one fence. It is
+/// checked against the schema as every output. `None` for what looks like a call of a tool that is not offered.
+fn written_output(text: &str) -> Option<Value> {
+    const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
+    const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
+    let value = strict::parse(leak::unfenced(text).unwrap_or(text)).ok()?;
+    let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
+    (!has(&NAMES) || !has(&ARGUMENTS)).then_some(value)
 }
 
 fn take(
@@ -612,6 +622,45 @@ mod tests {
         assert_eq!(solution.repairs, [RepairKind::LeakedCall]);
         let error = read(None).unwrap_err();
         assert!(error.contains("looks like a call"), "{error}");
+    }
+
+    #[test]
+    fn an_output_may_be_the_text_of_the_reply() {
+        let schema = json!({"type": "object"});
+        let read = |text: &str| {
+            let completion = Completion {
+                content: text.into(),
+                ..Completion::default()
+            };
+            let view = RequestView {
+                model: "m",
+                instructions: "",
+                turns: &[],
+                tools: &[],
+                output_schema: Some(&schema),
+                settings: &Settings::default(),
+                composition: Composition::default(),
+            };
+            crate::contract::read(Contract::Tools, &completion, &view)
+        };
+        for text in [
+            r#"{"name":"x"}"#,
+            "\n{\"name\": \"x\"}\n",
+            "```json\n{\"name\": \"x\"}\n```",
+        ] {
+            let solution = read(text).unwrap();
+            assert_eq!(solution.output, Some(json!({"name": "x"})), "{text}");
+            assert!(solution.calls.is_empty());
+        }
+        for text in [
+            "the name is x",
+            r#"It is {"name":"x"}"#,
+            r#"{"name":"x""#,
+            r#"{"name":"search","arguments":{"q":"x"}}"#,
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("calling finish"), "{text} gave {error}");
+        }
     }
 
     #[test]

@@ -26,6 +26,13 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
+        "compressed bodies of endpoints and MCP servers, which nothing asked for",
+        Proof::Tests(
+            "host/intake/src/encoding.rs",
+            &["a_body_becomes_no_more_than_its_size_allows"],
+        ),
+    ),
+    (
         "images of a context",
         Proof::Tests("host/protocol/src/image.rs", &["images_are_bounded"]),
     ),

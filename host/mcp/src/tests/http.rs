@@ -81,6 +81,47 @@ async fn a_server_over_http_does_the_same() {
     site.bench.logged("delete session-").await;
 }
 
+/// Compression that was not asked for, content types, signs of life, ends, marks: one tolerance for all.
+#[tokio::test]
+async fn answers_over_http_are_read_in_every_form() {
+    for form in [
+        "signs",
+        "events signs unfinished",
+        "unfinished",
+        "mislabelled",
+        "events plain mark",
+        "plain",
+        "gzip",
+        "gzip mislabelled signs events",
+        "deflate",
+    ] {
+        let site = Site::start(&["--form", form]).await;
+        let server = site.bench.server(Pinning::FirstSight);
+        let echoed = call(&server, "echo", json!({"text": "a"})).await;
+        assert_eq!(echoed, Ok(json!("a")), "{form}");
+    }
+    let site = Site::start(&["--form", "half"]).await;
+    let server = site.bench.server(Pinning::FirstSight);
+    let echoed = call(&server, "echo", json!({"text": "a half"})).await;
+    assert_eq!(echoed, Ok(json!("\u{fffd}")));
+}
+
+#[tokio::test]
+async fn answers_over_http_that_cannot_be_read_are_refused_with_words() {
+    for (form, words) in [
+        ("brotli", "compressed with br"),
+        ("bomb", "200 times as many bytes"),
+        ("page", "text/html"),
+    ] {
+        let site = Site::start(&["--form", form]).await;
+        let server = site.bench.server(Pinning::FirstSight);
+        let failure = call(&server, "echo", json!({"text": "a"})).await;
+        let failure = failure.unwrap_err();
+        assert_eq!(failure.kind, "protocol", "{form}: {failure:?}");
+        assert!(failure.message.contains(words), "{form}: {failure:?}");
+    }
+}
+
 #[tokio::test]
 async fn notifications_without_end_over_http_are_no_server() {
     let mut site = Site::start(&[]).await;

@@ -4,7 +4,11 @@ use crate::error::{Failure, one_line};
 use crate::rpc::{self, METHOD_NOT_FOUND, Message, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use toolhold_intake::json;
 use toolhold_json::numbers;
+
+/// Integers below it are exact as a number of 64 bits with a fraction: 2^53.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A message of a server.
 #[derive(Debug, PartialEq)]
@@ -28,12 +32,17 @@ pub fn cancelled(id: u64) -> Bytes {
     rpc::notification("notifications/cancelled", params)
 }
 
-/// Reads one message.
+/// Reads one message, with the tolerance for JSON that the answers of models are read with.
 ///
 /// # Errors
 /// It is no message of JSON-RPC.
 pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
-    let message = rpc::parse_one(bytes).map_err(|malformed| malformed.reason)?;
+    let mut message =
+        json::from_slice(bytes).map_err(|error| format!("this is not JSON: {error}"))?;
+    if message.get("method").is_none() {
+        put_own_id(&mut message);
+    }
+    let message = rpc::read(message).map_err(|malformed| malformed.reason)?;
     Ok(match message {
         Message::Answer { id, outcome } => Incoming::Answer {
             id: id.number().ok_or("an answer needs the id of a request")?,
@@ -56,6 +65,17 @@ fn exact(result: Value, bytes: &[u8]) -> Result<Value, Failure> {
         numbers::check(bytes).map_err(|error| Failure::Output(error.to_string()))?;
     }
     Ok(result)
+}
+
+/// Servers in languages with one kind of number write the id 7 of our request as 7.0.
+fn put_own_id(answer: &mut Value) {
+    let Some(id) = answer.get_mut("id").filter(|id| id.is_f64()) else {
+        return;
+    };
+    let number = id.as_f64().unwrap_or_default();
+    if number.fract() == 0.0 && (0.0..MAX_EXACT).contains(&number) {
+        *id = (number as u64).into();
+    }
 }
 
 fn failure(error: &Value) -> Failure {
@@ -94,6 +114,18 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":7,"result":[1]}"#,
                 answer(Ok(json!([1]))),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"7","result":[1]}"#,
+                answer(Ok(json!([1]))),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7.0,"result":[1]}"#,
+                answer(Ok(json!([1]))),
+            ),
+            (
+                "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\\ud83d\"}",
+                answer(Ok(json!("\u{fffd}"))),
             ),
             (
                 r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"no"}}"#,
@@ -145,6 +177,8 @@ mod tests {
             r#"{"id":1,"result":{}}"#,
             r#"{"jsonrpc":"2.0","result":{}}"#,
             r#"{"jsonrpc":"2.0","id":-1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7.5,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"seven","result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
             r#"{"jsonrpc":"2.0","id":1}"#,
             &"[".repeat(100_000),

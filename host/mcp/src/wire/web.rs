@@ -6,9 +6,11 @@ use crate::settings::ServerSettings;
 use crate::wire::process::unasked;
 use crate::wire::rpc::{Incoming, cancelled, parse};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::StreamExt as _;
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -16,7 +18,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use toolhold_model::sse::SseDecoder;
+use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
+use toolhold_intake::encoding::{EncodingError, Expander, expanded};
+use toolhold_intake::sse::SseEvent;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -140,68 +144,80 @@ impl HttpSession {
     }
 
     async fn answer(&self, id: u64, response: Response) -> Result<Value, Failure> {
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        let limit = self.message_bytes;
-        match kind.as_str() {
-            "application/json" => {
-                let mut body = Vec::new();
-                let mut chunks = response.bytes_stream();
-                while let Some(chunk) = self.chunk(&mut chunks).await? {
-                    if body.len() + chunk.len() > limit {
-                        return Err(Failure::TooLarge(self.result_bytes));
-                    }
-                    body.extend_from_slice(&chunk);
-                }
-                match self.take(id, &body).await? {
-                    Some(outcome) => outcome,
-                    None => Err(Failure::Protocol(
-                        "it answered another request than ours".into(),
-                    )),
-                }
+        let text = |name: HeaderName| {
+            let value = response.headers().get(name)?;
+            value.to_str().ok()
+        };
+        let content_type = text(CONTENT_TYPE).unwrap_or_default().to_owned();
+        let expander = Expander::new(text(CONTENT_ENCODING));
+        let expander = expander.map_err(compressed)?;
+        let mut body = BodyReader::new(self.message_bytes, Some(&content_type));
+        let unread = |fault: BodyFault| match fault {
+            BodyFault::TooLarge => Failure::TooLarge(self.result_bytes),
+            BodyFault::Foreign(head) => Failure::Protocol(format!(
+                "it answered with the content type {:?}, and it begins: {:?}",
+                one_line(&content_type),
+                one_line(&String::from_utf8_lossy(&head))
+            )),
+        };
+        let chunks = response.bytes_stream();
+        let chunks = chunks.map(|chunk| chunk.map_err(unreachable));
+        let mut chunks = expanded(chunks.boxed(), expander, compressed).boxed();
+        let mut passed = PassedMessages::default();
+        while let Some(chunk) = chunks.next().await {
+            let events = body.push(&chunk?).map_err(unread)?;
+            if let Some(outcome) = self.among(id, events, &mut passed).await? {
+                return outcome;
             }
-            "text/event-stream" => {
-                let mut decoder = SseDecoder::new(limit);
-                let mut read = 0;
-                let mut unanswering = 0;
-                let mut chunks = response.bytes_stream();
-                while let Some(chunk) = self.chunk(&mut chunks).await? {
-                    read += chunk.len();
-                    let events = decoder.push(&chunk).ok().filter(|_| read <= limit);
-                    for event in events.ok_or(Failure::TooLarge(self.result_bytes))? {
-                        if let Some(outcome) = self.take(id, event.data.as_bytes()).await? {
-                            return outcome;
-                        }
-                        unasked(&mut unanswering)?;
-                    }
-                }
-                Err(Failure::Unreachable(
-                    "its stream ended without an answer".into(),
-                ))
-            }
-            other => Err(Failure::Protocol(format!(
-                "it answered with the content type {:?}",
-                one_line(other)
-            ))),
+        }
+        match body.finish().map_err(unread)? {
+            BodyEnd::Empty => Err(Failure::Unreachable("its answer is empty".into())),
+            BodyEnd::Json(message) => match self.take(id, &message).await {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => Err(Failure::Protocol(
+                    "it answered another request than ours".into(),
+                )),
+                Err(reason) => Err(Failure::Protocol(reason)),
+            },
+            BodyEnd::Events(last) => match self.among(id, last, &mut passed).await? {
+                Some(outcome) => outcome,
+                None => Err(passed.ended()),
+            },
         }
     }
 
+    /// The outcome of the request `id`, if its response is among the events. Other events are passed over: messages of
+    /// another kind, and signs of life that are no messages.
+    async fn among(
+        &self,
+        id: u64,
+        events: Vec<SseEvent>,
+        passed: &mut PassedMessages,
+    ) -> Result<Option<Result<Value, Failure>>, Failure> {
+        for event in events {
+            match self.take(id, event.data.as_bytes()).await {
+                Ok(Some(outcome)) => return Ok(Some(outcome)),
+                Ok(None) => {}
+                Err(reason) => passed.unread = Some(reason),
+            }
+            unasked(&mut passed.count)?;
+        }
+        Ok(None)
+    }
+
     /// The outcome of the request `id`, if the message is its response.
+    ///
+    /// # Errors
+    /// Why it is no message.
     async fn take(
         &self,
         id: u64,
         message: &[u8],
-    ) -> Result<Option<Result<Value, Failure>>, Failure> {
+    ) -> Result<Option<Result<Value, Failure>>, String> {
         if message.is_empty() {
             return Ok(None);
         }
-        match parse(message).map_err(Failure::Protocol)? {
+        match parse(message)? {
             Incoming::Answer { id: other, outcome } if other == id => return Ok(Some(outcome)),
             Incoming::Asked(reply) => {
                 let posted = self.line.post(reply);
@@ -212,13 +228,29 @@ impl HttpSession {
         }
         Ok(None)
     }
+}
 
-    async fn chunk<B>(
-        &self,
-        chunks: &mut (impl Stream<Item = reqwest::Result<B>> + Unpin),
-    ) -> Result<Option<B>, Failure> {
-        chunks.next().await.transpose().map_err(unreachable)
+/// Events of one stream that did not answer its request.
+#[derive(Debug, Default)]
+struct PassedMessages {
+    count: usize,
+    /// Why the last one that was no message could not be read.
+    unread: Option<String>,
+}
+
+impl PassedMessages {
+    /// The stream ended, and none of them was the answer.
+    fn ended(self) -> Failure {
+        let ended = "its stream ended without an answer";
+        Failure::Unreachable(match self.unread {
+            Some(reason) => format!("{ended}; an event of it is no message: {reason}"),
+            None => ended.into(),
+        })
     }
+}
+
+fn compressed(error: EncodingError) -> Failure {
+    Failure::Protocol(format!("its answer cannot be read: {error}"))
 }
 
 impl HttpLine {

@@ -20,7 +20,7 @@ use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
-use toolhold_json::bounded;
+use toolhold_intake::json;
 use toolhold_protocol::completion::Completion;
 
 /// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
@@ -235,10 +235,7 @@ impl OpenAiModel {
             return Err(refusal);
         }
         let url = self.transport.target();
-        let encoding = response
-            .header("content-encoding")
-            .filter(|encoding| *encoding != "identity");
-        let content_type = encoding
+        let content_type = unread_encoding(&response)
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
             .or_else(|| response.header("content-type").map(str::to_owned));
         let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref());
@@ -297,12 +294,17 @@ impl OpenAiModel {
     async fn refusal(&self, response: HttpResponse) -> ModelError {
         let (status, retry_after) = (response.status, response.retry_after());
         let location = response.header("location").map(str::to_owned);
+        let encoding = unread_encoding(&response).map(str::to_owned);
         let mut body = Vec::new();
         let reading = read_into(&mut body, response.body, MAX_ERROR_BYTES);
         // The part of the body that was read is used, even if reading it failed.
         let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
         if let Some(location) = location.filter(|_| body.is_empty()) {
             body = format!("redirect to {location}").into_bytes();
+        }
+        if let Some(encoding) = encoding {
+            body = format!("its explanation is compressed ({encoding}), which was not asked for")
+                .into_bytes();
         }
         self.refused(&HttpAnswer {
             status,
@@ -331,7 +333,7 @@ impl HttpAnswer {
     }
 
     pub(crate) fn json(&self) -> Option<Value> {
-        bounded::from_slice(&self.body).ok()
+        json::from_slice(&self.body).ok()
     }
 }
 
@@ -353,6 +355,12 @@ impl Model for OpenAiModel {
         let model = self.clone();
         Some(Arc::new(TokenCounter { model, with }))
     }
+}
+
+/// The compression that the transport left on the body, because it cannot read it.
+fn unread_encoding(response: &HttpResponse) -> Option<&str> {
+    let encoding = response.header("content-encoding");
+    encoding.filter(|encoding| *encoding != "identity")
 }
 
 /// Reads until the end or the limit, in bytes; what was read stays in `buffer` either way.

@@ -19,6 +19,10 @@ pub struct BreakerPolicy {
     pub rest: Duration,
 }
 
+/// Maximum number of calls that find no connection before the circuit opens, also where the policy allows more failures:
+/// a refused connection is certain. More than two, because a server that restarts refuses calls for a moment.
+const UNREACHED_CALLS: u32 = 3;
+
 impl Default for BreakerPolicy {
     /// Five, because a restart of a server spoils the calls that were in flight and is no reason to leave
     /// it alone; ten seconds, because it loads a model for longer than that.
@@ -39,13 +43,25 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum BreakerState {
-    /// The last calls: when they ended, and whether they failed.
-    Closed(VecDeque<(Instant, bool)>),
+    /// The last calls: when they ended, and how.
+    Closed(VecDeque<(Instant, AttemptOutcome)>),
     Open {
         until: Instant,
+        is_unreached: bool,
     },
     /// One call tries the endpoint.
-    HalfOpen,
+    HalfOpen {
+        is_unreached: bool,
+    },
+}
+
+/// Why no call is let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenCircuit {
+    /// How long the endpoint is still left alone; zero while a call tries it.
+    pub wait: Duration,
+    /// The last call found no connection.
+    pub is_unreached: bool,
 }
 
 /// How a call ended, as far as the endpoint's health is concerned.
@@ -53,6 +69,8 @@ enum BreakerState {
 pub(super) enum AttemptOutcome {
     Healthy,
     Failed,
+    /// No connection could be opened.
+    Unreached,
     /// The endpoint works, and refused this request.
     Refused,
 }
@@ -92,13 +110,14 @@ impl Breaker {
     /// Lets a call through.
     ///
     /// # Errors
-    /// How long the endpoint is still left alone; zero while another call tries it.
-    pub fn pass(&self) -> Result<BreakerPermit<'_>, Duration> {
+    /// The endpoint is left alone.
+    pub fn pass(&self) -> Result<BreakerPermit<'_>, OpenCircuit> {
         let mut state = self.lock();
         state.check()?;
-        let is_trial = matches!(*state, BreakerState::Open { .. });
-        if is_trial {
-            *state = BreakerState::HalfOpen;
+        let mut is_trial = false;
+        if let BreakerState::Open { is_unreached, .. } = *state {
+            *state = BreakerState::HalfOpen { is_unreached };
+            is_trial = true;
         }
         Ok(BreakerPermit {
             breaker: self,
@@ -110,7 +129,7 @@ impl Breaker {
     ///
     /// # Errors
     /// As [`Self::pass`].
-    pub fn check(&self) -> Result<(), Duration> {
+    pub fn check(&self) -> Result<(), OpenCircuit> {
         self.lock().check()
     }
 
@@ -118,8 +137,8 @@ impl Breaker {
     pub fn circuit(&self) -> Circuit {
         match &*self.lock() {
             BreakerState::Closed(_) => Circuit::Closed,
-            BreakerState::HalfOpen => Circuit::Tried,
-            BreakerState::Open { until } => {
+            BreakerState::HalfOpen { .. } => Circuit::Tried,
+            BreakerState::Open { until, .. } => {
                 Circuit::Open(until.saturating_duration_since(Instant::now()))
             }
         }
@@ -133,13 +152,14 @@ impl Breaker {
         !was_closed
     }
 
-    fn opened(&self, failures: u32) -> (BreakerState, BreakerChange) {
+    /// `last`: how the call ended that opens the circuit.
+    fn opened(&self, failures: u32, last: AttemptOutcome) -> (BreakerState, BreakerChange) {
         let rest = self.policy.rest;
-        let until = later(rest);
-        (
-            BreakerState::Open { until },
-            BreakerChange::Opened { failures, rest },
-        )
+        let open = BreakerState::Open {
+            until: later(rest),
+            is_unreached: last == AttemptOutcome::Unreached,
+        };
+        (open, BreakerChange::Opened { failures, rest })
     }
 
     fn lock(&self) -> MutexGuard<'_, BreakerState> {
@@ -148,26 +168,41 @@ impl Breaker {
 }
 
 impl BreakerState {
-    fn check(&self) -> Result<(), Duration> {
-        match self {
-            Self::Closed(_) => Ok(()),
-            Self::HalfOpen => Err(Duration::ZERO),
-            Self::Open { until } => match until.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => Ok(()),
-                left => Err(left),
+    fn check(&self) -> Result<(), OpenCircuit> {
+        let (wait, is_unreached) = match *self {
+            Self::Closed(_) => return Ok(()),
+            Self::HalfOpen { is_unreached } => (Duration::ZERO, is_unreached),
+            Self::Open {
+                until,
+                is_unreached,
+            } => match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Ok(()),
+                left => (left, is_unreached),
             },
-        }
+        };
+        Err(OpenCircuit { wait, is_unreached })
     }
 }
 
 impl BreakerPermit<'_> {
+    /// The endpoint answers the call, whose end may be minutes away. A trial closes the circuit with that; then the call
+    /// counts as every other.
+    pub fn is_served(&mut self) -> Option<BreakerChange> {
+        if !self.is_trial {
+            return None;
+        }
+        self.is_trial = false;
+        *self.breaker.lock() = BreakerState::Closed(VecDeque::new());
+        Some(BreakerChange::Closed)
+    }
+
     pub fn report(mut self, outcome: AttemptOutcome) -> Option<BreakerChange> {
         let breaker = self.breaker;
         let mut state = breaker.lock();
         if self.is_trial {
             self.is_trial = false;
             let (next, change) = match outcome {
-                AttemptOutcome::Failed => breaker.opened(1),
+                AttemptOutcome::Failed | AttemptOutcome::Unreached => breaker.opened(1, outcome),
                 AttemptOutcome::Healthy | AttemptOutcome::Refused => {
                     (BreakerState::Closed(VecDeque::new()), BreakerChange::Closed)
                 }
@@ -183,7 +218,7 @@ impl BreakerPermit<'_> {
             return None;
         }
         let now = Instant::now();
-        recent.push_back((now, outcome == AttemptOutcome::Failed));
+        recent.push_back((now, outcome));
         let kept = breaker.policy.failures.saturating_mul(2) as usize;
         while recent.len() > kept
             || recent
@@ -192,11 +227,16 @@ impl BreakerPermit<'_> {
         {
             recent.pop_front();
         }
-        let failures = recent.iter().filter(|(_, failed)| *failed).count() as u32;
-        if failures < breaker.policy.failures {
+        let count = |is: &dyn Fn(AttemptOutcome) -> bool| {
+            recent.iter().filter(|(_, outcome)| is(*outcome)).count() as u32
+        };
+        let unreached = count(&|outcome| outcome == AttemptOutcome::Unreached);
+        let failures =
+            count(&|outcome| outcome == AttemptOutcome::Failed).saturating_add(unreached);
+        if failures < breaker.policy.failures && unreached < UNREACHED_CALLS {
             return None;
         }
-        let (next, change) = breaker.opened(failures);
+        let (next, change) = breaker.opened(failures, outcome);
         *state = next;
         Some(change)
     }
@@ -208,9 +248,10 @@ impl Drop for BreakerPermit<'_> {
         if self.is_trial {
             let mut state = self.breaker.lock();
             // Unless somebody closed the circuit meanwhile.
-            if matches!(*state, BreakerState::HalfOpen) {
+            if let BreakerState::HalfOpen { is_unreached } = *state {
                 *state = BreakerState::Open {
                     until: Instant::now(),
+                    is_unreached,
                 };
             }
         }
@@ -221,7 +262,7 @@ impl Drop for BreakerPermit<'_> {
 mod tests {
     use tokio::time::advance;
 
-    use super::AttemptOutcome::{Failed, Healthy, Refused};
+    use super::AttemptOutcome::{Failed, Healthy, Refused, Unreached};
     use super::*;
 
     const REST: Duration = Duration::from_secs(10);
@@ -249,6 +290,8 @@ mod tests {
             ([Failed, Healthy, Healthy].repeat(20), false),
             (vec![Refused; 50], false),
             (vec![Failed, Refused, Failed, Refused, Failed], true),
+            (vec![Unreached, Failed, Unreached], true),
+            (vec![Unreached; 2], false),
         ] {
             let breaker = breaker();
             let mut changes = Vec::new();
@@ -279,23 +322,63 @@ mod tests {
         };
         assert_eq!(calls(&breaker, &[Failed; 3]), Some(opened));
         advance(Duration::from_secs(4)).await;
-        assert_eq!(breaker.pass().unwrap_err(), Duration::from_secs(6));
+        assert_eq!(breaker.pass().unwrap_err().wait, Duration::from_secs(6));
         advance(Duration::from_secs(6)).await;
         let trial = breaker.pass().unwrap();
         assert!(trial.is_trial);
-        assert_eq!(breaker.pass().unwrap_err(), Duration::ZERO);
+        assert_eq!(breaker.pass().unwrap_err().wait, Duration::ZERO);
         let again = BreakerChange::Opened {
             failures: 1,
             rest: REST,
         };
         assert_eq!(trial.report(Failed), Some(again));
-        assert_eq!(breaker.pass().unwrap_err(), REST);
+        assert_eq!(breaker.pass().unwrap_err().wait, REST);
         advance(REST).await;
         assert_eq!(
             breaker.pass().unwrap().report(Healthy),
             Some(BreakerChange::Closed)
         );
         assert!(!breaker.pass().unwrap().is_trial);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_without_a_connection_open_it_whatever_the_policy() {
+        let patient = Breaker::new(BreakerPolicy {
+            failures: 100,
+            ..BreakerPolicy::default()
+        });
+        assert_eq!(calls(&patient, &[Failed, Unreached, Unreached]), None);
+        assert!(calls(&patient, &[Unreached]).is_some());
+        assert!(patient.check().unwrap_err().is_unreached);
+        advance(REST).await;
+        let trial = patient.pass().unwrap();
+        let tried = OpenCircuit {
+            wait: Duration::ZERO,
+            is_unreached: true,
+        };
+        assert_eq!(patient.check().unwrap_err(), tried);
+        // It listens again, and fails.
+        trial.report(Failed).unwrap();
+        assert!(!patient.check().unwrap_err().is_unreached);
+        let never = Breaker::new(BreakerPolicy {
+            failures: 0,
+            ..BreakerPolicy::default()
+        });
+        assert_eq!(calls(&never, &[Unreached; 20]), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_is_healthy_when_its_answer_begins() {
+        let breaker = breaker();
+        calls(&breaker, &[Failed; 3]);
+        advance(REST).await;
+        let mut trial = breaker.pass().unwrap();
+        assert_eq!(trial.is_served(), Some(BreakerChange::Closed));
+        assert_eq!(trial.is_served(), None, "once");
+        assert!(!breaker.pass().unwrap().is_trial, "others pass");
+        // It breaks off later, as any call may.
+        assert_eq!(trial.report(Failed), None);
+        assert!(breaker.check().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

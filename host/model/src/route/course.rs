@@ -109,7 +109,7 @@ impl<'a> PooledRequest<'a> {
                     return Err(error);
                 };
                 self.too_small = self.too_small.max(Some(window));
-            } else if error.class() == ErrorClass::Correctable {
+            } else if error.class() == ErrorClass::Correctable && !is_refusal(&error) {
                 // Every other member would fail in the same way.
                 return Err(error);
             }
@@ -345,15 +345,28 @@ impl Attempt for PooledRequest<'_> {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.round(number, watch).boxed()
     }
+
+    fn is_unreached(&self) -> bool {
+        let mut members = self.pool.members.iter();
+        members.all(|member| member.endpoint.is_unreached())
+    }
 }
 
 impl AttemptSummary {
     /// Temporary errors are kept rather than permanent ones, because they are worth another
-    /// attempt.
+    /// attempt, and those that another request may correct rather than others.
     fn keep(&mut self, error: ModelError) {
         self.is_overloaded |= is_overload(&error);
-        let is_retryable = |error: &ModelError| error.class() == ErrorClass::Retryable;
-        if is_retryable(&error) || !self.error.as_ref().is_some_and(is_retryable) {
+        let rank = |error: &ModelError| match error.class() {
+            ErrorClass::Retryable => 2,
+            ErrorClass::Correctable => 1,
+            ErrorClass::Fatal => 0,
+        };
+        if self
+            .error
+            .as_ref()
+            .is_none_or(|kept| rank(kept) <= rank(&error))
+        {
             self.error = Some(error);
         }
     }
@@ -369,8 +382,24 @@ impl AttemptSummary {
     }
 }
 
+/// The endpoint refused the request as it is. Servers differ in what they take, also those of one model.
+fn is_refusal(error: &ModelError) -> bool {
+    matches!(
+        error,
+        ModelError::Status { .. } | ModelError::InStream { .. }
+    )
+}
+
+/// The refusal that passes first; one that no wait helps comes last.
 fn soonest(refusals: Vec<Unavailable>) -> Option<Unavailable> {
-    refusals
-        .into_iter()
-        .min_by_key(|refusal| refusal.retry_after().unwrap_or_default())
+    refusals.into_iter().min_by_key(|refusal| {
+        let is_unreached = matches!(
+            refusal,
+            Unavailable::Open {
+                is_unreached: true,
+                ..
+            }
+        );
+        (is_unreached, refusal.retry_after().unwrap_or_default())
+    })
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::admission::{Admission, AdmissionPermit, EndpointLimits, NotAdmitted};
 use super::breaker::{
-    AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit,
+    AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit, OpenCircuit,
 };
 use super::estimate::prompt_tokens;
 use super::listening::ObserverRelay;
@@ -18,13 +18,13 @@ use super::log::LoggedRequest;
 use super::rest::{RestPermit, Rests};
 use super::revision::{PinnedModel, PinnedRevision};
 use crate::chat::ChatRequest;
-use crate::error::{ModelError, TimeoutPhase};
+use crate::condition::EndpointCondition;
+use crate::error::ModelError;
 use crate::model::{CompletionObserver, Model};
 use crate::side::{CancelledHedge, millis};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Seldom;
-use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
@@ -179,6 +179,12 @@ impl Endpoint {
         self.window
     }
 
+    /// Whether it is left alone because no connection to it could be opened.
+    pub(super) fn is_unreached(&self) -> bool {
+        let circuit = self.protection.breaker.check();
+        circuit.is_err_and(|circuit| circuit.is_unreached)
+    }
+
     /// Whether a call failed here within `time`.
     pub(super) fn failed_within(&self, time: Duration) -> bool {
         let failed_at = *self.protection.failed_at();
@@ -218,7 +224,7 @@ impl Endpoint {
         let check = protection.rests.check();
         check.map_err(|wait| protection.resting(wait))?;
         let check = protection.breaker.check();
-        check.map_err(|wait| protection.open(wait))?;
+        check.map_err(|circuit| protection.open(circuit))?;
         let place = protection.admission.enter(owner, tokens).await;
         let place = place.map_err(|full| protection.refusal(full))?;
         // The endpoint may have asked for a rest since the wait began.
@@ -337,13 +343,14 @@ impl Protection {
     }
 
     fn passage(&self) -> Result<BreakerPermit<'_>, Unavailable> {
-        self.breaker.pass().map_err(|wait| self.open(wait))
+        self.breaker.pass().map_err(|circuit| self.open(circuit))
     }
 
-    fn open(&self, wait: Duration) -> Unavailable {
+    fn open(&self, circuit: OpenCircuit) -> Unavailable {
         Unavailable::Open {
             endpoint: self.name.clone(),
-            wait,
+            wait: circuit.wait,
+            is_unreached: circuit.is_unreached,
         }
     }
 
@@ -360,7 +367,7 @@ impl Protection {
     }
 
     fn note(&self, error: &ModelError, logged: LoggedRequest<'_>) {
-        if !is_overload(error) && outcome(error) != AttemptOutcome::Failed {
+        if error.condition() == EndpointCondition::Working {
             return;
         }
         *self.failed_at() = Some(Instant::now());
@@ -411,7 +418,7 @@ impl<'a> EndpointLease<'a> {
         let Self {
             endpoint,
             place,
-            passage,
+            mut passage,
             mut rest,
             attempt,
         } = self;
@@ -421,16 +428,21 @@ impl<'a> EndpointLease<'a> {
         if passage.is_trial || rest.is_probe {
             watch.routing(Routing::Trial { endpoint: label() });
         }
-        let mut is_served = move || {
+        let mut is_served = || {
             if rest.is_served() {
                 logged.rest_is_over();
             }
+            let change = passage.is_served()?;
+            logged.breaker(change);
+            Some(Routing::Closed { endpoint: label() })
         };
-        // The first piece of an answer ends the rest of an endpoint: a whole answer may take minutes.
+        // The first piece of an answer ends the rest of an endpoint and closes its breaker: a whole answer may take minutes.
         let mut probe = ObserverRelay::hearing(&mut *watch, &mut is_served);
         let result = endpoint.model.complete(request, &mut probe).await;
-        if result.is_ok() {
-            is_served();
+        if result.is_ok()
+            && let Some(closed) = is_served()
+        {
+            watch.routing(closed);
         }
         let outcome = match &result {
             Ok(completion) => {
@@ -510,25 +522,18 @@ pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn Completi
 
 /// Whether the endpoint, or our own limits for it, said that there is too much to do just now.
 pub(super) fn is_overload(error: &ModelError) -> bool {
-    match error {
-        ModelError::Status { status, .. } => {
-            matches!(status, 429 | 503) && error.class() == ErrorClass::Retryable
-        }
-        ModelError::Unavailable(_) => true,
-        _ => false,
-    }
+    matches!(
+        error.condition(),
+        EndpointCondition::Busy | EndpointCondition::Unready
+    )
 }
 
-/// The health that an error implies. An overloaded endpoint is healthy; one that cannot load its model
-/// answers 503 as well, so only 429 is taken for that. An exceeded total time is attributed to the run.
+/// The health that an error implies. An overloaded endpoint is healthy; one that cannot load its model answers 503 as well,
+/// so only 429 is taken for that.
 fn outcome(error: &ModelError) -> AttemptOutcome {
-    match error {
-        ModelError::Status { status: 429, .. }
-        | ModelError::Timeout {
-            phase: TimeoutPhase::Total,
-            ..
-        } => AttemptOutcome::Refused,
-        error if error.class() == ErrorClass::Retryable => AttemptOutcome::Failed,
-        _ => AttemptOutcome::Refused,
+    match error.condition() {
+        EndpointCondition::Unreached => AttemptOutcome::Unreached,
+        EndpointCondition::Unready | EndpointCondition::Failing => AttemptOutcome::Failed,
+        EndpointCondition::Busy | EndpointCondition::Working => AttemptOutcome::Refused,
     }
 }

@@ -10,8 +10,8 @@ use toolhold_protocol::side_request::SideRequest;
 pub(super) struct ObserverRelay<'a> {
     watch: &'a mut dyn CompletionObserver,
     pub has_spoken: bool,
-    /// Called before each piece.
-    heard: Option<&'a mut (dyn FnMut() + Send)>,
+    /// Called before each piece. Returns what the piece decides about the endpoint.
+    heard: Option<&'a mut (dyn FnMut() -> Option<Routing> + Send)>,
 }
 
 impl<'a> ObserverRelay<'a> {
@@ -26,7 +26,7 @@ impl<'a> ObserverRelay<'a> {
     /// A relay that calls `heard` before each piece.
     pub fn hearing(
         watch: &'a mut dyn CompletionObserver,
-        heard: &'a mut (dyn FnMut() + Send),
+        heard: &'a mut (dyn FnMut() -> Option<Routing> + Send),
     ) -> Self {
         Self {
             heard: Some(heard),
@@ -38,8 +38,10 @@ impl<'a> ObserverRelay<'a> {
 impl CompletionObserver for ObserverRelay<'_> {
     fn delta(&mut self, delta: Delta) {
         self.has_spoken = true;
-        if let Some(heard) = &mut self.heard {
-            heard();
+        if let Some(heard) = &mut self.heard
+            && let Some(decided) = heard()
+        {
+            self.watch.routing(decided);
         }
         self.watch.delta(delta);
     }

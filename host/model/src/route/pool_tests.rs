@@ -9,10 +9,12 @@ use crate::chat::ChatMessage;
 use crate::client::client_tests::{CONTENT, STOP, Wire, WireStep};
 use crate::client::{OpenAiModel, Timeouts};
 use crate::route::scripted::Act::{
-    Break, Never, Overflow, Refuse, RefuseFor, Say, Think, Unreachable,
+    Break, Never, NoConnection, Overflow, Refuse, RefuseFor, ReportInAnswer, Say, Think,
+    Unreachable,
 };
 use crate::route::scripted::{Act, Scripted, WatchRecorder, ask, complete, request};
 use crate::route::{EndpointLimits, EndpointPolicy};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::routing::{Degradation, Routing};
 
 const SESSION: RunContext<'_> = RunContext {
@@ -188,10 +190,41 @@ async fn a_member_that_failed_is_back_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_that_every_member_refuses_is_sent_once() {
-    let (pool, models) = pool([replica([Refuse(400)]), replica([Say("b")])], |_| {});
+async fn request_that_one_member_refuses_is_taken_by_another() {
+    for refusal in [Refuse(400), Refuse(422), ReportInAnswer("400")] {
+        let (pool, models) = pool([replica([refusal]), replica([Say("b")])], |_| {});
+        let (result, heard) = complete(&pool).await;
+        assert_eq!(result.unwrap().content, "b");
+        assert_eq!(asked(&models), [1, 1]);
+        assert_eq!(heard.decisions(), ["chosen", "member_failed", "chosen"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_every_member_refuses_is_sent_once_to_each() {
+    let refusals = [replica([Refuse(400)]), replica([Refuse(401)])];
+    let (pool, models) = pool(refusals, |_| {});
+    let error = complete(&pool).await.0.unwrap_err();
+    assert_eq!(asked(&models), [1, 1]);
+    // Another request may be taken, and another key is a person's matter.
+    assert_eq!(error.class(), ErrorClass::Correctable, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_without_a_connection_is_told_soon_and_then_at_once() {
+    let replicas = [replica([NoConnection]), replica([NoConnection])];
+    let (pool, models) = pool(replicas, |_| {});
+    let started = Instant::now();
     complete(&pool).await.0.unwrap_err();
-    assert_eq!(asked(&models), [1, 0]);
+    assert!(started.elapsed() <= seconds(3), "{:?}", started.elapsed());
+    let asked_first = asked(&models);
+    let again = Instant::now();
+    let error = complete(&pool).await.0.unwrap_err();
+    assert_eq!(
+        (again.elapsed(), asked(&models)),
+        (Duration::ZERO, asked_first)
+    );
+    assert!(error.available_after().is_some(), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use super::estimate::prompt_tokens;
 use super::hedge::race;
 use super::listening::ObserverRelay;
 use crate::chat::ChatRequest;
+use crate::condition::EndpointCondition;
 use crate::error::ModelError;
 use crate::model::{CompletionObserver, Model};
 use crate::side::millis;
@@ -41,6 +42,9 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// All waits of one request together.
     pub total_wait: Duration,
+    /// Maximum wait after attempts that found no connection, a part of `total_wait`: where nothing listens, a person has to
+    /// act, and a client should be told soon.
+    pub unreached_wait: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -51,6 +55,7 @@ impl Default for RetryPolicy {
             max_backoff: Duration::from_secs(10),
             max_retry_after: Duration::from_mins(1),
             total_wait: Duration::from_mins(2),
+            unreached_wait: Duration::from_secs(2),
         }
     }
 }
@@ -69,7 +74,11 @@ impl RetryPolicy {
         if !may_pass(error) {
             return None;
         }
-        self.patience(error, n, n, waited)
+        let waits = RetryWaits {
+            all: waited,
+            unreached: waited,
+        };
+        self.patience(error, n, n, waits)
     }
 
     /// The wait before the next attempt, if there is to be one.
@@ -78,7 +87,7 @@ impl RetryPolicy {
         error: &ModelError,
         attempts: u32,
         failures: u32,
-        waited: Duration,
+        waits: RetryWaits,
     ) -> Option<Duration> {
         let chance = fastrand::f64();
         let wait = match error.retry_after() {
@@ -88,7 +97,8 @@ impl RetryPolicy {
         };
         let is_over = self.is_asked_too_much(error)
             || attempts >= self.attempts
-            || waited.saturating_add(wait) > self.total_wait;
+            || waits.all.saturating_add(wait) > self.total_wait
+            || is_unreached(error) && waits.unreached.saturating_add(wait) > self.unreached_wait;
         (!is_over).then_some(wait)
     }
 
@@ -97,6 +107,14 @@ impl RetryPolicy {
             .retry_after()
             .is_some_and(|asked| asked > self.max_retry_after)
     }
+}
+
+/// Waits of one request so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct RetryWaits {
+    all: Duration,
+    /// Waits after attempts that found no connection.
+    unreached: Duration,
 }
 
 /// One endpoint, asked again.
@@ -155,6 +173,9 @@ pub(super) trait Attempt: Send {
         number: u32,
         watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
+
+    /// Whether nothing that could be asked accepts a connection, so that another attempt would be refused unsent.
+    fn is_unreached(&self) -> bool;
 }
 
 struct EndpointAttempt<'a> {
@@ -189,6 +210,10 @@ impl Attempt for EndpointAttempt<'_> {
         }
         .boxed()
     }
+
+    fn is_unreached(&self) -> bool {
+        self.endpoint.is_unreached()
+    }
 }
 
 /// Tries until an answer arrives, an error makes retries useless, or the limits are used up.
@@ -200,7 +225,7 @@ pub(super) async fn retry(
 ) -> Result<Completion, ModelError> {
     let mut watch = ObserverRelay::new(watch);
     let (mut attempts, mut failures) = (0_u32, 0_u32);
-    let mut waited = Duration::ZERO;
+    let mut waits = RetryWaits::default();
     loop {
         let error = match tried.attempt(failures.saturating_add(1), &mut watch).await {
             Ok(completion) => return Ok(completion),
@@ -211,7 +236,10 @@ pub(super) async fn retry(
         }
         failures = failures.saturating_add(1);
         attempts = attempts.saturating_add(u32::from(was_sent(&error)));
-        let Some(wait) = policy.patience(&error, attempts, failures, waited) else {
+        let is_gone = is_unreached(&error) && tried.is_unreached();
+        let wait = policy.patience(&error, attempts, failures, waits);
+        let waited = waits.all;
+        let Some(wait) = wait.filter(|_| !is_gone) else {
             // One attempt says all that there is to say.
             if attempts < 2 && waited.is_zero() && !policy.is_asked_too_much(&error) {
                 return Err(error);
@@ -235,16 +263,29 @@ pub(super) async fn retry(
             reason: error.to_string(),
         });
         sleep(wait).await;
-        waited = waited.saturating_add(wait);
+        waits.all = waits.all.saturating_add(wait);
+        if is_unreached(&error) {
+            waits.unreached = waits.unreached.saturating_add(wait);
+        }
     }
 }
 
-/// Whether a retry may help. A request that already used its whole queue time is not retried.
+/// Whether a retry may help. A request that already used its whole queue time is not retried, nor one to an endpoint that
+/// is left alone because it accepts no connection.
 fn may_pass(error: &ModelError) -> bool {
-    !matches!(
-        error,
-        ModelError::Unavailable(Unavailable::QueueFull { .. } | Unavailable::QueueTimeout { .. })
-    ) && error.class() == ErrorClass::Retryable
+    let is_of_no_use = match error {
+        ModelError::Unavailable(refusal) => match refusal {
+            Unavailable::QueueFull { .. } | Unavailable::QueueTimeout { .. } => true,
+            Unavailable::Open { is_unreached, .. } => *is_unreached,
+            Unavailable::Resting { .. } => false,
+        },
+        _ => false,
+    };
+    !is_of_no_use && error.class() == ErrorClass::Retryable
+}
+
+fn is_unreached(error: &ModelError) -> bool {
+    error.condition() == EndpointCondition::Unreached
 }
 
 fn was_sent(error: &ModelError) -> bool {

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::route::scripted::Act::{Break, Never, Overflow, Refuse, RefuseFor, Say, Unreachable};
+use crate::route::scripted::Act::{
+    Begin, Break, Never, NoConnection, Overflow, Refuse, RefuseFor, ReportInAnswer, Say,
+    Unreachable,
+};
 use crate::route::scripted::{Act, Scripted, WatchRecorder, complete, request};
 use crate::route::{BreakerPolicy, EndpointLimits, EndpointPolicy};
 
@@ -20,6 +23,7 @@ fn policy() -> RetryPolicy {
         max_backoff: seconds(8),
         max_retry_after: seconds(30),
         total_wait: seconds(60),
+        unreached_wait: seconds(2),
     }
 }
 
@@ -222,6 +226,103 @@ async fn an_open_circuit_is_waited_out_without_asking() {
         heard.decisions(),
         ["retry", "opened", "retry", "retry", "trial", "closed"]
     );
+}
+
+/// Where nothing listens, the first request is told within three seconds, and each one after it at once.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_opens_no_connection_is_told_soon_and_then_at_once() {
+    let scripted = Scripted::new([
+        NoConnection,
+        NoConnection,
+        NoConnection,
+        NoConnection,
+        Say("yes"),
+    ]);
+    let policy = RetryPolicy {
+        backoff: Duration::from_millis(500),
+        ..policy()
+    };
+    let retry = around(&scripted, EndpointPolicy::default(), policy);
+    let started = Instant::now();
+    let (result, _) = complete(&retry).await;
+    let error = result.unwrap_err();
+    assert!(started.elapsed() <= seconds(3), "{:?}", started.elapsed());
+    assert_eq!(error.class(), ErrorClass::Retryable);
+    assert!(error.available_after().is_some(), "{error}");
+    assert_eq!(scripted.asked(), 3);
+    for _ in 0..5 {
+        let again = Instant::now();
+        let (result, heard) = complete(&retry).await;
+        let error = result.unwrap_err();
+        assert_eq!(again.elapsed(), Duration::ZERO);
+        assert!(error.to_string().contains("opens no connection"), "{error}");
+        assert!(
+            error
+                .available_after()
+                .is_some_and(|wait| wait <= seconds(10))
+        );
+        assert!(heard.decisions().is_empty(), "{heard:?}");
+    }
+    // One request tries it, and is told at once as well.
+    sleep(seconds(10)).await;
+    let again = Instant::now();
+    complete(&retry).await.0.unwrap_err();
+    assert_eq!((again.elapsed(), scripted.asked()), (Duration::ZERO, 4));
+    sleep(seconds(10)).await;
+    assert_eq!(complete(&retry).await.0.unwrap().content, "yes");
+}
+
+/// It counts as the status that it is, and opens the breaker for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reported_in_an_answer_is_no_failure_of_the_endpoint() {
+    let limited = (0..12).map(|_| ReportInAnswer("429"));
+    let scripted = Scripted::new(limited.chain([Say("yes")]));
+    let patient = RetryPolicy {
+        attempts: 20,
+        total_wait: seconds(600),
+        ..policy()
+    };
+    let retry = around(&scripted, EndpointPolicy::default(), patient);
+    let (result, heard) = complete(&retry).await;
+    assert_eq!(result.unwrap().content, "yes");
+    assert_eq!(scripted.asked(), 13);
+    assert_eq!(heard.decisions(), vec!["retry"; 12]);
+}
+
+/// A whole answer may take minutes: others need not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_trial_closes_the_circuit_with_its_first_piece() {
+    let endpoint = EndpointPolicy {
+        breaker: BreakerPolicy {
+            failures: 2,
+            window: seconds(30),
+            rest: seconds(15),
+        },
+        ..EndpointPolicy::default()
+    };
+    let acts = [
+        Refuse(500),
+        Refuse(500),
+        Begin("slowly", seconds(600)),
+        Say("yes"),
+    ];
+    let scripted = Scripted::new(acts);
+    let retry = Arc::new(around(&scripted, endpoint, policy()));
+    let long = tokio::spawn({
+        let retry = retry.clone();
+        async move { complete(retry.as_ref()).await }
+    });
+    while scripted.asked() < 3 {
+        sleep(seconds(1)).await;
+    }
+    let (result, heard) = complete(retry.as_ref()).await;
+    assert_eq!(result.unwrap().content, "yes");
+    assert!(heard.decisions().is_empty(), "{heard:?}");
+    assert!(!long.is_finished());
+    let (result, heard) = long.await.unwrap();
+    assert_eq!(result.unwrap().content, "slowly");
+    let decisions = ["retry", "opened", "retry", "retry", "trial", "closed"];
+    assert_eq!(heard.decisions(), decisions);
 }
 
 #[tokio::test(start_paused = true)]

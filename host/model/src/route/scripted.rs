@@ -28,7 +28,12 @@ pub enum Act {
     RefuseFor(u16, Duration),
     /// The prompt does not fit.
     Overflow,
+    /// The connection breaks.
     Unreachable,
+    /// No connection can be opened.
+    NoConnection,
+    /// Accepts the request, and reports an error of this code in its answer.
+    ReportInAnswer(&'static str),
     /// Says this, and then the connection breaks.
     Break(&'static str),
     Never,
@@ -124,6 +129,19 @@ impl Model for Scripted {
                     reason: "connection reset".into(),
                 }
                 .into()),
+                Act::NoConnection => Err(TransportError::Connect {
+                    url: "http://scripted".into(),
+                    reason: "connection refused".into(),
+                }
+                .into()),
+                Act::ReportInAnswer(code) => Err(ModelError::InStream {
+                    detail: Box::new(ErrorDetail {
+                        code: Some(code.into()),
+                        message: "no".into(),
+                        ..ErrorDetail::default()
+                    }),
+                    received: Box::default(),
+                }),
                 Act::Break(text) => Err(ModelError::Truncated {
                     received: Box::new(say(text, watch)),
                     source: None,

@@ -48,6 +48,9 @@ pub struct EndpointTable {
     /// Mentioned in the default file, as the keys of tables that users name are.
     #[serde(default = "max_rest_ms")]
     max_rest_ms: u64,
+    /// Mentioned as well.
+    #[serde(default = "refused_wait_ms")]
+    refused_wait_ms: u64,
     concurrent_requests: usize,
     queue_timeout_ms: u64,
     requests_per_minute: u64,
@@ -179,6 +182,7 @@ impl EndpointTable {
             attempts: self.attempts,
             backoff: Duration::from_millis(self.backoff_ms),
             total_wait: Duration::from_millis(self.retry_wait_ms),
+            unreached_wait: Duration::from_millis(self.refused_wait_ms),
             ..RetryPolicy::default()
         }
     }
@@ -210,10 +214,19 @@ impl EndpointTable {
 }
 
 /// Keys of `[endpoints.NAME]` that the default file only mentions.
-pub const ENDPOINT_KEYS: [&str; 3] = ["max_rest_ms", "other_revision", "revision"];
+pub const ENDPOINT_KEYS: [&str; 4] = [
+    "max_rest_ms",
+    "other_revision",
+    "refused_wait_ms",
+    "revision",
+];
 
 fn max_rest_ms() -> u64 {
     60_000
+}
+
+fn refused_wait_ms() -> u64 {
+    2_000
 }
 
 /// 0: never.

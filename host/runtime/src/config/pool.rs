@@ -14,6 +14,7 @@ pub struct PoolTable {
     attempts: Option<u32>,
     backoff_ms: Option<u64>,
     retry_wait_ms: Option<u64>,
+    refused_wait_ms: Option<u64>,
     hedge_after_ms: u64,
     left_out_ms: Option<u64>,
     overload: Vec<Relief>,
@@ -23,11 +24,12 @@ pub struct PoolTable {
 }
 
 /// The keys of `[pools.NAME]`.
-pub const POOL_KEYS: [&str; 9] = [
+pub const POOL_KEYS: [&str; 10] = [
     "members",
     "attempts",
     "backoff_ms",
     "retry_wait_ms",
+    "refused_wait_ms",
     "hedge_after_ms",
     "left_out_ms",
     "overload",
@@ -46,6 +48,7 @@ impl PoolTable {
                 attempts: self.attempts.unwrap_or(retry.attempts),
                 backoff: time(self.backoff_ms, retry.backoff),
                 total_wait: time(self.retry_wait_ms, retry.total_wait),
+                unreached_wait: time(self.refused_wait_ms, retry.unreached_wait),
                 ..retry
             },
             left_out: time(self.left_out_ms, default.left_out),

@@ -64,9 +64,33 @@ impl App {
         }
     }
 
+    /// The agent of that name for what needs no model, if the client may use it: its endpoint need not have answered.
+    pub fn agent_without_model(&self, client: &Client, name: &str) -> Result<Arc<Agent>, ApiError> {
+        let known = self.dispatcher.agents().without_model(name);
+        match known.filter(|_| client.may_use_agent(name)) {
+            Some(agent) => Ok(agent),
+            // With the reason why not.
+            None => self.agent(client, name),
+        }
+    }
+
     /// A run of `agent` for `client`, before the task is added.
     pub fn prepared(&self, client: &Client, name: &str) -> Result<Prepared, ApiError> {
         let agent = self.agent(client, name)?;
+        Ok(Self::prepared_with(client, agent))
+    }
+
+    /// Prepares a run that asks no model, as [`Self::prepared`] does others.
+    pub fn prepared_without_model(
+        &self,
+        client: &Client,
+        name: &str,
+    ) -> Result<Prepared, ApiError> {
+        let agent = self.agent_without_model(client, name)?;
+        Ok(Self::prepared_with(client, agent))
+    }
+
+    fn prepared_with(client: &Client, agent: Arc<Agent>) -> Prepared {
         let mut request = agent.request();
         let behalf = RunClient {
             owner: client.name.clone(),
@@ -78,14 +102,14 @@ impl App {
             ..RunClient::default()
         };
         request.allowed = agent.allowed(&behalf);
-        Ok(Prepared {
+        Prepared {
             agent,
             behalf,
             request,
             after: None,
             turn: None,
             asked: None,
-        })
+        }
     }
 
     /// Begins the run, or returns the run that an earlier request with the same key began. Completes even if

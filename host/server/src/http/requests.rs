@@ -93,7 +93,8 @@ async fn list(
 ) -> Result<Json<RequestList>, ApiError> {
     client.may(Scope::Run)?;
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let requests = app.agent(&client, name)?.requests().await;
+    let agent = app.agent_without_model(&client, name)?;
+    let requests = agent.requests().await;
     let all = requests.all();
     let requests = all.map(|(path, saved)| RequestBody::of(path, saved));
     let requests = requests.collect();

@@ -55,6 +55,8 @@ struct ToolBody {
 }
 
 /// Lists the tools that the key may have an agent call.
+///
+/// It needs no model: the agent's endpoint may be away.
 #[utoipa::path(
     get, path = "/v1/tools", tag = "tools", security(("key" = [])), params(ToolsQuery),
     responses((status = 200, body = ToolList), (status = "4XX", body = ErrorBody)),
@@ -65,7 +67,7 @@ async fn list(
     QueryParams(whose): QueryParams<ToolsQuery>,
 ) -> Result<Json<ToolList>, ApiError> {
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let prepared = app.prepared(&client, name)?;
+    let prepared = app.prepared_without_model(&client, name)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
     let tools = tools.iter().map(|tool| ToolBody {
         name: tool.name.clone(),
@@ -117,7 +119,7 @@ impl App {
     ) -> Result<Prepared, ApiError> {
         client.may(Scope::Run)?;
         let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-        let prepared = self.prepared(client, name)?;
+        let prepared = self.prepared_without_model(client, name)?;
         let tools = prepared.agent.tools(&prepared.behalf).await;
         let Some(known) = tools.iter().find(|known| known.name == tool) else {
             return Err(ApiError::not_found(format_args!(
@@ -191,6 +193,8 @@ impl CallResult {
 }
 
 /// Calls one tool. Limits, shields and decision rules apply as for an agent, and the call is recorded.
+///
+/// It needs no model: the agent's endpoint may be away.
 #[utoipa::path(
     post, path = "/v1/tools/{tool}", tag = "tools", security(("key" = [])),
     params(("tool" = String, Path, description = "MODULE.TOOL"), ("Idempotency-Key" = Option<String>, Header)),

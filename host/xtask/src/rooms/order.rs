@@ -7,11 +7,12 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 22] = [
+pub const ORDER: [&str; 23] = [
     "needs",
     "text",
     "schema",
     "json",
+    "intake",
     "admission",
     "files",
     "policy",
@@ -36,9 +37,10 @@ pub const ORDER: [&str; 22] = [
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
 /// Packages that must not be linked into a crate: they compile slowly, and are a sign of a wrong dependency.
-const FORBIDDEN: [(&str, &[&str]); 14] = [
+const FORBIDDEN: [(&str, &[&str]); 15] = [
     ("schema", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
+    ("intake", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("files", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("policy", &["wasmtime", "sqlx", "axum", "reqwest"]),

@@ -9,8 +9,12 @@ use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 
 /// Parses JSON; what is not JSON for one of these habits alone is read all the same: half a pair as
-/// U+FFFD, what is no number as `null`.
-pub(crate) fn parse(text: &str) -> Result<Value, Error> {
+/// U+FFFD, what is no number as `null`. A byte order mark before it is passed over.
+///
+/// # Errors
+/// It is no JSON for another reason, or would take too much memory.
+pub fn parse(text: &str) -> Result<Value, Error> {
+    let text = text.trim_start_matches('\u{feff}');
     bounded::weigh(text.as_bytes()).map_err(Error::custom)?;
     serde_json::from_str(text).or_else(|error| {
         // Truncated JSON cannot be repaired; the first error tells the position.
@@ -22,6 +26,14 @@ pub(crate) fn parse(text: &str) -> Result<Value, Error> {
             None => Err(error),
         }
     })
+}
+
+/// Parses JSON in bytes, as [`parse`] does. Bytes that are no UTF-8 become U+FFFD.
+///
+/// # Errors
+/// As [`parse`].
+pub fn from_slice(bytes: &[u8]) -> Result<Value, Error> {
+    parse(&String::from_utf8_lossy(bytes))
 }
 
 const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
@@ -84,9 +96,18 @@ mod tests {
             ),
             ("{\"a\":\"x\ty\nz\"}", json!({"a": "x\ty\nz"})),
             (r#"{"a":NaN,"b":"\"é\\"}"#, json!({"a": null, "b": "\"é\\"})),
+            ("\u{feff}{\"a\":1}", json!({"a": 1})),
         ] {
             assert_eq!(parse(text).unwrap(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_cost_no_message() {
+        let bytes = b"\xef\xbb\xbf{\"a\":\"\xff\",\"b\":\"\\ud83d\"}";
+        let expected = json!({"a": "\u{fffd}", "b": "\u{fffd}"});
+        assert_eq!(from_slice(bytes).unwrap(), expected);
+        assert!(from_slice(b"").is_err());
     }
 
     #[test]

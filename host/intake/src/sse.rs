@@ -93,6 +93,13 @@ impl SseDecoder {
         if line.is_empty() {
             return self.dispatch();
         }
+        // No field is called so: servers put an object, most often an error, among the events as it is.
+        if !self.has_data && line.starts_with('{') && line.trim_end().ends_with('}') {
+            return Some(SseEvent {
+                name: self.event.name.take(),
+                data: line.to_owned(),
+            });
+        }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
@@ -158,6 +165,14 @@ mod tests {
             (b"\n\n\n", &[]),
             (b"", &[]),
             (b"data: \xff\xc3\n\n", &["\u{fffd}\u{fffd}"]),
+            (
+                b"data: a\n\n{\"error\": \"b\"}\n\n",
+                &["a", "{\"error\": \"b\"}"],
+            ),
+            (b": ping\n\n{\"a\":1}", &["{\"a\":1}"]),
+            (b"{\"a\":\n\n", &[]),
+            (b"data: a\n{\"b\":1}\n\n", &["a"]),
+            (b"{\"a\":1}\ndata: b\n\n", &["{\"a\":1}", "b"]),
         ];
         for (bytes, expected) in cases {
             let text = String::from_utf8_lossy(bytes);
