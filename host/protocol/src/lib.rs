@@ -69,6 +69,7 @@ pub mod event;
 pub mod failure;
 pub mod fallback;
 pub mod image;
+pub mod job;
 pub mod knowledge;
 pub mod meta;
 pub mod plan;

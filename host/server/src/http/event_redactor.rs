@@ -65,7 +65,7 @@ impl EventRedactor {
             return Some(event);
         }
         let mut event = event;
-        if has_denials(&event.kind) {
+        if is_of_operator(&event.kind) {
             without_denials(&mut Arc::make_mut(&mut event).kind);
         }
         if !self.secrets.is_off() {
@@ -122,10 +122,12 @@ impl EventRedactor {
     }
 }
 
-/// Whether it tells what a module was denied, and so what it is granted: that is for those who may see its grants.
-fn has_denials(kind: &EventKind) -> bool {
+/// Whether it tells what a module was denied, and so what it is granted: that is for those who may see its grants. So is the
+/// id of a job, by which its service may let others reach the job.
+fn is_of_operator(kind: &EventKind) -> bool {
     match kind {
-        EventKind::Sub { what, .. } => has_denials(what),
+        EventKind::Sub { what, .. } => is_of_operator(what),
+        EventKind::Job { .. } => true,
         EventKind::ToolResult { printed, .. } => printed.iter().any(|line| is_denial(line)),
         _ => false,
     }
@@ -134,6 +136,7 @@ fn has_denials(kind: &EventKind) -> bool {
 fn without_denials(kind: &mut EventKind) {
     match kind {
         EventKind::Sub { what, .. } => without_denials(what),
+        EventKind::Job { job, .. } => job.job.clear(),
         EventKind::ToolResult { printed, .. } => printed.retain(|line| !is_denial(line)),
         _ => (),
     }

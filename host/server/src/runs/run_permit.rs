@@ -1,5 +1,5 @@
 //! A run's permit to work: held while the run asks a model or calls tools, released while it only waits for a
-//! person.
+//! person, or for jobs that its calls go on as.
 
 use crate::rights::Right;
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
@@ -47,7 +47,7 @@ struct PermitState {
     has: HeldPermit,
     /// Requests to a model and tool calls in progress.
     working: usize,
-    /// Calls that wait for a person.
+    /// Calls that wait for a person or for their job.
     waiting: usize,
 }
 
@@ -300,6 +300,11 @@ impl ToolRunner for PermittedRunner {
             let _working = self.permit.step().await;
             self.runner.call(call).await
         })
+    }
+
+    fn idle(&self) -> Box<dyn Send> {
+        // Nothing of the call works meanwhile; a call that it is nested in does.
+        Box::new(self.permit.ask_a_person(0))
     }
 }
 
