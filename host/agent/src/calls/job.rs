@@ -154,6 +154,22 @@ async fn cancel(job: OpenJob) {
     let _ = timeout(CANCEL_TIME, job.runner.call(&job.cancel)).await;
 }
 
+/// Makes a call, and waits for its job where it goes on as one. Nothing of it is recorded, so it is no call of anybody's.
+pub async fn call_to_end(
+    runner: &Arc<dyn ToolRunner>,
+    call: &ToolCall,
+    policy: JobPolicy,
+) -> ToolResult {
+    let mut job = FollowedJob::of(policy, &OpenJobs::default(), runner, call);
+    let mut answer = runner.call(call).await;
+    loop {
+        match job.judge(answer).await {
+            ControlFlow::Break(result) => return result,
+            ControlFlow::Continue(_) => answer = job.ask().await,
+        }
+    }
+}
+
 /// One call, from its answer on.
 pub(crate) struct FollowedJob {
     policy: JobPolicy,

@@ -46,7 +46,7 @@ pub use cached::{KeptResults, ResultCache};
 pub use check::CallChecks;
 pub use decide::{CallDecider, NoDecision};
 pub(crate) use job::FollowedJob;
-pub use job::OpenJobs;
+pub use job::{OpenJobs, call_to_end};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};
