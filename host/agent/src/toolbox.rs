@@ -197,7 +197,7 @@ pub struct ToolCall {
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// Told what the tool logs and how far it is, while it works.
     pub listener: Option<Arc<dyn Listener>>,
-    /// Asks about the job that the call goes on as. Absent: the call is made.
+    /// Question about the job as which the call continues. Absent: the call is made.
     pub job: Option<JobQuestion>,
 }
 

@@ -1,4 +1,4 @@
-//! Calls that go on as jobs after their tool answered (docs/protocol.md, 7.13).
+//! Calls that continue as jobs after their tool answered (docs/protocol.md, 7.13).
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Maximum number of events with the progress of one job, its begin included: a job reports as often as it is asked.
 pub const MAX_JOB_EVENTS: u32 = 100;
 
-/// How long a call may go on as a job, and how often the host asks about it.
+/// How long a call may continue as a job, and how often the host asks about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobPolicy {
@@ -42,7 +42,7 @@ impl Default for JobPolicy {
 /// How far the job of a call is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Of the call.
+    /// Id of the call.
     pub id: String,
     pub tool: String,
     /// The module's own name for the job ([`toolhold_policy::is_job_id`]). Empty where it was taken out for a client: who
@@ -64,7 +64,7 @@ impl Display for JobProgress {
         let Self {
             tool, done, total, ..
         } = self;
-        write!(f, "{tool}: goes on as a job")?;
+        write!(f, "{tool}: continues as a job")?;
         match (total, done) {
             (Some(total), _) => write!(f, ", {done} of {total}"),
             (None, 0) => Ok(()),
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn progress_is_told_as_far_as_it_is_known() {
         for (done, total, text) in [
-            (3, Some(9), "video.render: goes on as a job, 3 of 9"),
-            (0, None, "video.render: goes on as a job"),
-            (3, None, "video.render: goes on as a job, 3 so far"),
+            (3, Some(9), "video.render: continues as a job, 3 of 9"),
+            (0, None, "video.render: continues as a job"),
+            (3, None, "video.render: continues as a job, 3 so far"),
         ] {
             let progress = JobProgress {
                 id: "call_1".into(),

@@ -63,7 +63,7 @@ pub struct ToolOutput {
     pub output_path: Option<String>,
     /// Whether this is only the name of its message: a result whose name is no place that is allowed is still a result.
     pub is_named: bool,
-    /// Present if the tool goes on as a job: then the value is no value yet. No call ends with it.
+    /// Present if the tool continues as a job: then `value` is empty, and the call has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobState>,
 }

@@ -233,7 +233,7 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
-    /// How long a call may go on as a job, and how often it is asked about.
+    /// How long a call may continue as a job, and how often it is asked about.
     #[serde(skip_serializing_if = "JobPolicy::is_default")]
     pub jobs: JobPolicy,
     /// Which calls are given the result of an earlier one.

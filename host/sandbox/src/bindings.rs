@@ -35,7 +35,7 @@ pub mod shield {
     pub use self::exports::toolhold::module::shields;
 }
 
-/// What a tool module exports besides, if calls of it may go on as jobs.
+/// The optional export of a tool module whose calls may continue as jobs.
 pub mod jobs {
     wasmtime::component::bindgen!({
         path: "../../wit",

@@ -1,4 +1,4 @@
-//! Calls that go on as jobs: work that takes longer than a call may.
+//! Calls that continue as jobs: work that takes longer than a call may.
 //!
 //! A tool returns [`Started::Job`] with an id, and its instance ends. The host asks `state` about that id in later instances,
 //! until it is [`JobState::Done`] or [`JobState::Failed`]. Nothing of an instance is there for the next one, so a job is known
@@ -34,7 +34,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What `wit-bindgen` makes of the world. Modules touch it through [`crate::export_jobs!`] alone.
+/// Bindings that `wit-bindgen` generates for the world. Modules touch it through [`crate::export_jobs!`] alone.
 #[doc(hidden)]
 pub mod bindings {
     wit_bindgen::generate!({
@@ -49,14 +49,14 @@ pub mod bindings {
     });
 }
 
-/// What [`crate::export_jobs!`] expands to.
+/// Names that [`crate::export_jobs!`] expands to.
 #[doc(hidden)]
 pub mod exports {
     pub use super::bindings::exports::toolhold::module::jobs::{Guest, JobState, Started};
     pub use super::{call, cancel, list, start, state};
 }
 
-/// What a tool answers.
+/// Answer of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Started<O> {
     /// The result, at once.
@@ -72,11 +72,11 @@ pub enum JobState {
     Working { done: u64, total: u64, note: String },
     /// The result, which fits the tool's output schema.
     Done(Value),
-    /// It came to no result.
+    /// The job ended without a result.
     Failed(Error),
 }
 
-/// A tool whose calls may go on as jobs.
+/// A tool whose calls may continue as jobs.
 pub struct JobTool {
     tool: Tool,
     /// Absent: it answers at once.
@@ -130,7 +130,7 @@ impl From<Tool> for JobTool {
     }
 }
 
-/// What a host that knows no jobs is told.
+/// Answer to a host without jobs.
 fn without_jobs<A, O>(_: A) -> Result<O, Error> {
     Err(Error::fatal(
         "this tool begins jobs, which this host does not know: use a newer version of Toolhold",

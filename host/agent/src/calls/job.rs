@@ -1,4 +1,4 @@
-//! Calls that go on as jobs (docs/protocol.md, 7.13).
+//! Calls that continue as jobs (docs/protocol.md, 7.13).
 //!
 //! A tool that answers with a job has ended its instance. The conductor of the call records the job, waits, and asks the
 //! same runner about it, until the job is over or its time is. In between the call holds nothing: no instance, no permit of
@@ -23,7 +23,7 @@ use uuid::Uuid;
 /// Time limit of telling a job that it is to stop: the end of a run waits for it.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 
-/// Minimum wait between questions, whatever is configured: a job must not be asked about in a hot loop.
+/// Minimum wait between questions, for any configuration: a job must not be asked about in a hot loop.
 const MIN_WAIT: Duration = Duration::from_millis(10);
 
 /// The kind of a failure that the module itself told.
@@ -33,7 +33,7 @@ const BY_TOOL: &str = "tool";
 #[derive(Debug, Clone, Default)]
 pub struct OpenJobs {
     shared: Arc<Mutex<OpenJobTable>>,
-    /// Absent: the calls are of no run. Then a call that is dropped tells its job to stop, because nothing goes on with it.
+    /// Absent: the calls are of no run. Then a dropped call tells its job to stop, because no process resumes it.
     run: Option<Uuid>,
 }
 
@@ -109,14 +109,20 @@ impl OpenJobs {
         .await;
     }
 
+    /// True if calls of the run wait for jobs, or with `inner` those of the runs inside of it.
+    pub(crate) fn has_any(&self, inner: bool) -> bool {
+        let table = self.lock();
+        table.jobs.values().any(|job| inner || job.run == self.run)
+    }
+
     /// Tells the jobs of the run to stop, or with `inner` those of the runs inside of it, too.
     pub(crate) async fn cancel_run(&self, inner: bool) {
         let run = self.run;
         self.cancel_where(|job| inner || job.run == run).await;
     }
 
-    /// Forgets all jobs: the process goes on without the run, which may go on with them elsewhere. A job holds what runs its
-    /// call, which holds these jobs.
+    /// Forgets all jobs: another process may resume their run. Each job holds the runner of its call, which holds these jobs, so
+    /// without this neither would be freed.
     pub(crate) fn close(&self) {
         let jobs = {
             let mut table = self.lock();
@@ -154,7 +160,7 @@ async fn cancel(job: OpenJob) {
     let _ = timeout(CANCEL_TIME, job.runner.call(&job.cancel)).await;
 }
 
-/// Makes a call, and waits for its job where it goes on as one. Nothing of it is recorded, so it is no call of anybody's.
+/// Makes a call, and waits for its job where it continues as one. The call is not recorded.
 pub async fn call_to_end(
     runner: &Arc<dyn ToolRunner>,
     call: &ToolCall,
@@ -163,7 +169,7 @@ pub async fn call_to_end(
     let mut job = FollowedJob::of(policy, &OpenJobs::default(), runner, call);
     let mut answer = runner.call(call).await;
     loop {
-        match job.judge(answer).await {
+        match job.judge(call, answer).await {
             ControlFlow::Break(result) => return result,
             ControlFlow::Continue(_) => answer = job.ask().await,
         }
@@ -175,10 +181,9 @@ pub(crate) struct FollowedJob {
     policy: JobPolicy,
     open: OpenJobs,
     runner: Arc<dyn ToolRunner>,
-    /// The call, with the question about its job once it has one.
-    call: ToolCall,
-    /// The time of the call as it was made.
+    /// Time and depth of the call as it was made.
     call_timeout: Duration,
+    depth: u8,
     begun: Instant,
     /// How long another process had waited for the job before.
     waited_before: Duration,
@@ -190,18 +195,20 @@ pub(crate) struct FollowedJob {
 struct WaitedJob {
     /// Its number among the open jobs.
     number: u64,
+    /// The call, with the question about its job.
+    call: ToolCall,
     state: JobState,
     questions: u32,
     /// Number of events with its progress.
     told: u32,
-    /// Of the call, and of the questions about its job.
+    /// Usage of the call and of the questions about its job.
     spent: ToolUsage,
-    /// What the call itself printed.
+    /// Lines that the call itself printed.
     printed: Vec<String>,
 }
 
 impl FollowedJob {
-    /// Of `call`, which `runner` is about to make, or has just made.
+    /// Follows `call`, which `runner` is about to make, or has just made.
     pub fn of(
         policy: JobPolicy,
         open: &OpenJobs,
@@ -212,16 +219,16 @@ impl FollowedJob {
             policy,
             open: open.clone(),
             runner: runner.clone(),
-            call: call.clone(),
             call_timeout: call.timeout,
+            depth: call.depth,
             begun: Instant::now(),
             waited_before: Duration::ZERO,
             job: None,
         }
     }
 
-    /// Goes on with a job that another process had begun, and recorded.
-    pub fn resume(&mut self, job: JobProgress) {
+    /// Waits for a job that another process had begun and recorded.
+    pub fn resume(&mut self, call: &ToolCall, job: JobProgress) {
         self.waited_before = Duration::from_millis(job.waited_ms);
         let state = JobState {
             id: job.job,
@@ -229,20 +236,21 @@ impl FollowedJob {
             total: job.total,
             note: String::new(),
         };
-        self.wait_for(state, ToolUsage::default(), Vec::new());
+        self.wait_for(call, state, ToolUsage::default(), Vec::new());
     }
 
-    /// What follows from an answer: the result of the call, or a question about its job, before which progress may be to be
-    /// recorded.
+    /// Takes an answer to `call`, or to a question about its job. Breaks with the result of the call; or continues, with
+    /// progress to record before the next question.
     pub async fn judge(
         &mut self,
+        call: &ToolCall,
         answer: ToolResult,
     ) -> ControlFlow<ToolResult, Option<JobProgress>> {
         let told = JobNews::of(&answer);
         let Some(mut job) = self.job.take() else {
             return match told {
                 JobNews::Working(state) => {
-                    self.wait_for(state, answer.usage, answer.printed);
+                    self.wait_for(call, state, answer.usage, answer.printed);
                     ControlFlow::Continue(self.news())
                 }
                 _ => ControlFlow::Break(answer),
@@ -278,7 +286,7 @@ impl FollowedJob {
         ControlFlow::Continue(if is_new { self.news() } else { None })
     }
 
-    /// True if the call goes on as a job.
+    /// True if the call continues as a job.
     pub fn has_job(&self) -> bool {
         self.job.is_some()
     }
@@ -286,8 +294,7 @@ impl FollowedJob {
     /// Waits, and asks about the job.
     pub async fn ask(&mut self) -> ToolResult {
         let Some(job) = &mut self.job else {
-            // Only a call that has a job is asked about.
-            return ToolResult::failed(ToolFailure::correctable("job", "the call has no job"));
+            return without_job();
         };
         job.questions = job.questions.saturating_add(1);
         let wait = Backoff::new(self.policy.backoff, self.policy.max_backoff)
@@ -297,15 +304,29 @@ impl FollowedJob {
         let idle = self.runner.idle();
         tokio::time::sleep(wait).await;
         drop(idle);
-        self.call.timeout = self.call_timeout.min(self.left()).max(MIN_WAIT);
-        self.runner.call(&self.call).await
+        let timeout = self.call_timeout.min(self.left()).max(MIN_WAIT);
+        let Some(job) = &mut self.job else {
+            return without_job();
+        };
+        job.call.timeout = timeout;
+        self.runner.call(&job.call).await
     }
 
-    fn wait_for(&mut self, state: JobState, spent: ToolUsage, printed: Vec<String>) {
-        self.call.job = Some(JobQuestion::State(state.id.clone()));
-        let number = self.open.open(&self.runner, &self.call, &state.id);
+    fn wait_for(
+        &mut self,
+        call: &ToolCall,
+        state: JobState,
+        spent: ToolUsage,
+        printed: Vec<String>,
+    ) {
+        let number = self.open.open(&self.runner, call, &state.id);
+        let call = ToolCall {
+            job: Some(JobQuestion::State(state.id.clone())),
+            ..call.clone()
+        };
         self.job = Some(WaitedJob {
             number,
+            call,
             state,
             questions: 0,
             told: 0,
@@ -318,7 +339,7 @@ impl FollowedJob {
     fn news(&mut self) -> Option<JobProgress> {
         let waited = self.waited();
         let job = self.job.as_mut()?;
-        if let Some(listener) = &self.call.listener {
+        if let Some(listener) = &job.call.listener {
             listener.progressed(Progress {
                 done: job.state.done,
                 total: job.state.total,
@@ -330,8 +351,8 @@ impl FollowedJob {
         }
         job.told += 1;
         Some(JobProgress {
-            id: self.call.id.clone(),
-            tool: self.call.tool.clone(),
+            id: job.call.id.clone(),
+            tool: job.call.tool.clone(),
             job: job.state.id.clone(),
             done: job.state.done,
             total: job.state.total,
@@ -346,7 +367,7 @@ impl FollowedJob {
     /// The time that the job has left. That of a nested call is what its caller has left.
     fn left(&self) -> Duration {
         let left = self.policy.timeout.saturating_sub(self.waited());
-        if self.call.depth == 0 {
+        if self.depth == 0 {
             return left;
         }
         left.min(self.call_timeout.saturating_sub(self.begun.elapsed()))
@@ -381,8 +402,8 @@ impl FollowedJob {
 }
 
 impl Drop for FollowedJob {
-    /// A call of no run that is dropped is made by nobody else, so its job is told to stop. A run that is resumed goes on with
-    /// its jobs; one that ends tells them to stop itself.
+    /// Cancels the job of a dropped call that belongs to no run, because no process resumes it. The jobs of a run stay for its
+    /// resumption; a run that ends cancels them itself.
     fn drop(&mut self) {
         if self.open.run.is_some() {
             return;
@@ -394,12 +415,17 @@ impl Drop for FollowedJob {
     }
 }
 
-/// What an answer says of a job.
+/// The conductor asks about the job of a call that has none, which is a fault of ours.
+fn without_job() -> ToolResult {
+    ToolResult::failed(ToolFailure::correctable("job", "the call has no job"))
+}
+
+/// State of a job, as an answer has it.
 enum JobNews {
     Working(JobState),
-    /// It could not be asked about for now.
+    /// No state for now: the question is to be asked again.
     Later,
-    /// The call is over. `goes_on`: not because the module said so, so the job may go on.
+    /// The call is over. `goes_on`: the module did not say that its job is over.
     Over {
         goes_on: bool,
     },

@@ -9,7 +9,7 @@
 //!   → it counts in a budget                                                budget
 //!   → it is begun in the record                                            record
 //!   → the toolbox runs it, again where it failed for now                   pipeline, retry
-//!   → a job that it goes on as is recorded, and asked about until it ends  job
+//!   → where it continues as a job, that is recorded and asked about        job
 //!   → what it returned is revealed                                         privacy
 //!   → the result fits the tool's output schema, shields on it              check, screen
 //!   → it is hidden from the caller, and ended in the record                privacy, record

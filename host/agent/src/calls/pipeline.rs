@@ -36,7 +36,7 @@ pub struct CallRules {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
-    /// How long a call may go on as a job.
+    /// How long a call may continue as a job.
     pub jobs: JobPolicy,
     /// Results that calls of a run may be given. By default there are none.
     pub results: KeptResults,
@@ -257,7 +257,7 @@ impl CallPipeline {
             let mut answer = self.toolbox.runner.call(&call).await;
             let mut job = FollowedJob::of(self.rules.jobs, &self.jobs, &self.toolbox.runner, &call);
             let result = loop {
-                match job.judge(answer).await {
+                match job.judge(&call, answer).await {
                     ControlFlow::Break(result) => break result,
                     ControlFlow::Continue(news) => {
                         if let Some(news) = news {

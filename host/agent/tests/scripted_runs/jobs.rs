@@ -1,4 +1,4 @@
-//! Section 7.13: calls that go on as jobs.
+//! Section 7.13: calls that continue as jobs.
 
 use super::support::{
     NoModules, Reply, Script, end, holds, json_of, lines, request, rest, results, run,

@@ -40,7 +40,7 @@ const MAX_DIRECTORIES: usize = 16;
 const NOT_GIVEN: [&str; 2] = ["tool", "denied"];
 /// Maximum characters of a value in a detail.
 const MAX_VALUE_CHARS: usize = 400;
-/// An example whose call goes on as a job is asked about often, because somebody waits for the test.
+/// An example whose call continues as a job is asked about often, because a person waits for the test.
 const EXAMPLE_JOBS: JobPolicy = JobPolicy {
     timeout: Duration::from_mins(1),
     backoff: Duration::from_millis(10),

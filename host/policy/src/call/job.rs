@@ -1,4 +1,4 @@
-//! Jobs: work that goes on after the call that began it. The host asks about it in further instances of the same module.
+//! Jobs: work that continues after the call that began it. The host asks about it in further instances of the same module.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ pub const MAX_JOB_ID: usize = 256;
 /// A question about a job, in the place of a call of its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobQuestion {
-    /// How far the job of this id is.
+    /// Asks for the state of the job of this id.
     State(String),
-    /// That the job of this id is to stop: nothing waits for its result any more.
+    /// Tells the job of this id to stop: nothing waits for its result any more.
     Cancel(String),
 }
 
-/// A job that goes on.
+/// State of a job that is not over.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
     /// The module's own name for it: see [`is_job_id`].

@@ -1,6 +1,6 @@
 //! One tool call: what a caller asks for ([`Invocation`]), what comes back ([`CallReport`]), and the seams
 //! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools,
-//! [`KnowledgeAccess`] for documents and facts). A call may go on as a job ([`JobState`]), about which the host asks later.
+//! [`KnowledgeAccess`] for documents and facts). A call may continue as a job ([`JobState`]), about which the host asks later.
 
 mod begin;
 mod caller;

@@ -61,7 +61,7 @@ fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S:
 #[derive(Debug)]
 pub struct CallReport {
     pub result: Result<Output, CallError>,
-    /// Present if the tool goes on as a job: then the result is no result yet.
+    /// Present if the tool continues as a job: then `result` is not the call's result yet.
     pub job: Option<JobState>,
     /// The module that ran, if the tool's name means one.
     pub module: Option<Digest>,

@@ -290,8 +290,8 @@ pub enum EventKind {
         #[serde(flatten)]
         retry: ToolRetry,
     },
-    /// A tool answered with a job, which goes on without an instance, or a job came further. It changes nothing of the run by
-    /// itself: a run that is resumed goes on asking about the job, in the place of making the call again.
+    /// A tool answered with a job, which continues without an instance, or a job made progress. The event does not change the
+    /// run by itself; a resumed run asks about the job in the place of making the call again.
     Job {
         step: u32,
         #[serde(flatten)]

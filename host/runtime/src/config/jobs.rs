@@ -1,4 +1,4 @@
-//! `[jobs]`: calls that go on as jobs.
+//! `[jobs]`: calls that continue as jobs.
 
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;

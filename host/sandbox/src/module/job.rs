@@ -1,4 +1,4 @@
-//! Calls that go on as jobs: how they begin, and what is asked about them afterwards, each in a fresh instance.
+//! Calls that continue as jobs: how they begin, and what is asked about them afterwards, each in a fresh instance.
 
 use super::world::{self, CallTool};
 use crate::bindings::jobs::{JobState as GuestState, JobToolsPre, Started};
@@ -12,15 +12,15 @@ use wasmtime::Store;
 /// Maximum characters of the note of a job.
 const MAX_NOTE_CHARS: usize = 500;
 
-/// What came of a call, or of a question about its job.
+/// Answer to a call, or to a question about its job.
 pub(super) enum JobAnswer {
     Ended(Result<types::Output, types::ToolError>),
     Working(JobState),
-    /// The job was told to stop.
+    /// The module took the order to stop the job.
     Stopped,
 }
 
-/// `start` of a module whose calls may go on as jobs.
+/// `start` of a module whose calls may continue as jobs.
 pub(super) struct StartJob<'a> {
     pub pre: &'a JobToolsPre<CallState>,
     pub call: CallTool<'a>,
@@ -92,8 +92,8 @@ fn over(class: types::ErrorClass) -> types::ErrorClass {
     }
 }
 
-/// The output of a call, within its limits. Where the tool goes on as a job, its state goes to `job`, and the output is
-/// nothing yet.
+/// The output of a call, within its limits. Where the tool continues as a job, its state is put into `job`, and the output is
+/// empty.
 pub(super) fn output(
     answer: JobAnswer,
     limits: &Limits,

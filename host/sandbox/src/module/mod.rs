@@ -42,7 +42,7 @@ use wasmtime::component::{Component, InstancePre};
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
-/// The export by which calls of such a module may go on as jobs.
+/// The export by which calls of such a module may continue as jobs.
 const JOBS_EXPORT: &str = "toolhold:module/jobs@0.1.";
 /// The same for a shield.
 const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
@@ -105,7 +105,7 @@ pub struct Module {
     policy: RwLock<Arc<EffectivePolicy>>,
     engine: Engine,
     code: Code,
-    /// Present if its calls may go on as jobs.
+    /// Present if its calls may continue as jobs.
     jobs: Option<JobToolsPre<CallState>>,
     /// Where an author works.
     debug: Option<DebugInfo>,
@@ -321,7 +321,7 @@ impl Module {
         self.number
     }
 
-    /// Whether its calls may go on as jobs.
+    /// Whether its calls may continue as jobs.
     pub fn has_jobs(&self) -> bool {
         self.jobs.is_some()
     }

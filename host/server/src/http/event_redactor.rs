@@ -280,6 +280,32 @@ mod tests {
     }
 
     #[test]
+    fn only_the_operator_sees_the_id_of_a_job() {
+        let job = json!({
+            "event": "job", "step": 1, "id": "c", "tool": "m.a", "job": "https://queue.example/7?key=k", "done": 1,
+            "waited_ms": 5,
+        });
+        let nested = json!({"event": "sub", "call": "c", "what": job});
+        for (kind, place) in [(job, "/job"), (nested, "/what/job")] {
+            let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0, "seal": ""});
+            let (told_fields, fields) = (told.as_object_mut(), kind.as_object());
+            told_fields.unwrap().extend(fields.unwrap().clone());
+            let event: Event = serde_json::from_value(told).unwrap();
+            for sees_all in [true, false] {
+                let mut redactor = EventRedactor {
+                    sees_all,
+                    is_screened: false,
+                    secrets: SecretMask::default(),
+                    clients: BTreeSet::new(),
+                };
+                let event = redactor.over(Arc::new(event.clone())).unwrap();
+                let event = serde_json::to_value(&*event).unwrap();
+                assert_eq!(event.pointer(place).is_some(), sees_all, "{event}");
+            }
+        }
+    }
+
+    #[test]
     fn only_the_operator_sees_what_a_module_was_denied() {
         let result = json!({
             "event": "tool_result", "step": 1, "id": "c", "tool": "m.a", "output": 1, "usage": ToolUsage::default(),

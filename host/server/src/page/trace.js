@@ -230,7 +230,7 @@ const HANDLERS = {
   },
   job(event) {
     const far = event.total ? `, ${event.done} of ${event.total}` : event.done ? `, ${event.done} so far` : "";
-    this.note(event, "job", `${event.tool}: goes on as a job${far}`);
+    this.note(event, "job", `${event.tool}: continues as a job${far}`);
   },
   fallback(event) {
     this.note(event, "fallback", `${event.tool ?? "replies"}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,

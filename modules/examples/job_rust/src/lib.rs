@@ -26,7 +26,7 @@ fn tools() -> Vec<JobTool> {
     vec![
         JobTool::new(
             "count_primes",
-            "Counts the primes below a number. It may take minutes, and goes on as a job meanwhile.",
+            "Counts the primes below a number. It may take minutes, and continues as a job meanwhile.",
             count_primes,
         )
         .describe(|tool| {

@@ -54,6 +54,8 @@ use toolhold_protocol::window::{Counted, WrittenSummary};
 
 /// Events recorded in one batch, approximately.
 const EVENT_BATCH: usize = 64;
+/// Time limit of dropping the calls of a run that ends, before their jobs are told to stop.
+const CALLS_END: Duration = Duration::from_secs(1);
 /// Time limit of a model that sums up a conversation: the run can go on with the statements alone.
 const SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -340,7 +342,7 @@ impl Performer {
         }
         if ended.is_some() {
             // Before its readers go away, and maybe the process with them.
-            self.open_jobs.cancel_run(self.parent.depth == 0).await;
+            self.end_jobs().await;
         }
         if !effects.events.is_empty() {
             let published = self.sink.publish(effects.events, &mut self.grace).await?;
@@ -522,6 +524,18 @@ impl Performer {
         NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
     }
 
+    /// Tells the jobs that the run still waits for to stop, and those of the runs inside of it.
+    async fn end_jobs(&mut self) {
+        let has_inner = self.parent.depth == 0;
+        if !self.open_jobs.has_any(has_inner) {
+            return;
+        }
+        // A question that is under way could undo what the module does when it stops its job.
+        self.end.note();
+        let _ = timeout(CALLS_END, self.work.shutdown()).await;
+        self.open_jobs.cancel_run(has_inner).await;
+    }
+
     /// Opens the jobs of calls that a cancelled run does not go on with, so that its end tells them to stop.
     fn open_recorded(&mut self, actions: Vec<Action>) {
         for action in actions {
@@ -564,7 +578,7 @@ impl Performer {
         let mut job = FollowedJob::of(job_policy, &open_jobs, &runner, &work.call);
         // Now, and not when the call is polled: the run may end before.
         if let Some(recorded) = self.jobs.remove(&work.call.id) {
-            job.resume(recorded);
+            job.resume(&work.call, recorded);
         }
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
         let (rules, budget) = (self.rules.clone(), RunBudget(self.budget.clone()));
@@ -587,7 +601,7 @@ impl Performer {
                     tools.run(&work.call, tool, runner, begun.take()).await
                 };
                 let result = loop {
-                    match job.judge(answer).await {
+                    match job.judge(&work.call, answer).await {
                         ControlFlow::Break(result) => break result,
                         ControlFlow::Continue(news) => {
                             if let Some(job) = news {

@@ -155,7 +155,7 @@ impl ToolRunner for RunTools {
     }
 }
 
-/// Runs one call of a run by what the run bound it to, whatever the tool is called elsewhere.
+/// Runs one call by the runner that its run bound to the tool, which may have another name in the toolbox.
 #[derive(Debug)]
 pub(super) struct BoundRunner {
     pub tools: Arc<RunTools>,

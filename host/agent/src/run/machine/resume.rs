@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// A call that only reads, or that may be made twice, is made again, if the calls that it made are of such tools; one
-    /// that a sub-agent answers goes on where that one was, and one that goes on as a job is waited for again. For any other call it is unknown whether it took effect. Those that had not begun
+    /// that a sub-agent answers continues where that one was, and one that continues as a job is waited for again. For any other call it is unknown whether it took effect. Those that had not begun
     /// begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
@@ -112,8 +112,8 @@ impl Machine {
         }
     }
 
-    /// Notes that the call `id` goes on as a job, as a record that is replayed says: when the run is resumed the job is asked
-    /// about, and the call is not made again, whatever its tool says of itself.
+    /// Notes that the call `id` continues as a job, from a replayed record. A resumed run asks about the job and does not make
+    /// the call again, also where its tool may be repeated.
     pub fn note_job(&mut self, id: &str) {
         self.running.became_job(id);
     }

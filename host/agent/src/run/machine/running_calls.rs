@@ -14,7 +14,7 @@ pub(super) struct RunningCalls {
     background: BTreeMap<String, Background>,
     /// The ids of those that called what may not be called twice, as a replayed record tells.
     effects: BTreeSet<String>,
-    /// The ids of those that go on as jobs, as a replayed record tells.
+    /// The ids of those that continue as jobs, as a replayed record tells.
     jobs: BTreeSet<String>,
 }
 
@@ -65,12 +65,12 @@ impl RunningCalls {
         !self.effects.contains(id)
     }
 
-    /// A call goes on as a job.
+    /// A call continues as a job.
     pub fn became_job(&mut self, id: &str) {
         self.jobs.insert(id.to_owned());
     }
 
-    /// True if the call `id` goes on as a job.
+    /// True if the call `id` continues as a job.
     pub fn has_job(&self, id: &str) -> bool {
         self.jobs.contains(id)
     }
