@@ -54,7 +54,7 @@ use toolhold_protocol::window::{Counted, WrittenSummary};
 
 /// Events recorded in one batch, approximately.
 const EVENT_BATCH: usize = 64;
-/// Time limit of dropping the calls of a run that ends, before their jobs are told to stop.
+/// Time limit of dropping the calls of a run that ends, before the host stops their jobs.
 const CALLS_END: Duration = Duration::from_secs(1);
 /// Time limit of a model that sums up a conversation: the run can go on with the statements alone.
 const SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
