@@ -6,6 +6,7 @@ mod capacity_formula;
 mod conversations;
 mod default_fallback;
 mod documents_by_address;
+mod jobs;
 mod language;
 mod repair;
 mod serving_templates;

@@ -37,7 +37,12 @@ impl Host {
 
     /// Puts the shipped module `name` into `modules/`.
     pub fn ship(&self, name: &str) -> &Self {
-        let from = repository().join("modules").join(name);
+        self.ship_from("modules", name)
+    }
+
+    /// As [`ship`](Self::ship), a module of this folder of the repository.
+    pub fn ship_from(&self, folder: &str, name: &str) -> &Self {
+        let from = repository().join(folder).join(name);
         let to = self.path().join("modules").join(name);
         std::fs::create_dir_all(&to).expect("a folder");
         for file in ["module.toml", &format!("{name}.wasm")] {

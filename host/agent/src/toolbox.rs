@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{BeginCheck, GrantRestrictions, Listener, NestedCalls, ToolSpec};
+use toolhold_policy::{
+    BeginCheck, GrantRestrictions, JobQuestion, Listener, NestedCalls, ToolSpec,
+};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
@@ -57,7 +59,16 @@ pub trait ToolSource: Send + Sync + Debug {
 pub trait ToolRunner: Send + Sync + Debug {
     /// Makes one call. Must return within `call.timeout`, in which the time does not count that a person takes who is
     /// asked about a nested call; must stop working when dropped. Called concurrently.
+    ///
+    /// The tool may answer with a job ([`ToolOutput::job`]). Then the same call is given again with a question about the job
+    /// ([`ToolCall::job`]), as often as it takes.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
+
+    /// Returns what is held while a call waits for its job, between questions about it. By default there is nothing that
+    /// others could have meanwhile.
+    fn idle(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
 }
 
 /// The source and the runner of a run's tools.
@@ -186,6 +197,8 @@ pub struct ToolCall {
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// Told what the tool logs and how far it is, while it works.
     pub listener: Option<Arc<dyn Listener>>,
+    /// Question about the job as which the call continues. Absent: the call is made.
+    pub job: Option<JobQuestion>,
 }
 
 /// The most time for a call of which nothing else is said.
@@ -208,6 +221,7 @@ impl ToolCall {
             begin: None,
             nested: None,
             listener: None,
+            job: None,
         }
     }
 }

@@ -150,6 +150,7 @@ macro_rules! sdk {
 /// The helper crate, and the world that it finds beside `toolhold.wit`.
 const RUST_SUPPORT: Files = &[
     ("wit/shield.wit", include_str!("../../../wit/shield.wit")),
+    ("wit/jobs.wit", include_str!("../../../wit/jobs.wit")),
     (
         "wit/extractor.wit",
         include_str!("../../../wit/extractor.wit"),
@@ -162,6 +163,7 @@ const RUST_SUPPORT: Files = &[
         sdk!("src/current_call.rs"),
     ),
     ("vendor/toolhold-guest/src/http.rs", sdk!("src/http.rs")),
+    ("vendor/toolhold-guest/src/jobs.rs", sdk!("src/jobs.rs")),
     ("vendor/toolhold-guest/src/schema.rs", sdk!("src/schema.rs")),
     ("vendor/toolhold-guest/src/shield.rs", sdk!("src/shield.rs")),
     (

@@ -71,6 +71,7 @@ pub mod failure;
 pub mod fallback;
 pub mod function_names;
 pub mod image;
+pub mod job;
 pub mod knowledge;
 pub mod meta;
 pub mod plan;

@@ -4,6 +4,7 @@ use crate::cost::Amount;
 use crate::failure::ToolFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_policy::JobState;
 use uuid::Uuid;
 
 /// How a line of [`ToolResult::printed`] begins that names what the call was refused, and one that names what its
@@ -62,6 +63,9 @@ pub struct ToolOutput {
     pub output_path: Option<String>,
     /// Whether this is only the name of its message: a result whose name is no place that is allowed is still a result.
     pub is_named: bool,
+    /// Present if the tool continues as a job: then `value` is empty, and the call has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobState>,
 }
 
 impl From<Value> for ToolOutput {
@@ -70,6 +74,7 @@ impl From<Value> for ToolOutput {
             value,
             output_path: None,
             is_named: false,
+            job: None,
         }
     }
 }

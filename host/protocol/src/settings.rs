@@ -7,6 +7,7 @@ use crate::contract::Contract;
 use crate::cost::{Amount, Price};
 use crate::decision::DecisionRules;
 use crate::fallback::Fallback;
+use crate::job::JobPolicy;
 use crate::knowledge::Retrieval;
 use crate::privacy::Privacy;
 use crate::result_cache::ResultCaching;
@@ -232,6 +233,9 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
+    /// How long a call may continue as a job, and how often it is asked about.
+    #[serde(skip_serializing_if = "JobPolicy::is_default")]
+    pub jobs: JobPolicy,
     /// Which calls are given the result of an earlier one.
     #[serde(skip_serializing_if = "ResultCaching::is_default")]
     pub result_cache: ResultCaching,
@@ -331,6 +335,7 @@ impl Default for Settings {
             timeout: Duration::from_mins(10),
             call_timeout: Duration::from_mins(1),
             tool_retry: ToolRetryPolicy::default(),
+            jobs: JobPolicy::default(),
             result_cache: ResultCaching::default(),
             parallel_calls: 4,
             max_calls: 8,

@@ -279,6 +279,7 @@ impl SandboxTools {
             nested: call.nested.clone(),
             depth: call.depth,
             profile,
+            job: call.job.as_ref(),
             ..Invocation::new(&call.id, &call.tool, &call.arguments)
         };
         Ok(self.components.registry().call(&invocation).await)
@@ -413,6 +414,10 @@ pub fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
     let module = report.module.map(|digest| digest.to_string());
     let outcome = match report.result {
+        Ok(_) if report.job.is_some() => Ok(ToolOutput {
+            job: report.job,
+            ..ToolOutput::default()
+        }),
         Ok(Output::Value(value)) => Ok(ToolOutput::from(value)),
         Ok(Output::Message(message)) => message_of(message),
         Err(error) => Err(failure(&error)),
@@ -484,6 +489,7 @@ fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
             value: data.take(),
             is_named,
             output_path,
+            job: None,
         }),
         None => Err(wrong("it has no data")),
     }

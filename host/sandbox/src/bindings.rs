@@ -35,6 +35,20 @@ pub mod shield {
     pub use self::exports::toolhold::module::shields;
 }
 
+/// The optional export of a tool module whose calls may continue as jobs.
+pub mod jobs {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "job-tools",
+        with: {
+            "toolhold:module/types": crate::bindings::toolhold::module::types,
+        },
+        exports: { default: async },
+    });
+
+    pub use self::exports::toolhold::module::jobs::{JobState, Started};
+}
+
 /// The world of an extractor.
 pub mod extractor {
     wasmtime::component::bindgen!({

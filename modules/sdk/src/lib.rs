@@ -92,3 +92,7 @@ macro_rules! export {
         $crate::bindings::export_world!(ToolholdModule with_types_in $crate::bindings);
     };
 }
+
+// Behind a feature, and last: the components of modules without jobs stay as they are.
+#[cfg(feature = "jobs")]
+pub mod jobs;

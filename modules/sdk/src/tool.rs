@@ -202,7 +202,7 @@ fn describe(tool: Tool) -> wit::Tool {
     }
 }
 
-fn into_wit(error: Error) -> wit::ToolError {
+pub(crate) fn into_wit(error: Error) -> wit::ToolError {
     wit::ToolError {
         class: error.class,
         message: error.message,

@@ -316,6 +316,7 @@ impl KeptContent {
                 value: serde_json::from_str(&self.value).ok()?,
                 output_path: self.output_path.clone(),
                 is_named: self.is_named,
+                job: None,
             }),
             usage: ToolUsage::default(),
             printed: Vec::new(),

@@ -9,6 +9,7 @@
 //!   → it counts in a budget                                                budget
 //!   → it is begun in the record                                            record
 //!   → the toolbox runs it, again where it failed for now                   pipeline, retry
+//!   → where it continues as a job, that is recorded and asked about        job
 //!   → what it returned is revealed                                         privacy
 //!   → the result fits the tool's output schema, shields on it              check, screen
 //!   → it is hidden from the caller, and ended in the record                privacy, record
@@ -27,6 +28,7 @@ mod budget;
 mod cached;
 mod check;
 pub(crate) mod decide;
+mod job;
 mod nested;
 pub(crate) mod pipeline;
 pub(crate) mod privacy;
@@ -43,6 +45,8 @@ pub(crate) use cached::ResultsOfRun;
 pub use cached::{KeptResults, ResultCache};
 pub use check::CallChecks;
 pub use decide::{CallDecider, NoDecision};
+pub(crate) use job::FollowedJob;
+pub use job::{OpenJobs, call_to_end};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};

@@ -7,8 +7,8 @@ use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{screen, screen_result, screened_arguments};
 use crate::calls::{
-    Attempts, CallBudget, CallableTool, CallableTools, KeptResults, NestedCaller, NestedEffects,
-    NoBudget,
+    Attempts, CallBudget, CallableTool, CallableTools, FollowedJob, KeptResults, NestedCaller,
+    NestedEffects, NoBudget, OpenJobs,
 };
 use crate::guard::shield::{Screening, Shields};
 use crate::toolbox::{ToolCall, Toolbox};
@@ -20,6 +20,7 @@ use toolhold_policy::{BeginCheck, CallClock, ClockPause, GrantRestrictions, List
 use toolhold_protocol::decision::{Decision, DecisionRules, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::job::JobPolicy;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
@@ -35,6 +36,8 @@ pub struct CallRules {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
+    /// How long a call may continue as a job.
+    pub jobs: JobPolicy,
     /// Results that calls of a run may be given. By default there are none.
     pub results: KeptResults,
     /// Whether light faults of arguments are put right. A program or a person that calls a tool directly is told
@@ -51,6 +54,7 @@ impl CallRules {
             decisions: settings.decisions.clone(),
             call_timeout: settings.call_timeout,
             tool_retry: settings.tool_retry,
+            jobs: settings.jobs,
             results: KeptResults::default(),
             repair: false,
         }
@@ -68,6 +72,8 @@ pub struct CallPipeline {
     pub decider: Arc<dyn CallDecider>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
+    /// Jobs that its calls wait for.
+    pub jobs: OpenJobs,
     /// What the caller may see. Absent: everything, and so may all that it calls.
     pub hiding: Option<Arc<dyn PartyPrivacy>>,
 }
@@ -183,6 +189,7 @@ impl CallPipeline {
             decider: self.decider.within(id),
             budget: self.budget.within(),
             recorder: self.recorder.within(id),
+            jobs: self.jobs.clone(),
             hiding: self.hiding.clone(),
             toolbox: self.toolbox.clone(),
             tools: self.tools.clone(),
@@ -247,7 +254,25 @@ impl CallPipeline {
             if let Some(known) = known {
                 break known;
             }
-            let result = self.toolbox.runner.call(&call).await;
+            let mut answer = self.toolbox.runner.call(&call).await;
+            let mut job = FollowedJob::of(self.rules.jobs, &self.jobs, &self.toolbox.runner, &call);
+            let result = loop {
+                match job.judge(&call, answer).await {
+                    ControlFlow::Break(result) => break result,
+                    ControlFlow::Continue(news) => {
+                        if let Some(news) = news {
+                            recording
+                                .event(EventKind::Job {
+                                    step: STEP,
+                                    job: news,
+                                })
+                                .await;
+                        }
+                        answer = job.ask().await;
+                    }
+                }
+            };
+            self.jobs.cancel_nested(&call.id).await;
             let retry = match attempts.judge(&call, result, &*self.budget) {
                 ControlFlow::Break(result) => break result,
                 ControlFlow::Continue(retry) => retry,

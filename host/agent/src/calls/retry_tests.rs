@@ -1,7 +1,7 @@
 use super::*;
 use crate::calls::{
     CallDecider, CallEnd, CallPipeline, CallRecorder, CallRecording, CallRequest, CallRules,
-    CallableTool, NewCall, NoDecision, Unlimited,
+    CallableTool, NewCall, NoDecision, OpenJobs, Unlimited,
 };
 use crate::guard::shield::Shields;
 use crate::toolbox::{ResolvedModule, ToolRunner, ToolSource};
@@ -180,6 +180,7 @@ async fn called(
         decider: Arc::new(NoPerson),
         budget: Arc::new(Unlimited),
         recorder: Arc::new(told.clone()),
+        jobs: OpenJobs::default(),
         hiding: None,
     };
     let tool = Tool {

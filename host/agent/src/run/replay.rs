@@ -16,6 +16,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{
     Event, EventKind, FORMAT, OLDEST_FORMAT, PROMPTS, Seal, StopReason, ToolOutcome,
 };
+use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -49,6 +50,8 @@ pub struct Replayed {
     pub instructions: String,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
+    /// Jobs of the run's own calls that have no result yet, by the call.
+    pub(super) jobs: BTreeMap<String, JobProgress>,
     /// Usage of nested calls whose outer calls have no result yet.
     pub(super) nested: RunUsage,
     pub(super) ended: Option<SubAgentEnd>,
@@ -277,6 +280,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     let mut at_ms = first.at_ms;
     let mut elapsed = Duration::ZERO;
     let mut until = None;
+    let mut jobs = BTreeMap::new();
     for event in events {
         elapsed = match event.kind {
             EventKind::Resumed { active_ms, .. } => Duration::from_millis(active_ms),
@@ -286,6 +290,16 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
         if let EventKind::Sub { call, what } = &event.kind {
             player.machine.note_nested(call, what);
         }
+        match &event.kind {
+            EventKind::Job { job, .. } => {
+                player.machine.note_job(&job.id);
+                jobs.insert(job.id.clone(), job.clone());
+            }
+            EventKind::ToolResult { id, .. } => {
+                jobs.remove(id);
+            }
+            _ => {}
+        }
         if matches!(
             event.kind,
             EventKind::Sub { .. }
@@ -293,6 +307,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
                 | EventKind::Routing(_)
                 | EventKind::Shield(_)
                 | EventKind::ToolRetry { .. }
+                | EventKind::Job { .. }
         ) {
             continue;
         }
@@ -351,6 +366,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs: inside.subs,
+        jobs,
         nested: inside.nested,
         lacks: lacks_from.map(|from| LackingTexts { from, until }),
         ended: SubAgentEnd::of(&last.kind, player.machine.spent()),
@@ -452,6 +468,7 @@ fn input(event: &EventKind) -> Option<Input> {
                             _ => None,
                         },
                         is_named: false,
+                        job: None,
                     }),
                     ToolOutcome::Error(failure) => Err(failure.clone()),
                 },

@@ -21,6 +21,7 @@ mod fallback_causes;
 mod fetches;
 mod freed_places;
 mod instances;
+mod jobs;
 mod leaks;
 mod long_checks;
 mod messages;

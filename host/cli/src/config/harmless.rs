@@ -73,6 +73,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_tools"
         | "fallback.attempts"
         | "tool_retry.attempts"
+        | "jobs.timeout_ms"
         | "requests.timeout_ms"
         | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
@@ -165,7 +166,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 53] = [
+    const DANGEROUS: [&str; 54] = [
         // Which files are read.
         "knowledge.",
         // 0 is a share of the machine, which any number may exceed.
@@ -181,6 +182,8 @@ mod tests {
         "fallback.order",
         // How soon a tool that is busy is called again.
         "tool_retry.backoff_ms",
+        // How soon a module is asked about a job again.
+        "jobs.backoff_ms",
         // What prices mean.
         "run.currency",
         // Off by default only to measure.

@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolhold_admission::own_work;
-use toolhold_agent::calls::CallableTool;
-use toolhold_agent::{ToolCall, ToolRunner as _, module_tool};
+use toolhold_agent::calls::{CallableTool, call_to_end};
+use toolhold_agent::{ToolCall, ToolRunner, module_tool};
 use toolhold_policy::manifest::Requests;
 use toolhold_policy::tool::{Example, ToolSpec};
 use toolhold_policy::{DirectoryGrant, Grant, KeyValueGrant, ScratchGrant};
+use toolhold_protocol::job::JobPolicy;
 use toolhold_protocol::result::ToolUsage;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -39,6 +40,13 @@ const MAX_DIRECTORIES: usize = 16;
 const NOT_GIVEN: [&str; 2] = ["tool", "denied"];
 /// Maximum characters of a value in a detail.
 const MAX_VALUE_CHARS: usize = 400;
+/// An example whose call continues as a job is asked about often, because a person waits for the test.
+const EXAMPLE_JOBS: JobPolicy = JobPolicy {
+    timeout: Duration::from_mins(1),
+    backoff: Duration::from_millis(10),
+    max_backoff: Duration::from_secs(1),
+    questions: 1_000,
+};
 /// The part of a limit, in percent, from which an example takes too much of it: a slightly larger input is stopped.
 const FULL_PERCENT: u64 = 80;
 
@@ -230,7 +238,8 @@ impl ModuleTester {
             timeout: Duration::MAX,
             ..ToolCall::new("example", name, example.arguments.clone())
         };
-        let result = SandboxTools::new(self.registry.clone()).call(&call).await;
+        let runner: Arc<dyn ToolRunner> = Arc::new(SandboxTools::new(self.registry.clone()));
+        let result = call_to_end(&runner, &call, EXAMPLE_JOBS).await;
         peak.add(&result.usage);
         let output = match result.outcome {
             Ok(output) => output.value,

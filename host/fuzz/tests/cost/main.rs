@@ -190,6 +190,13 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ("log lines, stdout, stderr", Proof::Attack("flood")),
     ("progress", Proof::Attack("flood")),
     (
+        "jobs of calls",
+        Proof::Tests(
+            "host/agent/tests/scripted_runs/jobs.rs",
+            &["a_job_that_takes_too_long_fails_its_call_and_is_told_to_stop"],
+        ),
+    ),
+    (
         "keys of a namespace",
         Proof::Tests(
             "host/sandbox/src/disk/key_value.rs",

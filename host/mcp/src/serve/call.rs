@@ -19,7 +19,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use toolhold_admission::Lane;
 use toolhold_agent::calls::{
-    CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
+    CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, OpenJobs,
+    Unlimited,
 };
 use toolhold_agent::{NoModules, ToolCall, ToolRunner, Toolbox};
 use toolhold_protocol::result::ToolResult;
@@ -99,6 +100,7 @@ impl Service {
                 },
             }),
             recorder: self.records.of(caller(&rules, metadata)),
+            jobs: OpenJobs::default(),
             hiding: Some(rules.mask.clone()),
         };
         let (listener, heard) = guest_listener(metadata).unzip();

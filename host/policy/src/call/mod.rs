@@ -1,10 +1,11 @@
 //! One tool call: what a caller asks for ([`Invocation`]), what comes back ([`CallReport`]), and the seams
 //! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools,
-//! [`KnowledgeAccess`] for documents and facts).
+//! [`KnowledgeAccess`] for documents and facts). A call may continue as a job ([`JobState`]), about which the host asks later.
 
 mod begin;
 mod caller;
 mod denial;
+mod job;
 mod knowledge;
 mod listener;
 mod nested;
@@ -15,6 +16,7 @@ mod report;
 pub use begin::BeginCheck;
 pub use caller::{Caller, OwnedCaller};
 pub use denial::{AllowingRule, Denial, Denials};
+pub use job::{JobQuestion, JobState, MAX_JOB_ID, is_job_id};
 pub use knowledge::{
     FactQuery, FactToRemember, FoundPassages, KnowledgeAccess, KnowledgeCall, KnowledgeDocument,
     KnowledgeError, KnowledgePassage, KnowledgeResult, PassageQuery, ReadPlace, RememberedFact,
@@ -75,6 +77,9 @@ pub struct Invocation<'a> {
     pub depth: u8,
     /// Takes a profile of the call. Absent: none is made.
     pub profile: Option<Arc<ProfileSlot>>,
+    /// Asks about a job of an earlier call, under the limits and grants of a call of the same tool. Absent: the tool is
+    /// called.
+    pub job: Option<&'a JobQuestion>,
 }
 
 impl<'a> Invocation<'a> {
@@ -96,6 +101,7 @@ impl<'a> Invocation<'a> {
             nested: None,
             depth: 0,
             profile: None,
+            job: None,
         }
     }
 }

@@ -20,6 +20,10 @@ impl CallReport {
             Ok(Output::Value(value) | Output::Message(value)) => cleaning.clean_value(value),
             Err(error) => cleaning.clean_error(error),
         }
+        if let Some(job) = &mut self.job {
+            cleaning.clean_string(&mut job.id);
+            cleaning.clean_string(&mut job.note);
+        }
         cleaning.clean_string(&mut self.stdout.text);
         cleaning.clean_string(&mut self.stderr.text);
         for line in &mut self.logs {

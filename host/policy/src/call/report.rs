@@ -1,6 +1,6 @@
 //! The report of a call: its result and its usage.
 
-use super::Denials;
+use super::{Denials, JobState};
 use crate::digest::Digest;
 use crate::error::CallError;
 use crate::log::{Captured, LogLine};
@@ -61,6 +61,8 @@ fn micros<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S:
 #[derive(Debug)]
 pub struct CallReport {
     pub result: Result<Output, CallError>,
+    /// Present if the tool continues as a job: then `result` is not the call's result yet.
+    pub job: Option<JobState>,
     /// The module that ran, if the tool's name means one.
     pub module: Option<Digest>,
     pub usage: CallUsage,
@@ -80,6 +82,7 @@ impl CallReport {
     pub fn refused(error: CallError) -> Self {
         Self {
             result: Err(error),
+            job: None,
             module: None,
             usage: CallUsage::default(),
             stdout: Captured::default(),

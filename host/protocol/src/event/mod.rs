@@ -18,6 +18,7 @@ use crate::cost::Amount;
 use crate::decision::{Decision, Pending};
 use crate::failure::ToolFailure;
 use crate::fallback::Stage;
+use crate::job::JobProgress;
 use crate::knowledge::RetrievedPassage;
 use crate::meta::Meta;
 use crate::reference::Path;
@@ -288,6 +289,13 @@ pub enum EventKind {
         step: u32,
         #[serde(flatten)]
         retry: ToolRetry,
+    },
+    /// A tool answered with a job, which continues without an instance, or a job made progress. The event does not change the
+    /// run by itself; a resumed run asks about the job in the place of making the call again.
+    Job {
+        step: u32,
+        #[serde(flatten)]
+        job: JobProgress,
     },
     /// Another model is asked to make a call that the run's own kept getting wrong, or to give a reply of which
     /// something can be used.
@@ -605,6 +613,21 @@ mod tests {
         ] {
             assert_eq!(json!(class), class.name());
         }
+    }
+
+    #[test]
+    fn a_job_event_is_read_as_it_was_written() {
+        let written = json!({
+            "event": "job", "step": 2, "id": "call_1", "tool": "video.render", "job": "j-7", "done": 3, "total": 9,
+            "waited_ms": 1500,
+        });
+        let event: EventKind = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(event.name(), "job");
+        assert!(
+            !event.begins_calls(),
+            "the journal of a cancelled run takes it"
+        );
+        assert_eq!(json!(event), written);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod configuration;
 mod endpoint;
 mod fallback;
 mod fetched;
+mod jobs;
 mod knowledge;
 mod launched;
 mod machine_memory;

@@ -139,6 +139,7 @@ impl CallOutcome<Output> {
         };
         let report = CallReport {
             result,
+            job: None,
             module: None,
             usage: self.usage,
             stdout: self.stdout,

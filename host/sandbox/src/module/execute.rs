@@ -1,6 +1,7 @@
 //! Calls of a module: checked, executed in a fresh instance, redacted, counted.
 
 use super::extractor::{self, Extract, ExtractedText, Extraction, ExtractionError};
+use super::job::{self, AskJob, StartJob};
 use super::shield::{self, Screen, Screening, ScreeningVerdict};
 use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
@@ -18,7 +19,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::Instant;
 use toolhold_admission::Lane;
-use toolhold_policy::{CallError, CallReport, Invocation};
+use toolhold_policy::{CallError, CallReport, Invocation, is_job_id};
 
 /// What a call reaches through those who made it, and not through the sandbox.
 #[derive(Debug, Default)]
@@ -58,6 +59,13 @@ impl Module {
             narrow.explain(&mut report);
         }
         report.redact(effective.granted.egress.redactor());
+        // An id that held a secret means no job any more.
+        if report.job.as_ref().is_some_and(|job| !is_job_id(&job.id)) {
+            report.job = None;
+            report.result = Err(CallError::Encoding {
+                reason: "the id of its job holds a secret of the operator's".into(),
+            });
+        }
         self.tally.add(&report);
         report
     }
@@ -292,6 +300,13 @@ impl Module {
                 available,
             })
         };
+        if invocation.job.is_some() && self.jobs.is_none() {
+            // Another version of the module took the place of the one that began the job.
+            return refused(CallError::UnknownTool {
+                tool: invocation.tool.to_owned(),
+                available: format!("module {} has no jobs any more", self.name),
+            });
+        }
         let limits = context.limits;
         match &self.code {
             Code::World(pre) => {
@@ -301,6 +316,18 @@ impl Module {
                     invocation,
                     text,
                 };
+                if let Some(pre) = &self.jobs {
+                    let mut job = None;
+                    let ran = match invocation.job {
+                        Some(question) => call::run(context, AskJob { pre, question }).await,
+                        None => call::run(context, StartJob { pre, call }).await,
+                    };
+                    let (mut report, denials) = ran
+                        .and_then(|answer| job::output(answer, limits, &mut job))
+                        .into_report();
+                    report.job = job;
+                    return (report, denials);
+                }
                 let ran = call::run(context, call).await;
                 ran.and_then(|returned| world::output(returned, limits))
                     .into_report()

@@ -4,12 +4,14 @@ pub mod counters;
 mod examples;
 mod execute;
 pub mod extractor;
+mod job;
 pub mod shield;
 mod typed;
 mod world;
 
 use crate::bindings::ToolModulePre;
 use crate::bindings::extractor::ExtractorPre;
+use crate::bindings::jobs::JobToolsPre;
 use crate::bindings::shield::ShieldPre;
 use crate::call::{CallState, DescribeTools};
 use crate::compile::{self, Cache, DebugInfo};
@@ -40,6 +42,8 @@ use wasmtime::component::{Component, InstancePre};
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
+/// The export by which calls of such a module may continue as jobs.
+const JOBS_EXPORT: &str = "toolhold:module/jobs@0.1.";
 /// The same for a shield.
 const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
 /// The same for an extractor.
@@ -101,6 +105,8 @@ pub struct Module {
     policy: RwLock<Arc<EffectivePolicy>>,
     engine: Engine,
     code: Code,
+    /// Present if its calls may continue as jobs.
+    jobs: Option<JobToolsPre<CallState>>,
     /// Where an author works.
     debug: Option<DebugInfo>,
     /// Unique in the process.
@@ -184,6 +190,8 @@ impl Module {
         };
         let (speaks_our_world, is_shield) = (exports(TOOL_WORLD), exports(SHIELD_WORLD));
         let is_extractor = exports(EXTRACTOR_WORLD);
+        let has_jobs = exports(JOBS_EXPORT);
+        let mut jobs = None;
         let mut formats = Vec::new();
         let pre = {
             let (engine, component) = (engine.clone(), component.clone());
@@ -201,6 +209,12 @@ impl Module {
             let pre = ToolModulePre::new(pre).map_err(|error| LoadError::Link {
                 reason: format!("{error:#}"),
             })?;
+            if has_jobs {
+                let own = JobToolsPre::new(pre.instance_pre().clone());
+                jobs = Some(own.map_err(|error| LoadError::Link {
+                    reason: format!("{error:#}"),
+                })?);
+            }
             let tools = world::list_tools(engine, &name, &limits, &pre, debug.as_ref()).await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
         } else if is_shield {
@@ -269,6 +283,7 @@ impl Module {
             imports,
             engine: engine.clone(),
             code,
+            jobs,
             debug,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             descriptors: DescriptorShare::of_module(engine.descriptors()),
@@ -304,6 +319,11 @@ impl Module {
     /// A number that no other module of this process has or had.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether its calls may continue as jobs.
+    pub fn has_jobs(&self) -> bool {
+        self.jobs.is_some()
     }
 
     /// Whether its calls have a directory to themselves, so that they are made one after the other.

@@ -123,12 +123,12 @@ pub(super) struct CallTool<'a> {
 
 impl CallTool<'_> {
     /// Bytes of the texts that the guest gets.
-    fn weight(&self) -> u64 {
+    pub(super) fn weight(&self) -> u64 {
         self.text.bytes() + scoped_bytes(self.invocation.context)
     }
 
     /// The invocation in the guest's types.
-    fn guest(self) -> types::Invocation {
+    pub(super) fn guest(self) -> types::Invocation {
         let Invocation {
             id,
             context,

@@ -65,7 +65,7 @@ impl EventRedactor {
             return Some(event);
         }
         let mut event = event;
-        if has_denials(&event.kind) {
+        if is_of_operator(&event.kind) {
             without_denials(&mut Arc::make_mut(&mut event).kind);
         }
         if !self.secrets.is_off() {
@@ -122,10 +122,12 @@ impl EventRedactor {
     }
 }
 
-/// Whether it tells what a module was denied, and so what it is granted: that is for those who may see its grants.
-fn has_denials(kind: &EventKind) -> bool {
+/// Whether it tells what a module was denied, and so what it is granted: that is for those who may see its grants. So is the
+/// id of a job, by which its service may let others reach the job.
+fn is_of_operator(kind: &EventKind) -> bool {
     match kind {
-        EventKind::Sub { what, .. } => has_denials(what),
+        EventKind::Sub { what, .. } => is_of_operator(what),
+        EventKind::Job { .. } => true,
         EventKind::ToolResult { printed, .. } => printed.iter().any(|line| is_denial(line)),
         _ => false,
     }
@@ -134,6 +136,7 @@ fn has_denials(kind: &EventKind) -> bool {
 fn without_denials(kind: &mut EventKind) {
     match kind {
         EventKind::Sub { what, .. } => without_denials(what),
+        EventKind::Job { job, .. } => job.job.clear(),
         EventKind::ToolResult { printed, .. } => printed.retain(|line| !is_denial(line)),
         _ => (),
     }
@@ -272,6 +275,32 @@ mod tests {
                     clients: ["theirs".to_owned()].into(),
                 };
                 assert_eq!(!redactor.is_for_the_client(&kind), is_shown, "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_operator_sees_the_id_of_a_job() {
+        let job = json!({
+            "event": "job", "step": 1, "id": "c", "tool": "m.a", "job": "https://queue.example/7?key=k", "done": 1,
+            "waited_ms": 5,
+        });
+        let nested = json!({"event": "sub", "call": "c", "what": job});
+        for (kind, place) in [(job, "/job"), (nested, "/what/job")] {
+            let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0, "seal": ""});
+            let (told_fields, fields) = (told.as_object_mut(), kind.as_object());
+            told_fields.unwrap().extend(fields.unwrap().clone());
+            let event: Event = serde_json::from_value(told).unwrap();
+            for sees_all in [true, false] {
+                let mut redactor = EventRedactor {
+                    sees_all,
+                    is_screened: false,
+                    secrets: SecretMask::default(),
+                    clients: BTreeSet::new(),
+                };
+                let event = redactor.over(Arc::new(event.clone())).unwrap();
+                let event = serde_json::to_value(&*event).unwrap();
+                assert_eq!(event.pointer(place).is_some(), sees_all, "{event}");
             }
         }
     }

@@ -228,6 +228,10 @@ const HANDLERS = {
   tool_retry(event) {
     this.note(event, "retry", `${event.tool}: attempt ${event.attempt} failed for now (${event.error}), again in ${event.wait_ms} ms`, "warn");
   },
+  job(event) {
+    const far = event.total ? `, ${event.done} of ${event.total}` : event.done ? `, ${event.done} so far` : "";
+    this.note(event, "job", `${event.tool}: continues as a job${far}`);
+  },
   fallback(event) {
     this.note(event, "fallback", `${event.tool ?? "replies"}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
       event.stage === "succeeded" ? "good" : "warn");

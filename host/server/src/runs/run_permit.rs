@@ -1,5 +1,5 @@
 //! A run's permit to work: held while the run asks a model or calls tools, released while it only waits for a
-//! person.
+//! person, or for the jobs of its calls.
 
 use crate::rights::Right;
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
@@ -10,6 +10,7 @@ use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::run::decider::Decider;
 use toolhold_agent::{Activity, Driver, ToolCall, ToolRunner, Toolbox};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
+use toolhold_policy::JobQuestion;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::result::ToolResult;
@@ -47,7 +48,7 @@ struct PermitState {
     has: HeldPermit,
     /// Requests to a model and tool calls in progress.
     working: usize,
-    /// Calls that wait for a person.
+    /// Calls that wait for a person or for their job.
     waiting: usize,
 }
 
@@ -297,9 +298,19 @@ struct PermittedRunner {
 impl ToolRunner for PermittedRunner {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            if let Some(JobQuestion::Cancel(_)) = call.job {
+                // A run that ends waits for no place to tell its jobs.
+                self.permit.look().await;
+                return self.runner.call(call).await;
+            }
             let _working = self.permit.step().await;
             self.runner.call(call).await
         })
+    }
+
+    fn idle(&self) -> Box<dyn Send> {
+        // Nothing of the call works meanwhile; a call that it is nested in does.
+        Box::new(self.permit.ask_a_person(0))
     }
 }
 
@@ -465,6 +476,25 @@ mod tests {
         assert_eq!(admission.free(), 0);
         drop((working, caller));
         assert_eq!(admission.free(), 0, "the run goes on");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_only_waits_for_a_job_gives_its_place() {
+        let admission = FairQueue::new(1, 9);
+        let permit = permit(&admission, 1).await;
+        let runner = PermittedRunner {
+            permit: permit.clone(),
+            runner: Arc::new(CountedRunner::default()),
+        };
+        let call = ToolCall::new("c", "t", json!({}));
+        runner.call(&call).await;
+        assert_eq!(admission.free(), 0, "the run keeps its place between steps");
+        let idle = runner.idle();
+        assert_eq!(admission.free(), 1);
+        drop(idle);
+        // A question about the job takes a place, as any call.
+        runner.call(&call).await;
+        assert_eq!(admission.free(), 0);
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
 use crate::calls::aside::{BRIEF_STEPS, apart};
-use crate::calls::{CallRules, CallableTools, KeptResults, ResultsOfRun};
+use crate::calls::{CallRules, CallableTools, KeptResults, OpenJobs, ResultsOfRun};
 use crate::catalogue::ToolCatalogue;
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
@@ -50,6 +50,7 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
+use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest};
 use toolhold_protocol::shield::{Gates, ShieldPlace};
@@ -83,6 +84,8 @@ pub struct Driver {
     pub results: KeptResults,
     /// Asked by the calls of its runs before they begin. In any case they ask their run.
     pub begin: Option<Arc<dyn BeginCheck>>,
+    /// Jobs that calls of its runs wait for. Each run has its own, which its sub-agents share.
+    pub jobs: OpenJobs,
 }
 
 /// Instructions and output schema from the operator's configuration. All other texts of a request are screened.
@@ -150,6 +153,7 @@ impl Driver {
             retriever: None,
             results: KeptResults::default(),
             begin: None,
+            jobs: OpenJobs::default(),
         }
     }
 
@@ -337,11 +341,16 @@ impl Driver {
             let has_client_tools = tools.any(|bound| bound.runner == Runner::Client);
             let _kept =
                 (*depth == 0).then(|| ResultsOfRun::new(self.results.clone(), has_client_tools));
+            if *depth == 0 {
+                self.jobs = OpenJobs::default();
+            }
+            let open_jobs = self.jobs.of_run(*id);
             let rules = CallRules {
                 shields: self.shields.clone(),
                 decisions: settings.decisions.clone(),
                 call_timeout: settings.call_timeout,
                 tool_retry: settings.tool_retry,
+                jobs: settings.jobs,
                 results: self.results.clone(),
                 repair: settings.repair,
             };
@@ -370,6 +379,8 @@ impl Driver {
                 grace,
                 events,
                 subs: BTreeMap::new(),
+                jobs: BTreeMap::new(),
+                open_jobs,
                 nested_spent: HashMap::new(),
                 offered: machine.tools().clone(),
                 work: JoinSet::new(),
@@ -394,6 +405,8 @@ pub(super) struct StartingPoint {
     pub time_left: Duration,
     /// Sub-agents that were at work.
     pub subs: BTreeMap<String, Replayed>,
+    /// Jobs of calls that are not over.
+    pub jobs: BTreeMap<String, JobProgress>,
     /// The class of the task, if that was decided.
     pub class: Option<String>,
 }
@@ -407,6 +420,7 @@ impl StartingPoint {
             elapsed: Duration::ZERO,
             time_left,
             subs: BTreeMap::new(),
+            jobs: BTreeMap::new(),
             class: None,
         }
     }
@@ -419,6 +433,7 @@ impl StartingPoint {
             elapsed: replayed.elapsed,
             time_left,
             subs: replayed.subs,
+            jobs: replayed.jobs,
             class: replayed.class,
         };
         (replayed.machine, begin)

@@ -199,6 +199,7 @@ impl CallRecording for RunRecording {
             self.recorder.budget.note(&event);
             match event {
                 event @ EventKind::Approval { .. } => self.recorder.record(question(event)).await,
+                event @ EventKind::Job { .. } => self.recorder.record(event).await,
                 event => self.recorder.events.tell(self.recorder.nested(event)).await,
             }
         })

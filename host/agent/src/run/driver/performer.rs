@@ -7,13 +7,14 @@ use super::run_clock::RunClock;
 use super::run_end::RunEnd;
 use super::sink::{EndGrace, Publication};
 use super::step_cost::StepCost;
-use super::tools::RunTools;
+use super::tools::{BoundRunner, RunTools};
 use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::aside::apart;
 use crate::calls::privacy::revealed;
 use crate::calls::screen::{screen, screen_passages, screen_result};
 use crate::calls::{
-    Attempts, CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
+    Attempts, CallPipeline, CallRules, CallableTools, CalledTool, FollowedJob, NestedCaller,
+    OpenJobs, PartyPrivacy,
 };
 use crate::retrieval::retrieve;
 use crate::run::RunUsage;
@@ -24,7 +25,7 @@ use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::outcomes::{CandidateAttempt, FallbackAttempts};
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
-use crate::toolbox::ToolCall;
+use crate::toolbox::{ToolCall, ToolRunner};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -43,6 +44,7 @@ use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
+use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
@@ -52,6 +54,8 @@ use toolhold_protocol::window::{Counted, WrittenSummary};
 
 /// Events recorded in one batch, approximately.
 const EVENT_BATCH: usize = 64;
+/// Time limit of dropping the calls of a run that ends, before the host stops their jobs.
+const CALLS_END: Duration = Duration::from_secs(1);
 /// Time limit of a model that sums up a conversation: the run can go on with the statements alone.
 const SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -77,6 +81,10 @@ pub(super) struct Performer {
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
+    /// Jobs that another process had recorded, by the calls that wait for them.
+    pub(super) jobs: BTreeMap<String, JobProgress>,
+    /// Jobs that the calls of the run wait for.
+    pub(super) open_jobs: OpenJobs,
     /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
     /// part of that call's usage.
     pub(super) nested_spent: HashMap<String, RunUsage>,
@@ -127,6 +135,7 @@ impl Performer {
         let (heard, mut hearing) = updates();
         let elapsed = || clock.elapsed();
         self.subs = begin.subs;
+        self.jobs = begin.jobs;
         let unsaid = Effects {
             events: begin.unsaid,
             actions: Vec::new(),
@@ -331,10 +340,15 @@ impl Performer {
                 attempts.extend(self.attempts.take(kind));
             }
         }
+        if ended.is_some() {
+            // Before its readers go away, and maybe the process with them.
+            self.end_jobs().await;
+        }
         if !effects.events.is_empty() {
             let published = self.sink.publish(effects.events, &mut self.grace).await?;
             if published == Publication::Held {
                 self.untold = attempts;
+                self.open_recorded(effects.actions);
                 return Ok(None);
             }
         }
@@ -350,6 +364,7 @@ impl Performer {
             return Ok(ended);
         }
         if self.grace.cancel.is_cancelled() {
+            self.open_recorded(effects.actions);
             return Ok(None);
         }
         for waiting in self.waiting.drain(..) {
@@ -503,9 +518,33 @@ impl Performer {
                 within: Vec::new(),
             }),
             budget: Arc::new(RunBudget(self.budget.clone())),
+            jobs: self.open_jobs.clone(),
             hiding: seen.map(|seen| seen.clone() as Arc<dyn PartyPrivacy>),
         };
         NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
+    }
+
+    /// Tells the jobs that the run still waits for to stop, and those of the runs inside of it.
+    async fn end_jobs(&mut self) {
+        let has_inner = self.parent.depth == 0;
+        if !self.open_jobs.has_any(has_inner) {
+            return;
+        }
+        // A question that is under way could undo what the module does when it stops its job.
+        self.end.note();
+        let _ = timeout(CALLS_END, self.work.shutdown()).await;
+        self.open_jobs.cancel_run(has_inner).await;
+    }
+
+    /// Opens the jobs of calls that a cancelled run does not go on with, so that its end tells them to stop.
+    fn open_recorded(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            if let Action::Call(work) = action
+                && self.jobs.contains_key(&work.call.id)
+            {
+                drop(self.call(*work));
+            }
+        }
     }
 
     fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
@@ -531,21 +570,49 @@ impl Performer {
             self.nested_spent.insert(id, RunUsage::default());
         }
         let mut begun = self.subs.remove(&work.call.id);
+        let runner: Arc<dyn ToolRunner> = Arc::new(BoundRunner {
+            tools: tools.clone(),
+            bound: work.bound.clone(),
+        });
+        let (job_policy, open_jobs) = (self.rules.jobs, self.open_jobs.clone());
+        let mut job = FollowedJob::of(job_policy, &open_jobs, &runner, &work.call);
+        // Now, and not when the call is polled: the run may end before.
+        if let Some(recorded) = self.jobs.remove(&work.call.id) {
+            job.resume(&work.call, recorded);
+        }
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
         let (rules, budget) = (self.rules.clone(), RunBudget(self.budget.clone()));
         Box::pin(async move {
-            let Bound { tool, runner } = &work.bound;
+            let Bound { tool, .. } = &work.bound;
             let step = work.step;
             let waits = || work.bound.waits(&rules.decisions);
             let mut caching = rules.results.begin(&work.call, &work.bound, waits, &*tools);
-            let known = caching.known();
+            let known = if job.has_job() { None } else { caching.known() };
             let nested = effects.clone();
             let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, nested);
             let mut result = loop {
                 if let Some(known) = known {
                     break known;
                 }
-                let result = tools.run(&work.call, tool, runner, begun.take()).await;
+                let mut answer = if job.has_job() {
+                    job.ask().await
+                } else {
+                    let runner = &work.bound.runner;
+                    tools.run(&work.call, tool, runner, begun.take()).await
+                };
+                let result = loop {
+                    match job.judge(&work.call, answer).await {
+                        ControlFlow::Break(result) => break result,
+                        ControlFlow::Continue(news) => {
+                            if let Some(job) = news {
+                                // Recorded first: a run that goes on elsewhere asks about it, and does not call again.
+                                told.record(vec![EventKind::Job { step, job }]).await;
+                            }
+                            answer = job.ask().await;
+                        }
+                    }
+                };
+                open_jobs.cancel_nested(&work.call.id).await;
                 let retry = match attempts.judge(&work.call, result, &budget) {
                     ControlFlow::Break(result) => break result,
                     ControlFlow::Continue(retry) => retry,
@@ -554,6 +621,7 @@ impl Performer {
                 told.record(vec![EventKind::ToolRetry { step, retry }])
                     .await;
                 attempts.wait(&mut work.call).await;
+                job = FollowedJob::of(job_policy, &open_jobs, &runner, &work.call);
             };
             if let Err(failure) = &mut result.outcome
                 && [UNFINISHED, NOT_MADE].contains(&failure.kind.as_str())
@@ -592,6 +660,9 @@ impl Drop for Performer {
     /// Before the calls are dropped with their tasks: the place of one that runs begins none that waits.
     fn drop(&mut self) {
         self.end.note();
+        if self.parent.depth == 0 {
+            self.open_jobs.close();
+        }
     }
 }
 

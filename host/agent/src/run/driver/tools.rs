@@ -149,6 +149,28 @@ impl ToolRunner for RunTools {
             }
         })
     }
+
+    fn idle(&self) -> Box<dyn Send> {
+        self.driver.toolbox.runner.idle()
+    }
+}
+
+/// Runs one call by the runner that its run bound to the tool, which may have another name in the toolbox.
+#[derive(Debug)]
+pub(super) struct BoundRunner {
+    pub tools: Arc<RunTools>,
+    pub bound: Bound,
+}
+
+impl ToolRunner for BoundRunner {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        let Bound { tool, runner } = &self.bound;
+        Box::pin(self.tools.run(call, tool, runner, None))
+    }
+
+    fn idle(&self) -> Box<dyn Send> {
+        self.tools.idle()
+    }
 }
 
 /// The name by which a grant means what runs a tool, if modules may call it.

@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// A call that only reads, or that may be made twice, is made again, if the calls that it made are of such tools; one
-    /// that a sub-agent answers goes on where that one was. For any other call it is unknown whether it took effect. Those that had not begun
+    /// that a sub-agent answers continues where that one was, and one that continues as a job is waited for again. For any other call it is unknown whether it took effect. Those that had not begun
     /// begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
@@ -112,6 +112,12 @@ impl Machine {
         }
     }
 
+    /// Notes that the call `id` continues as a job, from a replayed record. A resumed run asks about the job and does not make
+    /// the call again, also where its tool may be repeated.
+    pub fn note_job(&mut self, id: &str) {
+        self.running.became_job(id);
+    }
+
     fn may_go_on(&self, call: &Call) -> bool {
         self.tools
             .find(&call.tool)
@@ -122,8 +128,9 @@ impl Machine {
                 | Runner::Client
                 | Runner::Model => true,
                 Runner::Module(_) | Runner::Activity(_) => {
-                    bound.tool.annotations.may_be_repeated()
-                        && self.running.may_be_repeated(&call.id)
+                    self.running.has_job(&call.id)
+                        || (bound.tool.annotations.may_be_repeated()
+                            && self.running.may_be_repeated(&call.id))
                 }
             })
     }

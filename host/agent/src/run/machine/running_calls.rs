@@ -14,6 +14,8 @@ pub(super) struct RunningCalls {
     background: BTreeMap<String, Background>,
     /// The ids of those that called what may not be called twice, as a replayed record tells.
     effects: BTreeSet<String>,
+    /// The ids of those that continue as jobs, as a replayed record tells.
+    jobs: BTreeSet<String>,
 }
 
 /// A call in the background.
@@ -61,6 +63,16 @@ impl RunningCalls {
     /// Whether the calls that the call `id` made may be repeated.
     pub fn may_be_repeated(&self, id: &str) -> bool {
         !self.effects.contains(id)
+    }
+
+    /// A call continues as a job.
+    pub fn became_job(&mut self, id: &str) {
+        self.jobs.insert(id.to_owned());
+    }
+
+    /// True if the call `id` continues as a job.
+    pub fn has_job(&self, id: &str) -> bool {
+        self.jobs.contains(id)
     }
 
     pub fn background(&self) -> impl Iterator<Item = &Background> {

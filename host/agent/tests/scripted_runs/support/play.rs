@@ -257,6 +257,7 @@ impl Activity for Pick {
             value,
             is_named: name.is_some(),
             output_path: name.or(output_path),
+            job: None,
         };
         Box::pin(async move { result(Ok(output)) })
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use toolhold_agent::calls::{
     CallDecider, CallPipeline, CallRequest, CallRules, CallableTool, NoDecision, NotCalled,
-    Unlimited,
+    OpenJobs, Unlimited,
 };
 use toolhold_agent::{ToolCall, ToolRunner, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
@@ -59,8 +59,12 @@ pub async fn call(
         .context("the arguments are not JSON")?;
     let profile = said.profile.map(RequestedProfile::new).transpose()?;
     // Not before: what reads the arguments from the terminal hears of no signal.
-    let called = called(config, tool, parts, arguments, said, profile);
-    until_stopped(Box::pin(called)).await
+    let jobs = OpenJobs::held();
+    let called = called(config, tool, parts, arguments, said, profile, &jobs);
+    let exit = until_stopped(Box::pin(called)).await;
+    // Of a call that was stopped: nothing asks about its job any more.
+    jobs.cancel_all().await;
+    exit
 }
 
 async fn called(
@@ -70,6 +74,7 @@ async fn called(
     arguments: Value,
     said: CallFlags<'_>,
     profile: Option<RequestedProfile>,
+    jobs: &OpenJobs,
 ) -> Result<Exit> {
     let mut registry = load(config, Some(name)).await?;
     if built_on_first_use(config, &registry).await? {
@@ -123,6 +128,7 @@ async fn called(
             terminal: Arc::new(Terminal::open()),
         }),
         budget: Arc::new(Unlimited),
+        jobs: jobs.clone(),
         // The guest's output is shown to the person at the terminal.
         hiding: None,
     };
@@ -194,7 +200,8 @@ struct Reported {
 impl ToolRunner for ReportingTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            let profile = self.profile.clone().filter(|_| call.id == self.id);
+            let is_call = call.id == self.id && call.job.is_none();
+            let profile = self.profile.clone().filter(|_| is_call);
             let report = match self.tools.report(call, profile).await {
                 Ok(report) => report,
                 Err(failure) => return ToolResult::failed(failure),

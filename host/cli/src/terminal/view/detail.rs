@@ -62,6 +62,7 @@ impl EventPrinter {
             EventKind::Approval { .. }
             | EventKind::RequestFetched(_)
             | EventKind::Shield(_)
+            | EventKind::Job { .. }
             | EventKind::ToolRetry { .. } => {
                 self.show_kind(event);
             }

@@ -316,6 +316,9 @@ impl EventPrinter {
             EventKind::ToolRetry { retry, .. } => {
                 self.marked(&warn("↻"), &line(&retry.to_string()));
             }
+            EventKind::Job { job, .. } => {
+                self.dim(&format!("  {}", line(&job.to_string())));
+            }
             EventKind::RequestFetched(fetch) => match fetch.error {
                 Some(_) => self.marked(&warn("!"), &line(&fetch.to_string())),
                 None => self.dim(&format!("  {}", line(&fetch.to_string()))),

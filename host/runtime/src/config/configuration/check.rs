@@ -29,6 +29,8 @@ impl Configuration {
         fallback.map_err(|fault| fault.below("fallback"))?;
         let retry = tables.tool_retry.check();
         retry.map_err(|fault| fault.below("tool_retry"))?;
+        let jobs = tables.jobs.check();
+        jobs.map_err(|fault| fault.below("jobs"))?;
         let requests = tables.requests.check();
         requests.map_err(|fault| fault.below("requests"))?;
         let knowledge = tables.knowledge.check();

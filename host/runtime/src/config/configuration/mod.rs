@@ -7,6 +7,7 @@ use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
 use crate::config::endpoint::EndpointTable;
 use crate::config::fallback;
 use crate::config::fallback::{FallbackCandidate, FallbackOrder, FallbackRoutes, FallbackTable};
+use crate::config::jobs::JobsTable;
 use crate::config::knowledge::KnowledgeTable;
 use crate::config::mcp::McpTable;
 use crate::config::modules::{ModuleTable, ModulesTable, OciTable};
@@ -54,6 +55,7 @@ pub struct Tables {
     decisions: DecisionsTable,
     fallback: FallbackTable,
     tool_retry: ToolRetryTable,
+    jobs: JobsTable,
     requests: RequestsTable,
     pub(super) modules: ModulesTable,
     pub(super) limits: LimitsRequest,
@@ -358,6 +360,7 @@ impl Configuration {
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
             tool_retry: self.tables.tool_retry.policy(),
+            jobs: self.tables.jobs.policy(),
             result_cache: ResultCaching {
                 scope: run.result_cache,
                 tools: run.result_cache_tools.clone(),

@@ -1,0 +1,285 @@
+//! Section 7.13: calls that continue as jobs.
+
+use super::support::{
+    NoModules, Reply, Script, end, holds, json_of, lines, request, rest, results, run,
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
+use toolhold_policy::{ErrorClass, JobQuestion, JobState};
+use toolhold_protocol::event::{Event, EventKind, NoJournal};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
+use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::{Execution, Tool};
+
+/// `video.render` answers with a job, and says that it may not be repeated.
+#[derive(Debug, Default)]
+struct Renderer {
+    /// Answers to questions about the job; then it goes on for ever.
+    states: Mutex<VecDeque<ToolResult>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Renderer {
+    fn answering(states: impl IntoIterator<Item = ToolResult>) -> Arc<Self> {
+        Arc::new(Self {
+            states: Mutex::new(states.into_iter().collect()),
+            ..Self::default()
+        })
+    }
+
+    fn answer(&self, states: impl IntoIterator<Item = ToolResult>) {
+        self.states.lock().unwrap().extend(states);
+    }
+
+    /// How often it was asked this.
+    fn count(&self, what: &str) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|it| *it == what).count()
+    }
+}
+
+fn answered(output: ToolOutput) -> ToolResult {
+    ToolResult {
+        outcome: Ok(output),
+        usage: ToolUsage {
+            fuel: 10,
+            ..ToolUsage::default()
+        },
+        printed: Vec::new(),
+        module: None,
+        cached: None,
+    }
+}
+
+fn working(done: u64) -> ToolResult {
+    answered(ToolOutput {
+        job: Some(JobState {
+            id: "job-1".into(),
+            done,
+            total: Some(3),
+            note: "frames".into(),
+        }),
+        ..ToolOutput::default()
+    })
+}
+
+fn done(value: Value) -> ToolResult {
+    answered(value.into())
+}
+
+fn failed(class: ErrorClass) -> ToolResult {
+    ToolResult::failed(ToolFailure {
+        kind: "tool".into(),
+        class,
+        message: "no".into(),
+    })
+}
+
+impl ToolSource for Renderer {
+    fn tools(&self) -> Vec<Arc<Tool>> {
+        vec![Arc::new(Tool {
+            parameters: json!({"type": "object"}),
+            output: Some(json!({"type": "integer"})),
+            execution: Execution::Module("video.render".into()),
+            ..Tool::new("video.render")
+        })]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        Box::pin(async move { NoModules.module(name).await })
+    }
+}
+
+impl ToolRunner for Renderer {
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        let (asked, result) = match &call.job {
+            None => ("call".to_owned(), working(0)),
+            Some(JobQuestion::State(id)) => {
+                let next = self.states.lock().unwrap().pop_front();
+                (format!("state {id}"), next.unwrap_or_else(|| working(1)))
+            }
+            Some(JobQuestion::Cancel(id)) => (format!("cancel {id}"), done(Value::Null)),
+        };
+        self.asked.lock().unwrap().push(asked);
+        Box::pin(std::future::ready(result))
+    }
+}
+
+fn driver(renderer: &Arc<Renderer>) -> Driver {
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "video.render"})]),
+        Reply::output("went on"),
+    ]);
+    Driver::new(script, renderer.clone())
+}
+
+fn asking() -> RunRequest {
+    let mut request = request([]);
+    request.settings.jobs.backoff = Duration::from_millis(10);
+    request.settings.jobs.max_backoff = Duration::from_millis(20);
+    request
+}
+
+/// The progress that was recorded.
+fn told(events: &[Event]) -> Vec<u64> {
+    let jobs = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Job { step: 1, job } => {
+            assert_eq!((job.job.as_str(), job.total), ("job-1", Some(3)));
+            Some(job.done)
+        }
+        _ => None,
+    });
+    jobs.collect()
+}
+
+/// A run, and its events until the first of a job.
+async fn until_job(driver: &Driver, request: RunRequest) -> (toolhold_agent::Run, Vec<Event>) {
+    let mut run = driver.start(request, Box::new(NoJournal)).await.unwrap();
+    let mut events = Vec::new();
+    while told(&events).is_empty() {
+        let event = run.events.recv().await.unwrap();
+        if !event.kind.is_shown_only() {
+            events.push(event);
+        }
+    }
+    (run, events)
+}
+
+/// No step of the model is taken for it, and the record, run again, comes to the same.
+#[tokio::test]
+async fn a_call_that_answers_with_a_job_is_waited_for_and_its_result_is_the_calls() {
+    let renderer = Renderer::answering([working(1), working(1), working(2), done(json!(7))]);
+    let events = run(&driver(&renderer), asking()).await;
+    assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+    // Progress is recorded where it changed.
+    assert_eq!(told(&events), [0, 1, 2]);
+    assert_eq!(renderer.count("call"), 1);
+    assert_eq!(renderer.count("state job-1"), 4);
+    assert_eq!(renderer.count("cancel job-1"), 0);
+    let result = events.iter().map(json_of);
+    let result = result.into_iter().find(|it| it["event"] == "tool_result");
+    // The call and all questions about its job.
+    assert_eq!(result.unwrap()["usage"]["fuel"], 50);
+    assert_eq!(end(&events), ("output".to_owned(), json!("went on")));
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_told_for_now_is_asked_about_again() {
+    let states = [
+        failed(ErrorClass::Retryable),
+        working(2),
+        failed(ErrorClass::Retryable),
+        done(json!(7)),
+    ];
+    let renderer = Renderer::answering(states);
+    let events = run(&driver(&renderer), asking()).await;
+    assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+    assert_eq!(renderer.count("call"), 1);
+}
+
+#[tokio::test]
+async fn the_failure_of_a_job_is_the_calls() {
+    let renderer = Renderer::answering([working(1), failed(ErrorClass::Correctable)]);
+    let events = run(&driver(&renderer), asking()).await;
+    assert_eq!(results(&events)[0].1["error"]["message"], "no");
+    // Its module said so, and knows that it is over.
+    assert_eq!(renderer.count("cancel job-1"), 0);
+    assert_eq!(end(&events).0, "output", "it is a message to the model");
+}
+
+/// What a job returns is held to the tool's output schema, as the result of any call.
+#[tokio::test]
+async fn the_result_of_a_job_is_checked() {
+    let renderer = Renderer::answering([done(json!("no integer"))]);
+    let events = run(&driver(&renderer), asking()).await;
+    assert!(
+        results(&events)[0].1["error"].is_object(),
+        "{}",
+        lines(&events)
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_takes_too_long_fails_its_call_and_is_told_to_stop() {
+    let renderer = Renderer::answering([]);
+    let mut request = asking();
+    request.settings.jobs.timeout = Duration::from_millis(100);
+    let events = run(&driver(&renderer), request).await;
+    assert_eq!(results(&events)[0].1["error"]["kind"], "job_deadline");
+    assert_eq!(renderer.count("cancel job-1"), 1);
+    // By the number of questions as well.
+    let renderer = Renderer::answering([]);
+    let mut request = asking();
+    request.settings.jobs.questions = 3;
+    let events = run(&driver(&renderer), request).await;
+    assert_eq!(results(&events)[0].1["error"]["kind"], "job_deadline");
+    assert_eq!(renderer.count("state job-1"), 3);
+    assert_eq!(renderer.count("cancel job-1"), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_ends_tells_its_job_to_stop_once() {
+    let renderer = Renderer::answering([]);
+    let (cancelled, mut events) = until_job(&driver(&renderer), asking()).await;
+    cancelled.cancel.cancel();
+    events.extend(rest(cancelled).await);
+    holds(&events);
+    assert_eq!(end(&events).0, "cancelled");
+    assert_eq!(renderer.count("cancel job-1"), 1);
+
+    let renderer = Renderer::answering([]);
+    let mut request = asking();
+    request.settings.timeout = Duration::from_millis(300);
+    let events = run(&driver(&renderer), request).await;
+    assert_eq!(end(&events).0, "timeout");
+    assert_eq!(renderer.count("cancel job-1"), 1);
+}
+
+/// Its tool may not be repeated; without a job, the call would be lost.
+#[tokio::test]
+async fn a_resumed_run_asks_about_its_job_and_does_not_call_again() {
+    let renderer = Renderer::answering([]);
+    let driver = driver(&renderer);
+    let (begun, mut events) = until_job(&driver, asking()).await;
+    begun.stop().await;
+    assert_eq!(renderer.count("cancel job-1"), 0, "the run goes on");
+    let asked = renderer.count("state job-1");
+    renderer.answer([working(2), done(json!(7))]);
+    let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
+    events.extend(rest(resumed).await);
+    holds(&events);
+    assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+    assert_eq!(renderer.count("call"), 1);
+    assert_eq!(renderer.count("state job-1"), asked + 2);
+    assert_eq!(end(&events), ("output".to_owned(), json!("went on")));
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_before_it_is_resumed_tells_its_job_to_stop() {
+    let renderer = Renderer::answering([]);
+    let driver = driver(&renderer);
+    let (begun, mut events) = until_job(&driver, asking()).await;
+    begun.stop().await;
+    let asked = renderer.count("state job-1");
+    let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
+    resumed.cancel.cancel();
+    events.extend(rest(resumed).await);
+    assert_eq!(end(&events).0, "cancelled");
+    assert_eq!(renderer.count("cancel job-1"), 1);
+    assert_eq!(
+        renderer.count("state job-1"),
+        asked,
+        "nothing else is asked"
+    );
+}
