@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::tokenize::TokenCounter;
-use crate::chat::{ChatRequest, Delivery, FieldNames};
+use crate::chat::{ChatRequest, Delivery, FieldNames, ToolChoice};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
@@ -226,13 +226,9 @@ impl OpenAiModel {
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
         let sending = self.transport.send(self.http_request(request));
-        let response = clock.bound(false, sending).await??;
-        if !(200..=299).contains(&response.status) {
-            let mut refusal = self.refusal(response).await;
-            if request.images() > 0 {
-                refusal.advise_of_images();
-            }
-            return Err(refusal);
+        let mut response = clock.bound(false, sending).await??;
+        if !is_success(response.status) {
+            response = self.asked_for_less(request, response, &clock).await?;
         }
         let url = self.transport.target();
         let content_type = unread_encoding(&response)
@@ -276,6 +272,36 @@ impl OpenAiModel {
             let _ = timeout(DRAIN_TIMEOUT, drain).await;
         }
         Ok(completion)
+    }
+
+    /// The response of an endpoint that refused a request for its demand of a call, and takes it without. Whether the reply
+    /// calls a tool, the host checks in any case.
+    ///
+    /// # Errors
+    /// The endpoint refused the request for another reason, or once more.
+    async fn asked_for_less(
+        &self,
+        request: &ChatRequest,
+        refused: HttpResponse,
+        clock: &CompletionDeadlines<'_>,
+    ) -> Result<HttpResponse, ModelError> {
+        let mut refusal = self.refusal(refused).await;
+        if request.demands_call() && refusal.is_about_tool_choice() {
+            let without = ChatRequest {
+                tool_choice: Some(ToolChoice::Auto),
+                ..request.clone()
+            };
+            let sending = self.transport.send(self.http_request(&without));
+            let response = clock.bound(false, sending).await??;
+            if is_success(response.status) {
+                return Ok(response);
+            }
+            refusal = self.refusal(response).await;
+        }
+        if request.images() > 0 {
+            refusal.advise_of_images();
+        }
+        Err(refusal)
     }
 
     fn http_request(&self, request: &ChatRequest) -> HttpRequest {
@@ -324,7 +350,7 @@ pub(crate) struct HttpAnswer {
 
 impl HttpAnswer {
     pub(crate) fn is_success(&self) -> bool {
-        (200..=299).contains(&self.status)
+        is_success(self.status)
     }
 
     /// There is no such route.
@@ -355,6 +381,10 @@ impl Model for OpenAiModel {
         let model = self.clone();
         Some(Arc::new(TokenCounter { model, with }))
     }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..=299).contains(&status)
 }
 
 /// The compression that the transport left on the body, because it cannot read it.

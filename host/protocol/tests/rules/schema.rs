@@ -17,6 +17,7 @@ const HOW: Composition<'_> = Composition {
     meta: None,
     advisors: None,
     forced: false,
+    demanded: &[],
     forcing: toolhold_protocol::compose::Forcing::Named,
 };
 

@@ -76,6 +76,9 @@ impl Machine {
             self.count_consulted(effects);
         }
         self.tools.choose();
+        // What happened since the last input is not noted yet.
+        self.note_demanded_call(effects);
+        self.step.demanded = self.demanded();
         let reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
         self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
@@ -213,7 +216,8 @@ impl Machine {
                 instances: &self.context.instances,
                 meta,
                 advisors: self.step.advisors.as_ref().filter(|_| !self.step.is_vote),
-                forced: forced.is_some(),
+                forced: forced.is_some() || !self.step.demanded.is_empty(),
+                demanded: &self.step.demanded,
                 forcing: self.forcing(),
                 names: self.names(),
             },
