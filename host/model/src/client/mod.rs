@@ -71,6 +71,8 @@ pub struct OpenAiModel {
     timeouts: Timeouts,
     max_answer_bytes: usize,
     delivery: Delivery,
+    /// True if an endpoint that refuses to be told to call a tool is not asked without that.
+    insists: bool,
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     names: FieldNames,
@@ -93,6 +95,7 @@ impl OpenAiModel {
             timeouts,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
             delivery: Delivery::default(),
+            insists: false,
             extra: Map::new(),
             names: FieldNames::default(),
             key_variable: None,
@@ -118,6 +121,13 @@ impl OpenAiModel {
     #[must_use]
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
+        self
+    }
+
+    /// Leaves every request as it is, for a probe: a refused demand of a call is a refusal.
+    #[must_use]
+    pub(crate) fn insisting(mut self) -> Self {
+        self.insists = true;
         self
     }
 
@@ -286,7 +296,7 @@ impl OpenAiModel {
         clock: &CompletionDeadlines<'_>,
     ) -> Result<HttpResponse, ModelError> {
         let mut refusal = self.refusal(refused).await;
-        if request.demands_call() && refusal.is_about_tool_choice() {
+        if !self.insists && request.demands_call() && refusal.is_about_tool_choice() {
             let without = ChatRequest {
                 tool_choice: Some(ToolChoice::Auto),
                 ..request.clone()

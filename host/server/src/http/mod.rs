@@ -3,6 +3,7 @@
 
 mod access;
 mod agent;
+mod argument_pieces;
 mod attached;
 mod audit;
 mod auth;
@@ -28,6 +29,7 @@ mod page;
 mod page_characters;
 mod party;
 mod paths;
+mod refusals;
 mod reload;
 mod requests;
 mod responses;
@@ -38,6 +40,7 @@ mod sampling;
 mod sessions;
 mod streams;
 mod task;
+mod tool_choice;
 mod tools;
 mod turn;
 mod unsent;
