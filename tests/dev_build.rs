@@ -101,6 +101,8 @@ fn an_edit_is_put_into_a_base_and_behaves_as_after_a_whole_build() {
         assert_eq!(two[index], *expected, "{two}");
     }
     assert_ne!(one[4], two[4], "random numbers");
+    assert_eq!(one[5], "app", "{one}");
+    assert_eq!(one[6], "/0/app.py", "{one}");
     assert!(
         said.contains("to stdout") && said.contains("to stderr"),
         "{said}"
