@@ -210,7 +210,8 @@ pub enum EventKind {
         /// Place in the reply at which the text begins.
         #[serde(default, skip_serializing_if = "ReplyOffset::is_beginning")]
         from: ReplyOffset,
-        /// The text as the run read it, piece by piece.
+        /// The text in the order in which it was written. Consecutive pieces of one text are one piece here; records of
+        /// older versions have them as they came.
         pieces: Vec<Delta>,
     },
     /// The model's reply is complete.
