@@ -6,12 +6,11 @@ use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::reply_parts::{self, ReplyPart};
+use crate::shared_texts::{self, SharedText};
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
-use crate::tool_catalogues;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::decision::Pending;
 use uuid::Uuid;
 
@@ -53,12 +52,12 @@ pub enum Change {
         /// True if calls begin with them, and the run does not end.
         begin_calls: bool,
     },
-    /// Tools that an event of the run names by their digest.
-    Catalogue {
+    /// A text that an event of the run names by its digest.
+    SharedText {
         run: Uuid,
         /// Number of the event.
         seq: i64,
-        tools: BoundTools,
+        text: SharedText,
     },
     /// A call waits for a person's decision.
     Waits {
@@ -165,8 +164,8 @@ impl Change {
                 };
                 events.write(transaction).await?;
             }
-            Self::Catalogue { run, seq, tools } => {
-                tool_catalogues::write(transaction, *run, *seq, tools).await?;
+            Self::SharedText { run, seq, text } => {
+                shared_texts::write(transaction, *run, *seq, text).await?;
             }
             Self::Waits {
                 run,

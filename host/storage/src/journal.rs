@@ -9,8 +9,8 @@ use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
 use crate::reply_so_far::ReplyPartWriter;
+use crate::shared_texts;
 use crate::shown_texts::{KnowledgeTools, TextIds};
-use crate::tool_catalogues;
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -111,14 +111,14 @@ impl RunJournal {
         };
         let run = self.run;
         let mut lines = Vec::with_capacity(events.len());
-        let mut catalogues = Vec::new();
+        let mut named = Vec::new();
         for event in events {
-            let (line, tools) = tool_catalogues::stored(event)?;
+            let (line, text) = shared_texts::stored(event)?;
             lines.push(line);
-            catalogues.extend(tools.map(|tools| Change::Catalogue {
+            named.extend(text.map(|text| Change::SharedText {
                 run,
                 seq: signed(event.seq),
-                tools,
+                text,
             }));
         }
         let mut changes = vec![Change::Events {
@@ -128,7 +128,7 @@ impl RunJournal {
             lease: self.lease.clone(),
             begin_calls: begin_calls(events),
         }];
-        changes.extend(catalogues);
+        changes.extend(named);
         for event in events {
             self.follow(event, &mut changes);
         }

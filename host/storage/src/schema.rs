@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 19] = [
+const MIGRATIONS: [(i64, &str, Sql); 20] = [
     (
         1,
         "initial",
@@ -111,6 +111,14 @@ const MIGRATIONS: [(i64, &str, Sql); 19] = [
         19,
         "tool catalogues",
         Sql::Both(include_str!("schema/0019_tool_catalogues.sql")),
+    ),
+    (
+        20,
+        "shared texts",
+        Sql::Each {
+            sqlite: include_str!("schema/0020_shared_texts.sqlite.sql"),
+            postgres: include_str!("schema/0020_shared_texts.postgres.sql"),
+        },
     ),
 ];
 
