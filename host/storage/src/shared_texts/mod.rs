@@ -20,6 +20,7 @@ use std::sync::LazyLock;
 use toolhold_policy::Digest;
 use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::knowledge::Retrieval;
 use uuid::Uuid;
 
 /// Bytes of the shortest list of tools that is kept apart from the settings: they may differ from run to run, and a long
@@ -141,13 +142,19 @@ fn shared(kind: &EventKind, line: &str) -> Option<(String, SharedText)> {
     let text = match kind {
         EventKind::Sub { what, .. } => return shared(what, line),
         EventKind::Run { request, tools, .. } => {
-            if tools.json()?.len() >= MIN_TOOLS_BYTES {
+            let bytes = tools.json()?.len();
+            // These stand between settings and tools, and are of this run alone.
+            let attached = |it: &Retrieval| it.attached.is_some();
+            let is_special = request.plan.is_some()
+                || request.carried.is_some()
+                || request.retrieval.as_ref().is_some_and(attached);
+            if bytes >= MIN_TOOLS_BYTES || (is_special && bytes >= MIN_TEXT_BYTES) {
                 SharedText::Tools(tools.clone())
+            } else if is_special {
+                return None;
             } else {
-                SharedText::of(
-                    LinePart::Settings,
-                    settings_and_tools(line, &request.settings)?,
-                )?
+                let text = settings_and_tools(line, &request.settings)?;
+                SharedText::of(LinePart::Settings, text)?
             }
         }
         EventKind::Request { .. } => SharedText::of(LinePart::Request, begin_of_body(line)?)?,
@@ -362,6 +369,23 @@ mod tests {
         assert!(text.starts_with(&settings), "{text}");
         // Nothing of the task is in it.
         assert!(!text.contains(&request.id.to_string()), "{text}");
+    }
+
+    /// A plan of a run would be kept with its settings, for no other run.
+    #[test]
+    fn a_run_with_a_plan_names_its_tools_alone() {
+        let planned = |tools: usize| {
+            let mut begin = begin_with(&offering("some", tools));
+            if let EventKind::Run { request, .. } = &mut begin {
+                request.plan = Some(vec![json!({"_tool": "some.t0"})]);
+            }
+            begin
+        };
+        let text = comes_back(&planned(3), LinePart::Tools);
+        assert_eq!(Some(text.as_str()), offering("some", 3).json());
+        let event = EventScript::new().event(planned(0));
+        let (line, named) = stored(&event, serde_json::to_string(&event).unwrap());
+        assert!(named.is_none(), "{line}");
     }
 
     #[test]
