@@ -241,10 +241,12 @@ impl OpenAiModel {
         let content_type = encoding
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
             .or_else(|| response.header("content-type").map(str::to_owned));
-        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref());
+        let functions = request.tools.iter().map(|tool| tool.name.clone());
+        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref())
+            .offering(functions.collect());
         let mut body = response.body;
         while !decoder.is_done() {
-            match clock.bound(decoder.is_whole(), body.next()).await {
+            match clock.bound(decoder.is_tail(), body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
                         clock.saw_token();
@@ -256,7 +258,7 @@ impl OpenAiModel {
                 }
                 Ok(None) => break,
                 // At most the token count is missing.
-                Ok(Some(Err(_))) | Err(_) if decoder.is_whole() => break,
+                Ok(Some(Err(_))) | Err(_) if decoder.is_certain() => break,
                 Ok(Some(Err(source @ TransportError::Broken { .. }))) => {
                     return Err(ModelError::Truncated {
                         received: Box::new(clock.stamp(decoder.into_completion())),
