@@ -84,7 +84,7 @@ impl Decoder {
         }
     }
 
-    /// Of an answer to a request that offers these functions.
+    /// Decodes an answer to a request that offers these functions.
     pub(crate) fn offering(mut self, functions: Vec<String>) -> Self {
         self.calls = ToolCalls::offering(functions);
         self
@@ -101,14 +101,14 @@ impl Decoder {
         self.has_mark() || (self.completion.finish_reason.is_some() && is_end)
     }
 
-    /// The answer is complete, whatever becomes of the connection. A finish reason tells that only where text came without
-    /// one: some endpoints write it into every chunk.
+    /// True if the answer is complete, also where the connection breaks. A finish reason is enough only if text came
+    /// without one: some endpoints write it into every chunk.
     pub(crate) fn is_certain(&self) -> bool {
         let is_end = self.finishing.has_plain && !self.finishing.is_voided;
         self.has_mark() || (self.completion.finish_reason.is_some() && is_end)
     }
 
-    /// Nothing but the formal end and counts are still to come. Behind a finish reason beside text there may be more, such
+    /// True if only the formal end and counts are still to come. After a finish reason beside text more may follow, such
     /// as the next call.
     pub(crate) fn is_tail(&self) -> bool {
         self.is_certain() && (self.done || self.finishing.is_alone)

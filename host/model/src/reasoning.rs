@@ -21,12 +21,15 @@ impl ReasoningDetails {
     /// Takes the parts of one chunk.
     pub(crate) fn take(&mut self, details: &Value) {
         for part in details.as_array().into_iter().flatten() {
-            self.bytes = self.bytes.saturating_add(part.to_string().len());
             let begun = self.parts.iter().rposition(|begun| is_same(begun, part));
-            match begun.and_then(|place| self.parts.get_mut(place)) {
+            let bytes = match begun.and_then(|place| self.parts.get_mut(place)) {
                 Some(begun) => go_on(begun, part),
-                None => self.parts.push(part.clone()),
-            }
+                None => {
+                    self.parts.push(part.clone());
+                    part.to_string().len()
+                }
+            };
+            self.bytes = self.bytes.saturating_add(bytes);
             self.is_full |= self.parts.len() > MAX_PARTS || self.bytes > REASONING_DETAILS_BYTES;
             if self.is_full {
                 self.parts.clear();
@@ -52,7 +55,7 @@ pub(crate) fn details_text(details: &Value) -> String {
         .collect()
 }
 
-/// Whether `piece` goes on with a part.
+/// True if `piece` is the next piece of a part.
 fn is_same(part: &Value, piece: &Value) -> bool {
     let has_same = |name: &str| part.get(name) == piece.get(name);
     let is_open = piece.get("index").is_some_and(Value::is_number);
@@ -62,20 +65,25 @@ fn is_same(part: &Value, piece: &Value) -> bool {
     is_open && has_same("index") && has_same("type") && is_same_id && piece.get("data").is_none()
 }
 
-fn go_on(part: &mut Value, piece: &Value) {
+/// Adds a piece to its part. Returns the bytes that were added.
+fn go_on(part: &mut Value, piece: &Value) -> usize {
     let (Value::Object(part), Value::Object(piece)) = (part, piece) else {
-        return;
+        return 0;
     };
+    let mut bytes = 0;
     for (name, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
         let is_text = TEXTS.contains(&name.as_str());
         if let (true, Some(Value::String(text)), Value::String(more)) =
             (is_text, part.get_mut(name), value)
         {
             text.push_str(more);
-            continue;
+            bytes += more.len();
+        } else if part.get(name) != Some(value) {
+            part.insert(name.clone(), value.clone());
+            bytes += value.to_string().len();
         }
-        part.insert(name.clone(), value.clone());
     }
+    bytes
 }
 
 #[cfg(test)]
@@ -121,6 +129,13 @@ mod tests {
     fn the_text_is_that_of_all_parts() {
         let details = json!([{"text": "a"}, {"data": "AA"}, {"summary": "b"}, 7]);
         assert_eq!(details_text(&details), "ab");
+    }
+
+    #[test]
+    fn long_reasoning_in_small_pieces_is_kept() {
+        let piece = json!([{"type": "reasoning.text", "format": "f", "index": 0, "text": "word "}]);
+        let chunks = vec![piece; 20_000];
+        assert_eq!(taken(&chunks)[0]["text"].as_str().unwrap().len(), 100_000);
     }
 
     #[test]

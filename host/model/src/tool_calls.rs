@@ -38,11 +38,11 @@ pub(crate) struct ToolCalls {
     unplaced: u32,
     /// A piece without anything came before any call.
     is_announced: bool,
-    /// Calls whose begin was told.
+    /// Number of calls whose begin was emitted.
     begun: usize,
 }
 
-/// The calls as far as they came.
+/// Calls of an answer, complete or not.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedCalls {
     pub(crate) calls: Vec<ChatToolCall>,
@@ -54,7 +54,7 @@ pub(crate) struct FinishedCalls {
 struct Slot {
     /// The server's index, which need not be the call's place here.
     index: Option<u64>,
-    /// As the server sent it. An id that an earlier call has is not in `call`.
+    /// The server's id. If an earlier call has the same, `call` has none.
     id: String,
     call: ChatToolCall,
     written: Written,
@@ -76,7 +76,7 @@ struct Written {
     is_closed: bool,
     /// Something came after that, so it is no JSON and will never be.
     is_broken: bool,
-    /// What there is between blanks.
+    /// Number of tokens that are no blanks.
     tokens: usize,
 }
 
@@ -88,7 +88,7 @@ struct Fragment<'a> {
     arguments: String,
 }
 
-/// Where a piece belongs.
+/// The call that a piece belongs to.
 enum PieceTarget {
     /// To this call, which has this name from now on.
     At(usize, Option<String>),
@@ -173,7 +173,7 @@ impl ToolCalls {
         }
     }
 
-    /// The calls as far as they came; `is_cut`: at the limit of tokens. A call without an id gets `call_N` by its place,
+    /// Returns the calls of an answer that may have been cut at the limit of tokens (`is_cut`). A call without an id gets `call_N` by its place,
     /// and one without arguments `{}`: chat templates fail on the empty text when it is sent back. Where arguments may
     /// be missing, it stays empty.
     pub(crate) fn finish(self, is_cut: bool) -> FinishedCalls {
@@ -203,7 +203,7 @@ impl ToolCalls {
         self.unplaced = self.unplaced.saturating_add(1);
     }
 
-    /// Where a piece belongs. `None`: it has nothing, and belongs nowhere.
+    /// Returns the call that a piece belongs to; `None` for a piece that has nothing.
     fn place_of(&self, fragment: &Fragment<'_>) -> Option<PieceTarget> {
         if let Some(place) = self.nearest(fragment) {
             let slot = &self.calls[place];
@@ -247,7 +247,7 @@ impl ToolCalls {
             })
     }
 
-    /// The name of a call whose name goes on in this piece.
+    /// Returns the longer name of a call if this piece is the next part of its name.
     fn longer_name(&self, slot: &Slot, fragment: &Fragment<'_>, piece: &str) -> Option<String> {
         let before = slot.call.name.as_str();
         let is_open = slot.call.arguments.is_empty() && !slot.is_name_told;
@@ -351,7 +351,7 @@ impl<'a> Fragment<'a> {
             .is_some_and(|id| !slot.id.is_empty() && slot.id != id)
     }
 
-    /// Whether a piece with the name of this call goes on with it, or repeats it. Else another call of the same function
+    /// True if a piece with the name of this call continues or repeats it. Otherwise another call of the same function
     /// begins.
     fn repeats_name_of(&self, slot: &Slot) -> bool {
         let arguments = self.arguments.trim_matches(SPACE);
@@ -375,7 +375,7 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// A text that is told once, as soon as there is one.
+/// Returns a text once, as soon as there is one.
 fn once(text: &str, is_told: &mut bool) -> Option<String> {
     if text.is_empty() || *is_told {
         return None;

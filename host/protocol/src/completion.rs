@@ -78,7 +78,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// The end of a text, of at most so many bytes.
+/// Returns the end of a text: at most `bytes` of it.
 pub fn end_of(text: &str, bytes: usize) -> &str {
     let mut from = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(from) {

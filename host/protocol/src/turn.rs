@@ -95,7 +95,7 @@ pub struct Exchange {
     pub reasoning: CarriedReasoning,
 }
 
-/// What a model thought before its calls. It goes back with them to where it came from: endpoints in thinking mode refuse
+/// Reasoning before calls. It goes back with them to the endpoint that it came from: endpoints in thinking mode refuse
 /// calls without it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CarriedReasoning {

@@ -176,7 +176,7 @@ pub struct ChatMessage {
     /// Shown with a text, and written as parts behind it.
     #[serde(skip)]
     pub images: Vec<Image>,
-    /// What the model thought before it, as members that the endpoint named.
+    /// Reasoning that led to the message, in members that the endpoint named.
     #[serde(skip)]
     pub reasoning: Map<String, Value>,
     #[serde(default)]

@@ -192,14 +192,24 @@ async fn a_finished_answer_is_not_lost_to_what_follows_it() {
 const NOT: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"not \"},\"finish_reason\":\"stop\"}]}\n\n";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pause_is_no_end_where_each_chunk_has_a_finish_reason() {
-    let idle = timeouts().idle;
+    // Longer than the formal end of an answer is waited for.
+    let pause = u64::try_from(TAIL_TIMEOUT.as_millis()).unwrap() + 500;
+    let patient = Timeouts {
+        idle: Duration::from_secs(20),
+        total: Duration::from_mins(1),
+        ..timeouts()
+    };
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    let complete = async |steps| {
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient.clone());
+        model.complete(&request, &mut |_| {}).await
+    };
     for first in [
         NOT,
         "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"},\"finish_reason\":\"stop\"}]}\n\n",
     ] {
-        let pause = u64::try_from(idle.as_millis() / 2).unwrap();
         let steps = vec![
             Send(first),
             Send(NOT),
@@ -207,15 +217,15 @@ async fn a_pause_is_no_end_where_each_chunk_has_a_finish_reason() {
             Send(NOT),
             Send("data: [DONE]\n\n"),
         ];
-        let completion = complete(Wire::ok(steps)).await.unwrap();
+        let completion = complete(steps).await.unwrap();
         assert!(completion.content.ends_with("not not "), "{completion:?}");
-        let result = complete(Wire::ok(vec![Send(first), Send(NOT), Hang])).await;
+        let result = complete(vec![Send(first), Send(NOT), Hang]).await;
         assert!(
             matches!(result, Err(ModelError::Timeout { .. })),
             "{result:?}"
         );
         for steps in [vec![Send(NOT), Break], vec![Send(first), Send(NOT), Break]] {
-            let result = complete(Wire::ok(steps)).await;
+            let result = complete(steps).await;
             assert!(
                 matches!(result, Err(ModelError::Truncated { .. })),
                 "{result:?}"

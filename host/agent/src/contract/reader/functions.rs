@@ -15,7 +15,7 @@ pub(super) struct FunctionReader {
     calls: usize,
     /// The other members of the solution that were given.
     fields: Vec<&'static str>,
-    /// As records of format 3 were made: a call without arguments is given when the next one begins.
+    /// True for runs whose record has format 3: a call without arguments is given when the next call begins.
     is_early: bool,
 }
 

@@ -177,9 +177,9 @@ struct StepState {
     recorded: ReplyOffset,
     /// The record has each piece, as older versions wrote it.
     has_deltas: bool,
-    /// The recorded reasoning, as far as it may go back.
+    /// End of the recorded reasoning, which goes back if the reply breaks off.
     thought: String,
-    /// What goes back with the calls.
+    /// Reasoning that goes back with the calls.
     reasoning: CarriedReasoning,
     calls: StepCalls,
     /// Calls of a lazy plan.

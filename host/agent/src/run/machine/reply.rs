@@ -283,7 +283,7 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// What the model thought in a reply that broke off, under the names that earlier replies had it.
+    /// Returns the reasoning of a reply that broke off, under the names that earlier replies had it.
     fn broken_reasoning(&self) -> CarriedReasoning {
         let candidate = self.addressee().map(str::to_owned);
         let text = end_of(&self.step.thought, REASONING_BYTES);
