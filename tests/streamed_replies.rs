@@ -148,6 +148,32 @@ fn an_endpoint_in_thinking_mode_is_given_its_reasoning_back_for_ten_steps() {
     assert!(!first.to_string().contains("reasoning_content"), "{first}");
 }
 
+/// It refuses worked examples in the first request, when nothing is known of it.
+#[test]
+fn an_endpoint_that_wants_reasoning_with_worked_examples_is_given_some() {
+    let thinking = || Expect {
+        reasoning: Some("reasoning_content".into()),
+        ..Expect::default()
+    };
+    let call = Reply {
+        reasoning: Some("I multiply.".into()),
+        ..Reply::tool_calls([(NAME, json!({"expression": "6*7"}))])
+    };
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("refused").expecting(thinking()),
+        call.expecting(thinking()),
+        Reply::content("done").expecting(thinking()),
+    ]));
+    let run = Transcript::of(
+        &host(),
+        &endpoint,
+        &["run", "the task", "--contract", "tools"],
+    );
+    assert_eq!(run.output(), "done", "{:?}", endpoint.mismatches());
+    assert_eq!(endpoint.mismatches().len(), 1, "the first request");
+    assert_eq!(results(&endpoint, 2), [r#"{"value":"42"}"#]);
+}
+
 #[test]
 fn reasoning_goes_back_with_calls_that_are_written_as_text() {
     let call =

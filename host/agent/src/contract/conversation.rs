@@ -3,7 +3,7 @@
 use crate::contract::{RequestView, examples};
 use serde_json::{Map, Value};
 use toolhold_model::chat;
-use toolhold_model::chat::{ChatMessage, Content};
+use toolhold_model::chat::{ChatMessage, Content, REASONING_STAND_IN};
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::image::Image;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
@@ -91,11 +91,7 @@ fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
 /// Between an answer and calls that stand in texts, which cannot be one message.
 const BETWEEN: &str = "Go on.";
 
-/// The reasoning before calls that have none, such as those of worked examples.
-const STAND_IN: &str = "The task needs this.";
-
-/// Members of a message with calls that the endpoint wrote, with a text that stands for reasoning: an endpoint in thinking
-/// mode refuses calls without it. None before the endpoint gave some.
+/// Members that the endpoint has reasoning in, with a text for calls that have none. None before it gave some.
 fn stand_in(turns: &[Turn]) -> Map<String, Value> {
     let names = turns.iter().rev().find_map(|turn| match turn {
         Turn::Exchange(exchange) => {
@@ -107,7 +103,7 @@ fn stand_in(turns: &[Turn]) -> Map<String, Value> {
     });
     let names = names.into_iter().flatten();
     names
-        .map(|name| (name.to_owned(), Value::from(STAND_IN)))
+        .map(|name| (name.to_owned(), Value::from(REASONING_STAND_IN)))
         .collect()
 }
 

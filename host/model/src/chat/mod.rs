@@ -167,6 +167,10 @@ pub enum Role {
     Tool,
 }
 
+/// A text in the place of the reasoning before calls that have none, such as those of worked examples: endpoints in
+/// thinking mode refuse calls without it.
+pub const REASONING_STAND_IN: &str = "The task needs this.";
+
 /// One message of the conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ChatMessage {

@@ -1,5 +1,6 @@
 //! The client of one OpenAI-compatible endpoint: sends, waits within bounds, and decodes.
 
+mod thinking;
 mod tokenize;
 
 use std::sync::Arc;
@@ -225,15 +226,25 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let sending = self.transport.send(self.http_request(request));
-        let response = clock.bound(false, sending).await??;
-        if !(200..=299).contains(&response.status) {
+        let mut reasoning = None;
+        let response = loop {
+            let sending = self.transport.send(self.http_request(request, reasoning));
+            let response = clock.bound(false, sending).await??;
+            if (200..=299).contains(&response.status) {
+                break response;
+            }
             let mut refusal = self.refusal(response).await;
+            if reasoning.is_none() {
+                reasoning = thinking::lacking(request, &refusal);
+                if reasoning.is_some() {
+                    continue;
+                }
+            }
             if request.images() > 0 {
                 refusal.advise_of_images();
             }
             return Err(refusal);
-        }
+        };
         let url = self.transport.target();
         let encoding = response
             .header("content-encoding")
@@ -283,10 +294,14 @@ impl OpenAiModel {
         Ok(completion)
     }
 
-    fn http_request(&self, request: &ChatRequest) -> HttpRequest {
+    /// `reasoning`: the member of a message that all calls have.
+    fn http_request(&self, request: &ChatRequest, reasoning: Option<&str>) -> HttpRequest {
         let mut body = request.body_for(self.delivery, &self.names);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
+        }
+        if let Some(member) = reasoning {
+            thinking::fill(&mut body, member);
         }
         if let Value::Object(fields) = &mut body {
             for (key, value) in &self.extra {
