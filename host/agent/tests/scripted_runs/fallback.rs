@@ -207,7 +207,10 @@ async fn reasoning_goes_back_to_the_model_that_it_came_from_alone() {
     assert_eq!(told.matches(mine).count(), 3, "{told}");
     assert!(!told.contains("their thought"), "{told}");
     // The call that the other model made has a text in its place.
-    assert!(told.matches(r#""reasoning_content":"#).count() > 3, "{told}");
+    assert!(
+        told.matches(r#""reasoning_content":"#).count() > 3,
+        "{told}"
+    );
 }
 
 /// The counter is reset by the success: three more failures are needed.

@@ -81,10 +81,11 @@ impl Machine {
         self.step.recorded.pass(piece);
         if let Delta::Reasoning(text) = piece {
             self.step.thought.push_str(text);
-            let kept = end_of(&self.step.thought, REASONING_BYTES).len();
+            let end = end_of(&self.step.thought, REASONING_BYTES);
+            let excess = self.step.thought.len().saturating_sub(end.len());
             // Not with each piece.
-            if kept < self.step.thought.len() / 2 {
-                self.step.thought = end_of(&self.step.thought, REASONING_BYTES).to_owned();
+            if excess > REASONING_BYTES {
+                self.step.thought.drain(..excess);
             }
         }
         let provenance = &self.material.provenance;
