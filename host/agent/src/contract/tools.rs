@@ -4,7 +4,7 @@
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
-use crate::contract::{ParsedReply, RequestView, text, thought};
+use crate::contract::{ParsedReply, RequestView, lost_arguments, text, thought};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
@@ -201,6 +201,9 @@ fn is_of_texts(value: &Value) -> bool {
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
 pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, String> {
+    if let Some(reason) = lost_arguments(said.completion) {
+        return Err(reason.to_owned());
+    }
     let mut solution = Solution::default();
     for call in &said.completion.tool_calls {
         let Repaired {

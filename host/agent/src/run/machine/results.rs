@@ -308,8 +308,10 @@ impl Machine {
         if !calls.is_empty() {
             self.finishing = false;
             self.carry(&calls);
+            let reasoning = std::mem::take(&mut self.step.reasoning);
             self.remember(Turn::Exchange(Exchange {
                 calls: calls.clone(),
+                reasoning,
             }));
         }
         self.remember_notes();
