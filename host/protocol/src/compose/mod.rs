@@ -71,6 +71,9 @@ pub struct Composition<'a> {
     pub forced: bool,
     /// How such a call is asked for where calls are native.
     pub forcing: Forcing,
+    /// Functions have the schemas of tools as their authors wrote them: the endpoint has no grammar. Where data is wired,
+    /// their schemas are composed all the same, because parameters accept references then.
+    pub authored: bool,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -163,7 +166,11 @@ pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset)
     if how.wiring {
         references::define(subset);
     }
-    let parameters = parameters::of(tool, how.wiring, subset);
+    let parameters = if how.authored && !how.wiring {
+        parameters::authored(tool, subset)
+    } else {
+        parameters::of(tool, how.wiring, subset)
+    };
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
@@ -245,6 +252,7 @@ mod tests {
         advisors: None,
         forced: false,
         forcing: Forcing::Named,
+        authored: false,
     };
 
     #[test]

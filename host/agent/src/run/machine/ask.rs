@@ -213,6 +213,7 @@ impl Machine {
                 advisors: self.step.advisors.as_ref().filter(|_| !self.step.is_vote),
                 forced: forced.is_some(),
                 forcing: self.forcing(),
+                authored: self.has_authored_schemas(),
             },
         }
     }
