@@ -52,7 +52,7 @@ pub struct GrammarSubset {
     names: DefinitionNames,
 }
 
-/// What a call of an object consists of, whichever of the schema's alternatives it is of.
+/// Members of an object, joined over all alternatives of its schema.
 #[derive(Debug)]
 pub struct ObjectMembers {
     pub properties: Map<String, Value>,
