@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_without_a_grammar_the_authors_schema_is_sent() {
+    fn without_a_grammar_the_authors_schema_is_sent() {
         let own = json!({"type": "number", "minimum": 0.5, "multipleOf": 0.5, "default": 1.0});
         let tool = Tool {
             parameters: json!({"type": "object", "properties": {"n": own}, "required": ["n"]}),

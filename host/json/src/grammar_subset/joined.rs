@@ -42,7 +42,7 @@ const TYPES: [&str; 7] = [
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Perhaps<'s> {
     pub schema: &'s Value,
-    /// It is a condition: where it does not hold, the properties that it names may have any value.
+    /// True for a condition. Where it does not hold, the properties that it names may have any value.
     pub is_condition: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Limits of lengths and numbers, and patterns of texts, as far as every grammar keeps them.
+//! Limits of lengths and numbers, and patterns of texts, for keywords that all grammars keep.
 
 use super::joined::Joined;
 use super::{FORMATS, MAX_REPETITIONS};
@@ -124,7 +124,7 @@ pub(super) fn put_limits(joined: &Joined<'_>, is_whole: bool, out: &mut Map<Stri
     }
 }
 
-/// The limit of whole numbers that is as far as `limit`, if servers can read it.
+/// Returns a limit for whole numbers that allows what `limit` allows; `None` if servers cannot read such a number.
 fn whole(limit: &Value, is_rounded_up: bool) -> Option<Value> {
     if limit.as_i64().is_some() {
         return Some(limit.clone());

@@ -306,7 +306,7 @@ fn fits(validator: &Validator, value: &Value) -> bool {
 }
 
 #[test]
-fn statement_000_43_no_reduced_schema_refuses_what_its_author_accepts() {
+fn no_reduced_schema_refuses_what_its_author_accepts() {
     let mut runner = TestRunner::deterministic();
     let strategy = documents();
     let mut fitting = 0;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
 use toolhold_schema::size;
 
-/// Maximum alternatives of one schema that are told apart where others hold beside them. More of them are one object with
-/// the properties of all.
+/// Maximum alternatives of one schema that has other keywords beside them. With more, the schema becomes one object with the
+/// properties of all alternatives.
 const MAX_ALTERNATIVES: usize = 256;
 /// Maximum schemas that are joined. What holds beyond them is left to validation.
 const MAX_PARTS: usize = 64;
@@ -16,7 +16,7 @@ const MAX_PARTS: usize = 64;
 const WORK_PER_STEP: u64 = 4;
 /// Work of the smallest schema.
 const MIN_WORK: u64 = 1_000;
-/// Maximum bytes of one keyword's value that no grammar has and that the model is told instead.
+/// Maximum bytes of a keyword's value under [`ALSO`].
 const MAX_TOLD_BYTES: usize = 400;
 
 /// Drafts in which nothing beside a reference counts.
@@ -164,7 +164,7 @@ impl<'r, 's> Reduction<'r, 's> {
         }
     }
 
-    /// What satisfies all of `parts`, or more.
+    /// Reduces `parts`, which all hold, to one schema.
     pub(super) fn all(&mut self, parts: &[&'s Value], depth: usize) -> Value {
         if self.is_verbatim {
             let mut each: Vec<Value> = parts.iter().map(|part| authored::known(part)).collect();
@@ -198,7 +198,7 @@ impl<'r, 's> Reduction<'r, 's> {
         reduced
     }
 
-    /// What satisfies any of `alternatives`, each of which is a list of schemas that all hold.
+    /// Reduces `alternatives` to one schema. Each is a list of schemas that all hold.
     pub(super) fn any(&mut self, alternatives: &[Vec<&'s Value>], depth: usize) -> Value {
         let mut branches = Vec::new();
         for parts in alternatives {
@@ -340,7 +340,7 @@ impl<'r, 's> Reduction<'r, 's> {
         reduced
     }
 
-    /// What a reference leads to that is no reference itself; `None` if it leads nowhere, or round.
+    /// Follows a reference to a schema that is no reference itself; `None` if it leads nowhere, or round.
     fn end(&self, reference: &'s str) -> Option<&'s Value> {
         let mut target = self.target(reference)?;
         for _ in 0..MAX_DEPTH {

@@ -130,7 +130,7 @@ fn a_type_that_is_listed_twice_counts_once() {
 
 /// Schemas that were reduced to narrower ones, with a value that each of them takes.
 #[test]
-fn statement_000_43_a_value_that_fits_a_schema_fits_the_reduced_one() {
+fn a_value_that_fits_a_schema_fits_the_reduced_one() {
     let point =
         json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]});
     for (schema, value) in [
@@ -292,7 +292,7 @@ fn parts_that_hold_together_are_one_object() {
 
 /// llama.cpp makes one hyphen of `.` and `_`.
 #[test]
-fn statement_000_43_definitions_of_tools_with_similar_names_do_not_meet() {
+fn definitions_of_tools_with_similar_names_do_not_meet() {
     let mut subset = GrammarSubset::new(None);
     let of = |ty: &str, name: &str| json!({"$ref": format!("#/$defs/{name}"), "$defs": {(name): {"type": ty}}});
     let mut types = Vec::new();

@@ -28,7 +28,7 @@ pub(super) struct AlternativeMembers {
 struct Mentions<'s> {
     names: Vec<&'s str>,
     schemas: HashMap<&'s str, Vec<&'s Value>>,
-    /// Names that must be there in some cases, whatever they hold.
+    /// Names of properties that some case requires without a schema.
     needed: Vec<&'s str>,
     /// Schemas of properties without a name.
     additional: Vec<&'s Value>,

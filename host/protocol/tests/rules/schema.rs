@@ -458,7 +458,7 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
 
 /// The names of definitions begin with the names of their tools, of which servers tell fewer apart.
 #[test]
-fn statement_000_43_definitions_of_two_tools_do_not_replace_each_other() {
+fn definitions_of_two_tools_do_not_replace_each_other() {
     let rule = "4.7";
     let offered = |name: &str, definition: &str, ty: &str| Tool {
         parameters: json!({"type": "object", "properties": {"p": {"$ref": format!("#/$defs/{definition}")}},
@@ -488,7 +488,7 @@ fn statement_000_43_definitions_of_two_tools_do_not_replace_each_other() {
 
 /// A model that sees the fields of a tool's parts can fill them.
 #[test]
-fn statement_000_43_parameters_of_joined_parts_are_shown() {
+fn parameters_of_joined_parts_are_shown() {
     let rule = "4.7";
     for parameters in [
         json!({"type": "object", "allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"$ref": "#/$defs/B"}],

@@ -68,7 +68,7 @@ mod tests {
     use toolhold_protocol::completion::ContextOverflow;
 
     #[test]
-    fn statement_000_43_an_endpoints_answer_keeps_its_meaning() {
+    fn an_endpoints_answer_keeps_its_meaning() {
         let invalid = ("invalid_request_error", Some("endpoint_refused_request"));
         for (status, retry_after, expect, (kind, code), wait) in [
             (Some(400), None, 400, invalid, None),
