@@ -264,8 +264,9 @@ fn sweeps_beside_a_stopped_process(lab: &Lab) -> Result<String, AttackFailure> {
     }
     // What a call left whose process was killed goes; what a session has stays for the next call.
     let (mut call, mut session) = (host.begin("bad", LONG)?, host.begin("worse", LONG)?);
-    call.process.kill()?;
+    // The session's process first: on a busy machine its sweep runs late, and would remove what the other's leaves.
     session.process.kill()?;
+    call.process.kill()?;
     ensure(call.scratch.exists(), || {
         "a killed process left nothing: nothing is proved".into()
     })?;
