@@ -1,5 +1,5 @@
-//! Schemas as their authors wrote them, for endpoints without a grammar: every keyword that JSON Schema has, and no other.
-//! Endpoints refuse keywords of their own making, and a text under such a key would be one that nobody looked at.
+//! Schemas as their authors wrote them, for endpoints without a grammar. Keywords of JSON Schema stay, and other keys are
+//! left out: endpoints refuse unknown keys, and texts under them are not checked for hidden characters.
 
 use serde_json::{Map, Value};
 

@@ -13,9 +13,9 @@ const MAX_ALTERNATIVES: usize = 256;
 const MAX_PARTS: usize = 64;
 /// Work for each step of a schema's size: what stands beside alternatives, and what is referred to beside other keywords,
 /// is repeated. Where the work is used up, anything goes.
-const WORK_PER_STEP: u64 = 4;
+const WORK_PER_STEP: u64 = 8;
 /// Work of the smallest schema.
-const MIN_WORK: u64 = 1_000;
+const MIN_WORK: u64 = 4_000;
 /// Maximum bytes of a keyword's value under [`ALSO`].
 const MAX_TOLD_BYTES: usize = 400;
 

@@ -5,7 +5,7 @@ use crate::http::error::ApiError;
 use std::time::Duration;
 use toolhold_protocol::event::RunFailure;
 
-/// What is known of the failure of an endpoint.
+/// Facts about the failure of an endpoint that decide the status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointFailure {
     /// HTTP status of the endpoint's answer.
