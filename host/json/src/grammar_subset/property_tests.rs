@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
-use toolhold_schema::Validator;
+use toolhold_schema::{SchemaFault, Validator};
 
 /// Random schemas.
 const SCHEMAS: u64 = 600;
 /// Values that are made after each.
 const VALUES_PER_SCHEMA: u64 = 12;
 /// Values that must at least fit their schema, so that the test tests something.
-const MIN_FITTING: usize = 300;
+const MIN_FITTING: usize = 800;
 
 /// Random choices.
 struct Dice(u64);
@@ -322,7 +322,11 @@ fn no_reduced_schema_refuses_what_its_author_accepts() {
         let plain = reduced(&schema, GrammarSubset::new(None));
         let told = reduced(&schema, GrammarSubset::new(None).with_descriptions());
         let checks = [plain, told, members(&schema)].map(|reduced| {
-            let validator = Validator::new(&reduced).unwrap();
+            let validator = match Validator::new(&reduced) {
+                // The reduced schema is checked by servers, which have bounds of their own.
+                Err(SchemaFault::TooCostly(_)) => None,
+                built => Some(built.unwrap()),
+            };
             (reduced, validator)
         });
         for seed in 0..VALUES_PER_SCHEMA {
@@ -337,7 +341,7 @@ fn no_reduced_schema_refuses_what_its_author_accepts() {
             let most = if is_object { 3 } else { 2 };
             for (reduced, validator) in checks.iter().take(most) {
                 assert!(
-                    fits(validator, &value),
+                    validator.as_ref().is_none_or(|it| fits(it, &value)),
                     "{schema}: {value} does not fit {reduced}"
                 );
             }
