@@ -549,6 +549,9 @@ pub struct RunFailure {
     /// The endpoint's own wish, or the time until it is asked again, after which the same may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// HTTP status with which the endpoint answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
 }
 
 impl RunFailure {
@@ -559,6 +562,7 @@ impl RunFailure {
             overflow: None,
             took_ms: None,
             retry_after_ms: None,
+            status: None,
         }
     }
 }

@@ -223,6 +223,7 @@ impl Machine {
                 forced: forced.is_some(),
                 forcing: self.forcing(),
                 names: self.names(),
+                authored: self.has_authored_schemas(),
             },
         }
     }
