@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_nothing_is_streamed_before_a_call_that_has_to_be_made() {
+    fn nothing_is_streamed_before_a_call_that_has_to_be_made() {
         let settings = Settings {
             contract: Contract::Tools,
             must_call: true,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_a_streamed_answer_ends_before_a_stop() {
+    fn a_streamed_answer_ends_before_a_stop() {
         let stops = StopTexts::read(&json!("END")).unwrap();
         let mut answer_stream = AnswerStream::new(Contract::Tools).stopping(stops);
         assert_eq!(answer_stream.push("It is 4.E"), "It is 4.");

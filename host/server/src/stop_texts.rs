@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_an_answer_ends_before_the_first_of_the_texts() {
+    fn an_answer_ends_before_the_first_of_the_texts() {
         let stops = StopTexts::read(&json!(["END", "\n\n"])).unwrap();
         for (answer, cut) in [
             ("It is 4.END of it", "It is 4."),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_texts_of_another_form_are_not_read() {
+    fn texts_of_another_form_are_not_read() {
         for value in [
             json!(""),
             json!([1]),

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statement_000_43_pieces_are_the_arguments_and_are_few() {
+    fn pieces_are_the_arguments_and_are_few() {
         for arguments in [
             String::new(),
             "{}".into(),

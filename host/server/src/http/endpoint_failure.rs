@@ -5,7 +5,7 @@ use crate::http::error::ApiError;
 use std::time::Duration;
 use toolhold_protocol::event::RunFailure;
 
-/// What is known of the failure of an endpoint.
+/// Facts about the failure of an endpoint that decide the status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointFailure {
     /// HTTP status of the endpoint's answer.
@@ -80,7 +80,7 @@ mod tests {
     use toolhold_protocol::completion::ContextOverflow;
 
     #[test]
-    fn statement_000_43_an_endpoints_answer_keeps_its_meaning() {
+    fn an_endpoints_answer_keeps_its_meaning() {
         let invalid = ("invalid_request_error", Some("endpoint_refused_request"));
         for (status, retry_after, expect, (kind, code), wait) in [
             (Some(400), None, 400, invalid, None),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_a_demanded_call_that_was_not_made_has_a_code() {
+    fn a_demanded_call_that_was_not_made_has_a_code() {
         let failure = RunFailure {
             lacks_call: true,
             ..RunFailure::new(ErrorClass::Correctable, "it answers")

@@ -1,4 +1,4 @@
-//! Paths that are none: what a client means by them, and what there is in the place of older APIs.
+//! Unknown paths and older APIs: which path of this server a client means.
 
 use crate::http::App;
 use crate::http::auth::Client;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statement_000_43_a_base_address_without_its_version_is_told() {
+    fn a_base_address_without_its_version_is_told() {
         for (path, right) in [
             ("/chat/completions", Some("/v1/chat/completions")),
             ("/v1/v1/chat/completions", Some("/v1/chat/completions")),

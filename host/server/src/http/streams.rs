@@ -1,5 +1,5 @@
-//! What the API streams, for its OpenAPI description: `data:` of each kind of server-sent event. The streams write these
-//! objects by hand, because pieces of them are long.
+//! Types of the server-sent events in the OpenAPI description. They are described here alone: the streams write their JSON
+//! by hand, because pieces of it are long.
 
 #![expect(
     dead_code,
@@ -11,8 +11,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// An event of a run. `event:` is its kind, and `id:` is where `Last-Event-ID` goes on. The last one is `done`, unless the
-/// server stops or nothing drives the run. It has further members by its kind.
+/// Event of a run, with further members by its kind. `event:` is the kind, and `id:` is the value of `Last-Event-ID` that
+/// continues behind it. The last event of a run is `done`.
 #[derive(ToSchema)]
 pub struct RunEvent {
     run: Uuid,
@@ -42,7 +42,7 @@ pub struct ChatChunk {
 #[derive(ToSchema)]
 pub struct ChunkChoice {
     index: u32,
-    /// `role`, `content` or `tool_calls`, as far as they are new.
+    /// New parts of the message: `role`, `content` or `tool_calls`.
     #[schema(value_type = Object)]
     delta: Value,
     finish_reason: Option<String>,

@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn statement_000_43_a_choice_is_read_in_the_forms_of_both_apis() {
+    fn a_choice_is_read_in_the_forms_of_both_apis() {
         let named = || ChosenTools::Named("weather".into());
         let allowed = |is_required| ChosenTools::Allowed {
             names: vec!["weather".into(), "news".into()],
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn statement_000_43_a_choice_of_another_form_is_refused_with_the_forms() {
+    fn a_choice_of_another_form_is_refused_with_the_forms() {
         for choice in [
             json!("must"),
             json!(1),

@@ -79,7 +79,10 @@ impl Machine {
         // What happened since the last input is not noted yet.
         self.note_demanded_call(effects);
         self.step.demanded = self.demanded();
-        let reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
+        let mut reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
+        if !self.rules.are_current() {
+            reader = reader.early();
+        }
         self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
@@ -113,7 +116,11 @@ impl Machine {
         let before = self.privacy.counts();
         let turns = self.turns();
         self.note_owners();
-        let turns: Vec<Turn> = turns.into_iter().map(|turn| self.hidden(turn)).collect();
+        let candidate = self.addressee().map(str::to_owned);
+        let turns = turns
+            .into_iter()
+            .map(|turn| self.hidden(turn.told_to(candidate.as_deref())));
+        let turns: Vec<Turn> = turns.collect();
         let instructions = self.privacy.hide(&self.instructions);
         self.tell_hidden(&before, effects);
         let meta = self.needed_meta().map(meta::schema);
@@ -220,6 +227,7 @@ impl Machine {
                 demanded: &self.step.demanded,
                 forcing: self.forcing(),
                 names: self.names(),
+                authored: self.has_authored_schemas(),
             },
         }
     }
