@@ -111,7 +111,7 @@ fn a_demanded_call_is_the_clients() {
 #[test]
 fn a_call_that_is_never_made_is_an_error_with_a_code() {
     for path in PATHS {
-        let host = host("");
+        let host = host("[fallback]\nenabled = false\n");
         let endpoint = scripted([1, 2, 3].map(|_| answers("It is 4.")));
         let server = serve(&host, &endpoint);
         let refused = server.post(path, &asked(path, &["final_result"], json!("required")));

@@ -45,7 +45,7 @@ pub(crate) fn wait(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds.min(DAY)).ok()
 }
 
-/// True if a message speaks of the field `tool_choice`, in whatever spelling.
+/// True if a message speaks of the field `tool_choice`, in one of its spellings.
 pub(crate) fn speaks_of_tool_choice(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     ["tool_choice", "tool choice", "toolchoice"]

@@ -64,7 +64,7 @@ impl AnswerStream {
         }
     }
 
-    /// The same for a run with these settings: a run that has to call a tool has no answer before that.
+    /// Follows the replies of a run with these settings. One that has to call a tool has no answer before that.
     pub fn of(settings: &Settings) -> Self {
         Self {
             awaits_call: settings.must_call,

@@ -10,7 +10,7 @@ const MAX_TEXTS: usize = 16;
 /// Maximum bytes of one text.
 const MAX_BYTES: usize = 1_024;
 
-/// What cannot be read as such texts.
+/// The form of the member, for the message of a refusal.
 pub const FORM: &str = "expected a text, or a list of at most 16 texts, each of 1 to 1024 bytes";
 
 /// Looks for the first of the texts in an answer that comes in pieces.
@@ -43,7 +43,7 @@ impl StopTexts {
         })
     }
 
-    /// The same texts, before another answer.
+    /// Returns the same texts for another answer.
     pub fn anew(&self) -> Self {
         Self {
             texts: self.texts.clone(),
@@ -76,7 +76,7 @@ impl StopTexts {
         mem::replace(&mut self.held, rest)
     }
 
-    /// Where the text begins that ends first: the same one, whether the answer comes whole or in pieces.
+    /// Byte place at which the text begins that ends first. It is the same whether the answer comes whole or in pieces.
     fn first(&self, answer: &str) -> Option<usize> {
         let found = self.texts.iter().filter_map(|text| {
             let start = answer.find(text.as_str())?;

@@ -41,8 +41,8 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(complete))
 }
 
-/// As OpenAI's API has it. Fields that are not listed are accepted and have no effect; `docs/server.md`, "Parameters", says
-/// of each what it does.
+/// Request of OpenAI's API. `docs/server.md`, "Parameters", says of each field what it does; fields that are not listed are
+/// accepted and have no effect.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
@@ -310,10 +310,10 @@ impl ChunkTemplate {
     }
 }
 
-/// What the client asked of the form of a streamed reply.
+/// Form of a streamed reply, as its request asks for it.
 struct ChunkForm {
     with_usage: bool,
-    /// True if calls are told as `function_call`.
+    /// True if calls have the form `function_call`.
     has_functions: bool,
     stops: StopTexts,
 }

@@ -47,7 +47,7 @@ impl Choice {
         }
     }
 
-    /// The same with the answer's text before the first of these texts.
+    /// Cuts the answer before the first of these texts.
     pub fn stopped(mut self, turn: &Turn, stops: &StopTexts) -> Self {
         if let Some(content) = &mut self.message.content {
             let end = stopped(turn, content, stops).len();
@@ -56,7 +56,7 @@ impl Choice {
         self
     }
 
-    /// The same for a client that defined `functions`: it knows one call, without an id.
+    /// Gives the call the form for a client that defined `functions`, which knows one call, without an id.
     pub fn with_function_call(mut self) -> Self {
         let calls = std::mem::take(&mut self.message.tool_calls);
         if let Some(call) = calls.into_iter().next() {

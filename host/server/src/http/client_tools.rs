@@ -140,7 +140,6 @@ impl DefinedTools {
                 forbid(&mut prepared.request);
                 return Ok(());
             }
-            ChosenTools::Auto => {}
             ChosenTools::Required if self.clients.is_empty() => {
                 if prepared.agent.tools(&prepared.behalf).await.is_empty() {
                     let reason =
@@ -148,7 +147,7 @@ impl DefinedTools {
                     return Err(ApiError::member("tool_choice", reason));
                 }
             }
-            ChosenTools::Required => {}
+            ChosenTools::Auto | ChosenTools::Required => {}
             ChosenTools::Named(name) => self.leave(prepared, std::slice::from_ref(name)).await?,
             ChosenTools::Allowed { names, .. } => self.leave(prepared, names).await?,
         }

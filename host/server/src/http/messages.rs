@@ -154,7 +154,7 @@ pub fn conversation(
     if conversation.context.is_empty()
         && let Some(text) = conversation.instructions.take().filter(|it| !it.is_empty())
     {
-        // Nobody else says what to do, so these messages are the task.
+        // No other message says what to do, so these are the task.
         conversation.context.push(Message::user(text));
     }
     if conversation.context.is_empty() {

@@ -1,4 +1,4 @@
-//! Which tools a client lets the model call (`tool_choice`), in the forms of OpenAI's APIs.
+//! The tools that a client lets the model call, or demands (`tool_choice`), in the forms of OpenAI's APIs.
 
 use crate::http::error::ApiError;
 use serde_json::Value;
@@ -9,7 +9,7 @@ pub enum ChosenTools {
     /// The model decides.
     #[default]
     Auto,
-    /// None may be called, neither the client's nor the agent's.
+    /// No tool may be called, neither the client's nor the agent's.
     None,
     /// One has to be called.
     Required,

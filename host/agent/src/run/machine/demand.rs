@@ -49,7 +49,7 @@ impl Machine {
         ))
     }
 
-    /// Where the client brought tools of its own, it waits for a call of one of these.
+    /// True if a call of this tool is one that the client waits for: of its own tools, if it brought some.
     fn meets_demand(&self, tool: &str) -> bool {
         let is_met = |runner: &Runner| !self.own_calls.has_clients() || *runner == Runner::Client;
         self.tools

@@ -103,7 +103,7 @@ pub struct PreviousResponse {
     pub unsent: Option<UnsentBytes>,
 }
 
-/// What may be included: of reasoning, and of tools that OpenAI runs itself. An agent's answer has none of it.
+/// Values of `include` that have no effect: parts of reasoning and of OpenAI's own tools, none of which an answer has.
 const INCLUDED: [&str; 7] = [
     "reasoning.encrypted_content",
     "code_interpreter_call.outputs",
@@ -168,7 +168,7 @@ impl ResponseRequest {
         self.tools.as_deref().unwrap_or_default()
     }
 
-    /// Which tools may be called, the agent's included, and which have to be.
+    /// Reads which tools may be called, the agent's included, and which have to be.
     ///
     /// # Errors
     /// The choice has none of the known forms.
