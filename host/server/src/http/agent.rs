@@ -11,6 +11,7 @@ use crate::http::events;
 use crate::http::run_status::Api;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
+use crate::http::undelivered::is_sent_again;
 use crate::http::unsent::{Counted, Gathering};
 use crate::runs::{RunRefusal, Viewer, Watcher};
 use axum::extract::State;
@@ -19,11 +20,12 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
-use toolhold_storage::{KeyUse, Scope};
+use toolhold_storage::{KeyUse, Scope, StoreError};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -112,9 +114,9 @@ impl App {
         }
     }
 
-    /// Begins the run, or returns the run that an earlier request with the same key began. Completes even if
-    /// the client disconnects, so that no run is left half begun. While files of an earlier run are copied for it, nothing
-    /// has begun: then the copy ends with the request, and there is no run.
+    /// Begins the run, or returns the run that an earlier request with the same key began, or an equal one whose client
+    /// left and sends it again. Completes even if the client disconnects, so that no run is left half begun. While files of
+    /// an earlier run are copied for it, nothing has begun: then the copy ends with the request, and there is no run.
     pub async fn begin(
         &self,
         client: &Client,
@@ -123,16 +125,37 @@ impl App {
         prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
         let key = idempotency_key(headers)?;
-        // The digest covers agent and session: the same body is another request for another agent or session.
         let session = prepared.turn.map(|(session, _)| session);
-        let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
-        let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
+        let request = request_digest(&prepared.agent.name, session, body)?;
+        let note = match &key {
+            // The client comes back with the key, whenever it likes.
+            Some(_) => None,
+            None => {
+                if is_sent_again(headers)
+                    && let Some(run) = self.take_up(client, &request).await
+                {
+                    return Ok(self.dispatcher.watch(run, None, client.viewer()));
+                }
+                let origin = &client.origin;
+                let (party, digest) = (&origin.party, origin.digest(&request));
+                let run = prepared.request.id;
+                let (hold, note) = self.undelivered.enter(party, digest, run);
+                origin.keep(hold);
+                Some(note)
+            }
+        };
         let (app, viewer) = (self.clone(), client.viewer());
         let left = CancellationToken::new();
         let _waits = left.clone().drop_guard();
         let begun = tokio::spawn(async move {
             match key {
-                None => Box::pin(app.begun(&prepared, viewer, &left)).await,
+                None => {
+                    let begun = Box::pin(app.begun(&prepared, viewer, &left)).await;
+                    if let (Ok(_), Some(note)) = (&begun, &note) {
+                        app.keep(note);
+                    }
+                    begun
+                }
                 Some(key) => {
                     let begun = app.begun_once(&key, &request, &prepared, viewer, &left);
                     Box::pin(begun).await
@@ -140,6 +163,44 @@ impl App {
             }
         });
         begun.await.map_err(|error| ApiError::internal(&error))?
+    }
+
+    /// The run that an earlier request with the same key began, or an equal one whose client left.
+    pub async fn repeated(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+        agent: &str,
+        session: Option<Uuid>,
+        body: &Value,
+    ) -> Result<Option<Uuid>, ApiError> {
+        if let Some(key) = idempotency_key(headers)? {
+            let store = self.dispatcher.store();
+            return Ok(store.run_of_request(&client.name, &key).await?);
+        }
+        if !is_sent_again(headers) {
+            return Ok(None);
+        }
+        let request = request_digest(agent, session, body)?;
+        Ok(self.take_up(client, &request).await)
+    }
+
+    /// The run of an equal request whose client is gone, which this request waits for from now on.
+    async fn take_up(&self, client: &Client, request: &str) -> Option<Uuid> {
+        let origin = &client.origin;
+        if let Some(run) = origin.run() {
+            return Some(run);
+        }
+        let digest = origin.digest(request);
+        loop {
+            let hold = self.undelivered.take_up(&origin.party, &digest).await?;
+            // It may wait for its place, and get none.
+            if hold.has_begun().await {
+                let run = hold.run();
+                origin.keep(hold);
+                return Some(run);
+            }
+        }
     }
 
     /// `left` is cancelled when nothing waits for the run's begin any more.
@@ -198,16 +259,16 @@ impl App {
         let owner = &prepared.behalf.owner;
         let run = prepared.request.id;
         let promise = store.promise(run);
-        for _ in 0..IDEMPOTENCY_ATTEMPTS {
+        let end = Instant::now() + self.dispatcher.queue_patience() + BEGIN_GRACE;
+        loop {
             match store.first_or_repeat(owner, key, digest, run).await? {
-                KeyUse::Same(known) if store.run(known).await?.is_some() => {
-                    return Ok(self.dispatcher.watch(known, None, viewer));
-                }
-                KeyUse::Same(known) => {
-                    if !store.forget_broken(owner, key, known).await? {
-                        break;
+                KeyUse::Same(known) => match self.begin_of(owner, key, known, end, left).await? {
+                    FirstBegin::Begun => {
+                        return Ok(self.dispatcher.watch(known, None, viewer));
                     }
-                }
+                    FirstBegin::Forgotten => {}
+                    FirstBegin::Late => break,
+                },
                 KeyUse::Unsettled => {}
                 KeyUse::Other => {
                     return Err(ApiError::conflict(
@@ -224,20 +285,77 @@ impl App {
                     return begun;
                 }
             }
+            if Instant::now() >= end {
+                break;
+            }
         }
         Err(ApiError::conflict(
             "the request that came first under this Idempotency-Key waits for its place; try again in a while",
         ))
     }
+
+    /// Waits until the run that the first request with a key is about to begin has begun, in whichever process.
+    async fn begin_of(
+        &self,
+        owner: &str,
+        key: &str,
+        run: Uuid,
+        end: Instant,
+        left: &CancellationToken,
+    ) -> Result<FirstBegin, StoreError> {
+        let store = self.dispatcher.store();
+        let mut pause = FIRST_BEGIN_PAUSE;
+        loop {
+            if store.run(run).await?.is_some() {
+                return Ok(FirstBegin::Begun);
+            }
+            if store.forget_broken(owner, key, run).await?
+                || store.run_of_request(owner, key).await? != Some(run)
+            {
+                return Ok(FirstBegin::Forgotten);
+            }
+            if Instant::now() >= end {
+                return Ok(FirstBegin::Late);
+            }
+            tokio::select! {
+                is_open = self.dispatcher.waits(pause) => if !is_open {
+                    return Ok(FirstBegin::Late);
+                },
+                () = left.cancelled() => return Ok(FirstBegin::Late),
+            }
+            pause = LONGEST_BEGIN_PAUSE.min(pause * 2);
+        }
+    }
 }
 
-/// Poll interval of an idempotency key while other requests with it are in progress.
-const IDEMPOTENCY_ATTEMPTS: u32 = 3;
+/// The begin of the run of the first request with an Idempotency-Key, as an equal request finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstBegin {
+    Begun,
+    /// It began no run, so this request may be the first.
+    Forgotten,
+    /// It waits for longer than a run may, or the server stops.
+    Late,
+}
+
+/// Poll intervals of a request that waits for the begin of an equal one, which may wait in another process.
+const FIRST_BEGIN_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_BEGIN_PAUSE: Duration = Duration::from_millis(500);
+/// Time that a run has to begin once it has its place.
+const BEGIN_GRACE: Duration = Duration::from_secs(5);
+
+/// Digest of a request. It covers agent and session: the same body is another request for another agent or session.
+fn request_digest(agent: &str, session: Option<Uuid>, body: &Value) -> Result<String, ApiError> {
+    let request = serde_json::to_vec(&(agent, session, body));
+    Ok(digest(
+        &request.map_err(|error| ApiError::internal(&error))?,
+    ))
+}
 
 /// Longest Idempotency-Key, in characters.
 const MAX_KEY: usize = 255;
 
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
@@ -323,6 +441,7 @@ impl App {
         is_streamed: bool,
     ) -> Result<Response, ApiError> {
         if is_streamed {
+            client.origin.has_ids();
             return Ok(events::stream(watcher, EventRedactor::of(client)));
         }
         let outcome = self.outcome(client, watcher).await?;
@@ -348,7 +467,8 @@ impl App {
 ///
 /// With `stream`, the answer is a stream of server-sent events (`request`, `plan`, `tool_start`,
 /// `tool_result`, `tokens`, `done`, …), each with an `id`: `GET /v1/runs/{run}/events` with that as
-/// `Last-Event-ID` continues after a lost connection, also in the middle of a reply. A connection that ends does not end the run.
+/// `Last-Event-ID` continues after a lost connection, also in the middle of a reply. A stream that ends does not end the
+/// run, unless `serve.on_disconnect` is `cancel`; without `stream`, the run ends if its client does not come back.
 #[utoipa::path(
     post, path = "/v1/agent", tag = "agents", security(("key" = [])),
     request_body = Task,
@@ -370,7 +490,8 @@ async fn run(
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name)?;
     task.put(&[], &mut prepared).await?;
-    if app.repeated(&client, &headers).await?.is_none() {
+    let repeated = app.repeated(&client, &headers, &prepared.agent.name, None, &raw);
+    if repeated.await?.is_none() {
         let run = prepared.request.id;
         app.attach(&client, run, &task.documents, &mut prepared)
             .await?;

@@ -37,6 +37,7 @@ mod sessions;
 mod task;
 mod tools;
 mod turn;
+mod undelivered;
 mod unsent;
 mod upload;
 mod waiting_page;
@@ -64,6 +65,7 @@ use toolhold_telemetry::Telemetry;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
+use undelivered::UndeliveredAnswers;
 use upload::Uploads;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -88,6 +90,8 @@ pub struct App {
     pub knowledge: Arc<ServedKnowledge>,
     /// Answers that clients have not read.
     pub unsent: UnsentAnswers,
+    /// Runs whose answers were not delivered.
+    pub undelivered: UndeliveredAnswers,
 }
 
 impl App {
@@ -111,6 +115,7 @@ impl App {
             keys: serve.keys,
             body_bytes: serve.body_bytes as u64,
             unsent,
+            undelivered: UndeliveredAnswers::new(serve.on_disconnect, serve.disconnect_wait()),
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
             guard: Arc::new(PageGuard::new(true, &[], &serve.origins)),
@@ -224,6 +229,8 @@ pub fn router(app: App, serve: &Settings) -> Router {
     router
         // What follows below is part of the binary, which no client makes larger.
         .layer(counted)
+        // Outside of it: an answer that is refused for want of room was delivered as an error.
+        .layer(middleware::from_fn(undelivered::track))
         .merge(page::routes())
         .route(
             "/openapi.json",
