@@ -18,7 +18,7 @@ pub fn when_taken(body: Body, taken: impl FnOnce() + Send + 'static) -> Body {
     })
 }
 
-/// A body whose end is told once.
+/// Body that calls `taken` after its last byte, once.
 struct TakenBody {
     body: Body,
     taken: Option<Box<dyn FnOnce() + Send>>,

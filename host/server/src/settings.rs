@@ -21,7 +21,7 @@ pub enum Keys {
 pub enum OnDisconnect {
     /// The run is cancelled if its client does not come back for a while.
     Wait,
-    /// The run goes on to its end.
+    /// The run is not affected.
     Continue,
     /// The run is cancelled at once.
     Cancel,

@@ -332,9 +332,9 @@ impl App {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstBegin {
     Begun,
-    /// It began no run, so this request may be the first.
+    /// The first request began no run, so this one may be the first.
     Forgotten,
-    /// It waits for longer than a run may, or the server stops.
+    /// The first request waits for longer than a run may, or the server stops.
     Late,
 }
 

@@ -26,7 +26,7 @@ impl App {
         });
     }
 
-    /// Waits until the answer is delivered, or nobody will come back for it. Returns true if its run is to be cancelled.
+    /// Waits until the answer is delivered or its client is given up. Returns true if the run is to be cancelled.
     async fn is_given_up(&self, answer: &Arc<UndeliveredAnswer>) -> bool {
         let kept = &self.undelivered.inner;
         let mut client = answer.client.subscribe();

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 /// Maximum number of answers without a client that requests of one key may take. The oldest is forgotten for a new one.
 const GONE_OF_ONE: usize = 256;
-/// The same for all keys. The oldest one of the key that has most is forgotten.
+/// Maximum number of answers without a client of all keys. The oldest one of the key that has most is forgotten.
 const GONE: usize = 4_096;
 /// How long a repeated request waits until the server has noticed that the client of an equal one is gone: the next
 /// connection may be faster than the end of the last.

@@ -30,7 +30,7 @@ pub struct RequestOrigin {
     slot: AnswerSlot,
 }
 
-/// Empties a slot when the request is over or its client has left, whatever else has a copy of the slot.
+/// Empties a slot when the request is over or its client has left, although others may have a copy of the slot.
 struct SlotRelease(AnswerSlot);
 
 impl AnswerSlot {
