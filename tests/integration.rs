@@ -73,6 +73,7 @@ mod shields;
 mod sqlite;
 mod stats;
 mod stopped_builds;
+mod streamed_replies;
 mod telemetry;
 mod terminal;
 mod trust;

@@ -150,7 +150,7 @@ pub(super) const ROWS: &[FaultRow<EndpointBench>] = &[
             "a_long_rest_ends_with_a_request_that_probes",
         ),
         stays: test(
-            "Runs end with `503` and `Retry-After`. `toolhold endpoints` shows the rest, and can end it.",
+            "Runs end with its `429` and, during the rest, with `503`, both with `Retry-After`. `toolhold endpoints` shows the rest, and can end it.",
             "serve/rests.rs",
             "a_rest_is_told_and_can_be_cleared",
         ),
@@ -238,9 +238,12 @@ pub(super) const ROWS: &[FaultRow<EndpointBench>] = &[
     },
     FaultRow {
         what: "It refuses the key (`401`).",
-        passes: here("The run ends at once; the next run works.", |bench| {
-            bench.ends(&|| refuses(401), 502, "out of order", 1);
-        }),
+        passes: here(
+            "The run ends at once with `401`; the next run works.",
+            |bench| {
+                bench.ends(&|| refuses(401), 401, "out of order", 1);
+            },
+        ),
         stays: test(
             "Each run ends at once with its reason.",
             "run.rs",

@@ -8,6 +8,7 @@ mod client_calls;
 mod clients;
 mod database;
 mod documents;
+mod errors;
 mod faults;
 mod grants;
 mod health;

@@ -598,7 +598,9 @@ fn a_response_without_an_answer_says_why() {
     let (host, endpoint) = (host(""), scripted([broken(), broken()]));
     let server = serve(&host, &endpoint);
     let failed = server.post(PATH, &asked("t"));
-    assert_eq!(failed.status, 502, "{failed:?}");
+    // The endpoint's own word about the request.
+    assert_eq!(failed.status, 400, "{failed:?}");
+    assert_eq!(failed.json()["error"]["code"], "endpoint_refused_request");
     // A run was made: SDKs are not to make another.
     assert_eq!(failed.headers["x-should-retry"], "false");
     let events = streamed(&server, asked("t"));

@@ -36,7 +36,8 @@ fn a_rest_is_told_and_can_be_cleared() {
     assert!(endpoints(&host, &server, &[]).contains("asked"));
 
     let refused = server.post("/v1/agent", &ask("first"));
-    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "endpoint_rate_limit");
     assert_eq!(refused.headers["retry-after"], "300");
     assert!(refused.text.contains("slow down"), "{refused:?}");
     until("the log", || {
@@ -89,7 +90,7 @@ fn a_long_rest_ends_with_a_request_that_probes() {
     let server = serve(&host, &endpoint);
     for text in ["first", "second"] {
         // The second waits out the rest, and is the request that probes.
-        assert_eq!(server.post("/v1/agent", &ask(text)).status, 503);
+        assert_eq!(server.post("/v1/agent", &ask(text)).status, 429);
     }
     assert_eq!(endpoint.requests().len(), 2);
     assert_eq!(

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
 use crate::extras::Extras;
-use crate::tool_calls::ToolCalls;
+use crate::reasoning::{ReasoningDetails, details_text};
+use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
@@ -30,9 +31,22 @@ pub(crate) struct Decoder {
     done: bool,
     /// A choice was received, even if it is empty.
     has_choice: bool,
+    finishing: Finishing,
     completion: Completion,
     calls: ToolCalls,
+    details: ReasoningDetails,
     extras: Extras,
+}
+
+/// How much the last finish reason says. Some endpoints write one into every chunk.
+#[derive(Debug, Default)]
+struct Finishing {
+    /// Text came behind a finish reason, so none of this answer is its end by itself.
+    is_voided: bool,
+    /// The last one came without text.
+    is_alone: bool,
+    /// Text came without a finish reason.
+    has_plain: bool,
 }
 
 impl Decoder {
@@ -44,10 +58,18 @@ impl Decoder {
             content_type: content_type.unwrap_or("no content type").to_owned(),
             done: false,
             has_choice: false,
+            finishing: Finishing::default(),
             completion: Completion::default(),
             calls: ToolCalls::default(),
+            details: ReasoningDetails::default(),
             extras: Extras::default(),
         }
+    }
+
+    /// Decodes an answer to a request that offers these functions.
+    pub(crate) fn offering(mut self, functions: Vec<String>) -> Self {
+        self.calls = ToolCalls::offering(functions);
+        self
     }
 
     /// Nothing after this point belongs to the answer.
@@ -55,10 +77,28 @@ impl Decoder {
         self.done
     }
 
-    /// The answer itself is complete; only its formal end may still come.
-    pub(crate) fn is_whole(&self) -> bool {
-        // A bare `[DONE]` ends an answer that never began.
-        self.done && self.has_choice || self.completion.finish_reason.is_some()
+    /// The answer is complete if its body ends here in good order.
+    fn is_whole(&self) -> bool {
+        let is_end = self.finishing.is_alone || !self.finishing.is_voided;
+        self.has_mark() || (self.completion.finish_reason.is_some() && is_end)
+    }
+
+    /// True if the answer is complete, also where the connection breaks. A finish reason is enough only if text came
+    /// without one: some endpoints write it into every chunk.
+    pub(crate) fn is_certain(&self) -> bool {
+        let is_end = self.finishing.has_plain && !self.finishing.is_voided;
+        self.has_mark() || (self.completion.finish_reason.is_some() && is_end)
+    }
+
+    /// True if only the formal end and counts are still to come. After a finish reason beside text more may follow, such
+    /// as the next call.
+    pub(crate) fn is_tail(&self) -> bool {
+        self.is_certain() && (self.done || self.finishing.is_alone)
+    }
+
+    /// `[DONE]`, and not one that ends an answer that never began.
+    fn has_mark(&self) -> bool {
+        self.done && self.has_choice
     }
 
     /// Takes the next bytes. `url` is where they come from, for messages.
@@ -93,6 +133,7 @@ impl Decoder {
             }
         }
         if self.is_whole() {
+            self.calls.end(emit);
             Ok(self.into_completion())
         } else {
             Err(ModelError::Truncated {
@@ -104,9 +145,18 @@ impl Decoder {
 
     /// What came so far.
     pub(crate) fn into_completion(mut self) -> Completion {
-        self.completion.tool_calls = self.calls.finish();
-        self.completion.extra = self.extras.finish();
-        self.completion
+        self.received()
+    }
+
+    fn received(&mut self) -> Completion {
+        let mut received = mem::take(&mut self.completion);
+        let is_cut = received.finish_reason.as_deref() == Some("length");
+        let FinishedCalls { calls, unplaced } = mem::take(&mut self.calls).finish(is_cut);
+        received.tool_calls = calls;
+        received.unplaced = unplaced;
+        received.reasoning_details = mem::take(&mut self.details).finish();
+        received.extra = mem::take(&mut self.extras).finish();
+        received
     }
 
     fn unread(&self, fault: BodyFault, url: &str) -> ModelError {
@@ -223,13 +273,17 @@ impl Decoder {
         if let Some(usage) = choice.get("usage").and_then(usage::from_wire) {
             self.completion.usage = Some(usage);
         }
+        let mut has_text = false;
         if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
-            self.take_delta(delta, emit)?;
+            has_text = self.take_delta(delta, emit)?;
         } else if let Some(message) = choice.get("message") {
             // Some servers repeat the whole message at the end of the stream.
             if self.is_blank() {
-                self.take_delta(message, emit)?;
+                has_text = self.take_delta(message, emit)?;
             }
+        }
+        if has_text && self.completion.finish_reason.take().is_some() {
+            self.finishing.is_voided = true;
         }
         match choice.get("finish_reason").and_then(Value::as_str) {
             // Not the end of an answer, but of the generation.
@@ -238,23 +292,29 @@ impl Decoder {
                 "code": "generation_ended",
             }})),
             // Proxies fill the field in every chunk.
-            Some("" | "null" | "None") | None => Ok(()),
+            Some("" | "null" | "None") | None => {
+                self.finishing.has_plain |= has_text;
+                Ok(())
+            }
             Some(reason) => {
                 self.completion.finish_reason = Some(reason.to_owned());
+                self.finishing.is_alone = !has_text;
                 Ok(())
             }
         }
     }
 
-    fn take_delta(&mut self, delta: &Value, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
-        // Some vLLM versions send the same text under both names.
-        let reasoning = ["reasoning", "reasoning_content", "thinking"]
-            .into_iter()
-            .find_map(|key| delta.get(key).map(text_of).filter(|text| !text.is_empty()))
-            .or_else(|| delta.get("content").and_then(thought));
-        if let Some(text) = reasoning {
-            self.completion.reasoning.push_str(&text);
-            emit(Delta::Reasoning(text));
+    /// Returns whether there is something of the answer in it.
+    fn take_delta(
+        &mut self,
+        delta: &Value,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
+        let reasoning = self.take_reasoning(delta);
+        let mut has_text = !reasoning.is_empty();
+        if has_text {
+            self.completion.reasoning.push_str(&reasoning);
+            emit(Delta::Reasoning(reasoning));
         }
         self.extras.keep(delta, &KNOWN_IN_DELTA);
         let mut content = delta.get("content").map(content_of).unwrap_or_default();
@@ -263,6 +323,7 @@ impl Decoder {
             content = delta.get("refusal").map(text_of).unwrap_or_default();
         }
         if !content.is_empty() {
+            has_text = true;
             self.completion.content.push_str(&content);
             emit(Delta::Content(content));
         }
@@ -275,11 +336,38 @@ impl Decoder {
             },
         };
         for call in calls {
-            if let Some(delta) = self.calls.push(call)? {
-                emit(delta);
+            has_text |= self.calls.push(call, emit)?;
+        }
+        Ok(has_text)
+    }
+
+    /// The reasoning in a delta, whose members' names are kept: it goes back under them.
+    fn take_reasoning(&mut self, delta: &Value) -> String {
+        let mut reasoning = String::new();
+        for name in REASONING {
+            let text = delta.get(name).map(text_of).unwrap_or_default();
+            if text.is_empty() {
+                continue;
+            }
+            let names = &mut self.completion.reasoning_names;
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+            // Some vLLM versions send the same text under both names.
+            if reasoning.is_empty() {
+                reasoning = text;
             }
         }
-        Ok(())
+        if reasoning.is_empty() {
+            reasoning = delta.get("content").and_then(thought).unwrap_or_default();
+        }
+        if let Some(details) = delta.get(DETAILS) {
+            if reasoning.is_empty() {
+                reasoning = details_text(details);
+            }
+            self.details.take(details);
+        }
+        reasoning
     }
 
     fn is_blank(&self) -> bool {
@@ -290,18 +378,21 @@ impl Decoder {
 
     /// The endpoint reports an error. An answer that was whole before is not lost to it.
     fn fail(&mut self, value: &Value) -> Result<(), ModelError> {
-        if self.completion.finish_reason.is_some() {
+        if self.is_certain() {
             self.done = true;
             return Ok(());
         }
-        let mut received = mem::take(&mut self.completion);
-        received.tool_calls = mem::take(&mut self.calls).finish();
         Err(ModelError::InStream {
             detail: Box::new(from_value(value).unwrap_or_default()),
-            received: Box::new(received),
+            received: Box::new(self.received()),
         })
     }
 }
+
+/// Members of a message that have reasoning as text.
+const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "thinking"];
+/// The member that has it in parts, some of them signed or encrypted.
+const DETAILS: &str = "reasoning_details";
 
 /// Fields that are decoded or ignored; all others are kept as extras.
 const KNOWN_IN_CHUNK: [&str; 7] = [
@@ -315,13 +406,14 @@ const KNOWN_IN_CHOICE: [&str; 6] = [
     "usage",
     "error",
 ];
-const KNOWN_IN_DELTA: [&str; 8] = [
+const KNOWN_IN_DELTA: [&str; 9] = [
     "role",
     "content",
     "refusal",
     "reasoning",
     "reasoning_content",
     "thinking",
+    DETAILS,
     "tool_calls",
     "function_call",
 ];

@@ -134,6 +134,126 @@ fn malformed_and_odd_answers() {
     }
 }
 
+/// A finish reason is an end where the endpoint does not write one into every chunk.
+#[test]
+fn what_a_finish_reason_says_depends_on_the_others() {
+    // Whether it is complete if the body ends in good order, if the connection breaks, and after a short silence.
+    const OPEN: [bool; 3] = [false; 3];
+    const ENDED: [bool; 3] = [true, false, false];
+    const CERTAIN: [bool; 3] = [true, true, false];
+    const TAIL: [bool; 3] = [true; 3];
+    let text = |finish: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let blank = |finish: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"\"}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let call = |index: u8, finish: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{index},\"function\":{{\"name\":\"f\",\"arguments\":\"{{}}\"}}}}]}},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let (null, stop) = ("null", "\"stop\"");
+    let done = "data: [DONE]\n\n".to_owned();
+    for (what, chunks, expected) in [
+        ("text", vec![text(null)], OPEN),
+        ("text, then the end", vec![text(null), blank(stop)], TAIL),
+        ("the end beside the last text", vec![text(null), text(stop)], CERTAIN),
+        ("one chunk that has both", vec![text(stop)], ENDED),
+        ("in every chunk", vec![text(stop), text(stop)], OPEN),
+        ("in every chunk, the first without text", vec![blank(stop), text(stop)], OPEN),
+        ("in every chunk, one between without text", vec![text(stop), blank(stop)], ENDED),
+        ("in every chunk, the last without text", vec![text(stop), text(stop), blank(stop)], ENDED),
+        ("in every chunk, then the mark", vec![text(stop), text(stop), done.clone()], TAIL),
+        ("text behind the end", vec![text(null), blank(stop), text(null)], OPEN),
+        ("a call behind the end", vec![call(0, stop), call(1, null)], OPEN),
+        ("two calls with an end each", vec![call(0, stop), call(1, stop)], OPEN),
+        ("an end and no text", vec![blank(null), blank(stop)], ENDED),
+        ("the mark alone", vec![done], OPEN),
+        ("the end, then the counts", vec![text(null), blank(stop), "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n".into()], TAIL),
+    ] {
+        let mut decoder = Decoder::new(LIMIT, Some("text/event-stream"));
+        for chunk in &chunks {
+            decoder.push(chunk.as_bytes(), URL, &mut |_| {}).unwrap();
+        }
+        let is = [decoder.is_whole(), decoder.is_certain(), decoder.is_tail()];
+        assert_eq!(is, expected, "{what}");
+        let ended = decoder.finish(URL, &mut |_| {});
+        assert_eq!(ended.is_ok(), expected[0], "{what}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_error_behind_text_with_a_finish_reason_in_every_chunk_is_one() {
+    const TEXT: &str =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"not \"},\"finish_reason\":\"stop\"}]}\n\n";
+    let error = "data: {\"error\":{\"message\":\"boom\"}}\n\n";
+    let result = decode(&format!("{TEXT}{TEXT}{error}"));
+    let Err(ModelError::InStream { received, .. }) = result else {
+        panic!("{result:?}");
+    };
+    assert_eq!(received.content, "not not ");
+}
+
+#[test]
+fn reasoning_is_kept_with_the_names_that_it_came_with() {
+    let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    for (deltas, text, members) in [
+        (
+            vec![
+                r#"{"reasoning_content":"h"}"#,
+                r#"{"reasoning_content":"m"}"#,
+            ],
+            "hm",
+            serde_json::json!({"reasoning_content": "hm"}),
+        ),
+        (
+            vec![r#"{"reasoning":"hm","reasoning_content":"hm"}"#],
+            "hm",
+            serde_json::json!({"reasoning": "hm", "reasoning_content": "hm"}),
+        ),
+        (
+            vec![
+                r#"{"reasoning":"h","reasoning_details":[{"type":"reasoning.text","index":0,"text":"h"}]}"#,
+                r#"{"reasoning":"m","reasoning_details":[{"type":"reasoning.text","index":0,"text":"m","signature":"s"}]}"#,
+            ],
+            "hm",
+            serde_json::json!({"reasoning": "hm", "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}]}),
+        ),
+        (
+            vec![r#"{"reasoning_details":[{"type":"reasoning.summary","summary":"hm"}]}"#],
+            "hm",
+            serde_json::json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]}),
+        ),
+        (
+            vec![r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#],
+            "hm",
+            serde_json::json!({}),
+        ),
+        (
+            vec![r#"{"content":"hi","reasoning_content":"","reasoning_details":[]}"#],
+            "",
+            serde_json::json!({}),
+        ),
+    ] {
+        let body: String = deltas.iter().map(|it| delta(it)).collect();
+        let completion = decode(&(body + stop)).unwrap();
+        assert_eq!(completion.reasoning, text, "{deltas:?}");
+        assert_eq!(
+            Value::Object(completion.carried_reasoning()),
+            members,
+            "{deltas:?}"
+        );
+        assert!(completion.extra.is_empty(), "{deltas:?}");
+    }
+}
+
 #[test]
 fn the_bytes_decide_before_the_content_type() {
     let stream =

@@ -47,6 +47,7 @@ pub mod http;
 pub mod model;
 pub mod none;
 pub mod probe;
+mod reasoning;
 pub mod record;
 pub mod replay;
 pub mod route;

@@ -1,20 +1,28 @@
-//! Puts tool calls together from the fragments that servers stream.
+//! Puts tool calls together from the pieces that servers stream.
 //!
 //! The rules, and who needs them:
-//! - a fragment belongs to the call of its `index`; without one (some proxies) to that of its `id`,
+//! - a piece belongs to the call of its `index`; without one (some proxies) to that of its `id`,
 //!   and with neither to the latest;
-//! - a repeated `id` or `name` is the same call (several servers repeat both in every fragment), and
+//! - a repeated `id` or `name` is the same call (several servers repeat both in every piece), and
 //!   so is a new `id` without a name (servers that invent an id per chunk);
 //! - another name, or a new `id` together with a name, is another call even if the index says
-//!   otherwise (Ollama sends whole calls, all of index 0);
+//!   otherwise (Ollama sends whole calls, all of index 0), and so is a name under another index whose
+//!   `id` an earlier call has (servers that count ids anew);
+//! - a name may come in two pieces, as long as there are no arguments: the functions that are offered
+//!   tell it from two names;
+//! - arguments under an index of no call, without a name, go on with the only call that lacks some;
+//! - arguments that begin anew replace what came of them (servers that send the first character, or
+//!   `{}`, and then all of them), and whole arguments may be repeated;
 //! - arguments may be an object instead of text, and then are whole.
+//!
+//! What fits none of them is counted, so that nothing is done with a call that may lack its arguments.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::OnceLock;
 
 use crate::error::ModelError;
-use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::scan::{JsonLexer, JsonToken, SPACE};
 use toolhold_protocol::completion::{ChatToolCall, Delta};
 
 /// More calls than this in one answer are a model gone astray; each would become work.
@@ -24,16 +32,38 @@ const MAX_CALLS: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct ToolCalls {
     calls: Vec<Slot>,
+    /// Names of the functions that the request offers.
+    offered: Vec<String>,
+    /// Pieces that fit no call.
+    unplaced: u32,
+    /// A piece without anything came before any call.
+    is_announced: bool,
+    /// Number of calls whose begin was emitted.
+    begun: usize,
+}
+
+/// Calls of an answer, complete or not.
+#[derive(Debug, Default)]
+pub(crate) struct FinishedCalls {
+    pub(crate) calls: Vec<ChatToolCall>,
+    /// Pieces that fit no call, and calls without a name.
+    pub(crate) unplaced: u32,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     /// The server's index, which need not be the call's place here.
     index: Option<u64>,
+    /// The server's id. If an earlier call has the same, `call` has none.
+    id: String,
     call: ChatToolCall,
     written: Written,
     /// Whether the arguments are JSON. It is read once, when all brackets are closed: blanks behind them change nothing.
     is_json: OnceLock<bool>,
+    is_id_told: bool,
+    is_name_told: bool,
+    /// Bytes of the arguments that were told.
+    told: usize,
 }
 
 /// How far the arguments of a call are written. Each character is looked at once, however small the pieces.
@@ -46,6 +76,8 @@ struct Written {
     is_closed: bool,
     /// Something came after that, so it is no JSON and will never be.
     is_broken: bool,
+    /// Number of tokens that are no blanks.
+    tokens: usize,
 }
 
 /// One element of a `tool_calls` array.
@@ -56,80 +88,239 @@ struct Fragment<'a> {
     arguments: String,
 }
 
+/// The call that a piece belongs to.
+enum PieceTarget {
+    /// To this call, which has this name from now on.
+    At(usize, Option<String>),
+    New,
+}
+
 impl ToolCalls {
+    /// The calls of an answer to a request that offers these functions.
+    pub(crate) fn offering(offered: Vec<String>) -> Self {
+        Self {
+            offered,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Takes one element of a `tool_calls` array (or an old `function_call` object), and returns
-    /// what is new in it.
-    pub(crate) fn push(&mut self, value: &Value) -> Result<Option<Delta>, ModelError> {
+    /// Takes one element of a `tool_calls` array (or an old `function_call` object), and tells what is new in it, once
+    /// it is certain. Returns whether there is something in it that was not known.
+    pub(crate) fn push(
+        &mut self,
+        value: &Value,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
         let fragment = Fragment::read(value);
-        let place = match self.place_of(&fragment) {
-            Some(place) => place,
-            None if self.calls.len() == MAX_CALLS => {
+        let (place, name) = match self.place_of(&fragment) {
+            Some(PieceTarget::At(place, name)) => (place, name),
+            Some(PieceTarget::New) if self.calls.len() == MAX_CALLS && fragment.name.is_none() => {
+                self.lose();
+                return Ok(true);
+            }
+            Some(PieceTarget::New) if self.calls.len() == MAX_CALLS => {
                 return Err(ModelError::TooLarge {
                     limit: MAX_CALLS,
                     unit: "tool calls",
                 });
             }
-            None => {
+            Some(PieceTarget::New) => {
                 self.calls.push(Slot {
                     index: fragment.index,
                     ..Slot::default()
                 });
-                self.calls.len() - 1
+                (self.calls.len() - 1, fragment.name.map(str::to_owned))
+            }
+            // It has nothing that could be lost.
+            None => {
+                self.is_announced = true;
+                return Ok(false);
             }
         };
-        let Slot { call, written, .. } = &mut self.calls[place];
-        written.push(&fragment.arguments);
-        let id = fill(&mut call.id, fragment.id);
-        let name = fill(&mut call.name, fragment.name);
-        call.arguments.push_str(&fragment.arguments);
-        let is_news = id.is_some() || name.is_some() || !fragment.arguments.is_empty();
-        Ok(is_news.then_some(Delta::ToolCall {
-            index: place,
-            id,
-            name,
-            arguments: fragment.arguments,
-        }))
+        let is_named = name.is_some();
+        let is_taken = |id: &str| self.calls.iter().any(|slot| slot.id == id);
+        let id = fragment.id.map(|id| (id, is_taken(id)));
+        let slot = &mut self.calls[place];
+        let before = slot.call.arguments.len();
+        let mut is_new = is_named;
+        if let Some((id, is_taken)) = id.filter(|_| slot.id.is_empty()) {
+            id.clone_into(&mut slot.id);
+            if !is_taken {
+                id.clone_into(&mut slot.call.id);
+            }
+            is_new = true;
+        }
+        if let Some(name) = name {
+            slot.call.name = name;
+        }
+        let is_placed = slot.write(&fragment.arguments);
+        is_new |= slot.call.arguments.len() != before || !is_placed;
+        if !is_placed {
+            self.lose();
+        }
+        self.tell(place, emit);
+        Ok(is_new)
     }
 
-    /// The calls as far as they came. A call without an id gets `call_N` by its place, and one
-    /// without arguments `{}`: chat templates fail on the empty text when it is sent back.
-    pub(crate) fn finish(self) -> Vec<ChatToolCall> {
+    /// The answer has ended: tells what was held back until it is certain.
+    pub(crate) fn end(&mut self, emit: &mut dyn FnMut(Delta)) {
+        for place in 0..self.calls.len() {
+            self.news(place, true, emit);
+        }
+    }
+
+    /// Returns the calls of an answer that may have been cut at the limit of tokens (`is_cut`). A call without an id gets `call_N` by its place,
+    /// and one without arguments `{}`: chat templates fail on the empty text when it is sent back. Where arguments may
+    /// be missing, it stays empty.
+    pub(crate) fn finish(self, is_cut: bool) -> FinishedCalls {
+        let nameless = self.calls.iter().filter(|slot| slot.call.name.is_empty());
+        let nameless = u32::try_from(nameless.count()).unwrap_or(u32::MAX);
+        let alone = u32::from(self.is_announced && self.calls.is_empty());
+        let unplaced = self.unplaced.saturating_add(nameless).saturating_add(alone);
+        let last = self.calls.len().saturating_sub(1);
         let calls = self.calls.into_iter().enumerate();
-        calls
-            .map(|(place, Slot { mut call, .. })| {
-                if call.id.is_empty() {
-                    call.id = format!("call_{place}");
-                }
-                if call.arguments.trim().is_empty() {
-                    call.arguments = "{}".into();
-                }
-                call
-            })
-            .collect()
+        let calls = calls.map(|(place, Slot { mut call, .. })| {
+            if call.id.is_empty() {
+                call.id = format!("call_{place}");
+            }
+            let is_lost = unplaced > 0 || (is_cut && place == last);
+            if call.arguments.is_empty() && !is_lost {
+                call.arguments = "{}".into();
+            }
+            call
+        });
+        FinishedCalls {
+            calls: calls.collect(),
+            unplaced,
+        }
     }
 
-    fn place_of(&self, fragment: &Fragment<'_>) -> Option<usize> {
-        // From the back: where an index was used twice, the later call is the one that grows.
-        let by_index = || {
-            let index = fragment.index?;
-            self.calls
-                .iter()
-                .rposition(|slot| slot.index == Some(index))
+    fn lose(&mut self) {
+        self.unplaced = self.unplaced.saturating_add(1);
+    }
+
+    /// Returns the call that a piece belongs to; `None` for a piece that has nothing.
+    fn place_of(&self, fragment: &Fragment<'_>) -> Option<PieceTarget> {
+        if let Some(place) = self.nearest(fragment) {
+            let slot = &self.calls[place];
+            let Some(name) = fragment.name else {
+                return Some(PieceTarget::At(place, None));
+            };
+            if slot.call.name.is_empty() && !fragment.has_other_id(slot) {
+                return Some(PieceTarget::At(place, Some(name.to_owned())));
+            }
+            if name == slot.call.name && fragment.repeats_name_of(slot) {
+                return Some(PieceTarget::At(place, None));
+            }
+            if let Some(name) = self.longer_name(slot, fragment, name) {
+                return Some(PieceTarget::At(place, Some(name)));
+            }
+            return Some(PieceTarget::New);
+        }
+        if fragment.name.is_none() && !fragment.arguments.is_empty() {
+            return match self.only_open(fragment) {
+                Some(place) => Some(PieceTarget::At(place, None)),
+                None if fragment.arguments.trim_matches(SPACE).is_empty() => None,
+                None => Some(PieceTarget::New),
+            };
+        }
+        let is_nothing = fragment.name.is_none() && fragment.id.is_none();
+        (!is_nothing).then_some(PieceTarget::New)
+    }
+
+    /// The call that a piece names by its index or its id, or the latest.
+    fn nearest(&self, fragment: &Fragment<'_>) -> Option<usize> {
+        // From the back: where an index or an id was used twice, the later call is the one that grows.
+        let find = |is_it: &dyn Fn(&Slot) -> bool| self.calls.iter().rposition(is_it);
+        let has_index = |slot: &Slot| fragment.index.is_some() && slot.index == fragment.index;
+        let has_id = |slot: &Slot| fragment.id.is_some_and(|id| slot.id == id);
+        find(&|slot| has_index(slot) && has_id(slot))
+            .or_else(|| find(&has_index))
+            .or_else(|| find(&has_id))
+            .or_else(|| match fragment.index {
+                Some(_) => None,
+                None => self.calls.len().checked_sub(1),
+            })
+    }
+
+    /// Returns the longer name of a call if this piece is the next part of its name.
+    fn longer_name(&self, slot: &Slot, fragment: &Fragment<'_>, piece: &str) -> Option<String> {
+        let before = slot.call.name.as_str();
+        let is_open = slot.call.arguments.is_empty() && !slot.is_name_told;
+        if !is_open || fragment.has_other_id(slot) || fragment.index != slot.index {
+            return None;
+        }
+        let is_offered = |text: &str| self.offered.iter().any(|name| name == text);
+        if is_offered(before) && is_offered(piece) && !fragment.has_id_of(slot) {
+            return None;
+        }
+        let joined = format!("{before}{piece}");
+        let begins = |text: &str| self.offered.iter().any(|name| name.starts_with(text));
+        if begins(&joined) {
+            return Some(joined);
+        }
+        // Some servers write all of the name so far.
+        if piece.starts_with(before) && (begins(piece) || fragment.has_id_of(slot)) {
+            return Some(piece.to_owned());
+        }
+        (!is_offered(before) && !is_offered(piece)).then_some(joined)
+    }
+
+    /// The call that lacks arguments, if it is one alone and these may be some of it.
+    fn only_open(&self, fragment: &Fragment<'_>) -> Option<usize> {
+        let named = self.calls.iter().enumerate();
+        let mut named = named.filter(|(_, slot)| !slot.call.name.is_empty());
+        let mut open = named.clone().filter(|(_, slot)| !slot.written.is_closed);
+        let arguments = fragment.arguments.trim_start_matches(SPACE);
+        // An object, or the text of one.
+        let begins = ["{", "\"{"].iter().any(|it| arguments.starts_with(it)) || arguments == "\"";
+        match (open.next(), open.next()) {
+            (Some((place, slot)), None) if begins || !slot.call.arguments.is_empty() => Some(place),
+            (None, _) if begins => named
+                .next_back()
+                .filter(|(_, slot)| slot.is_empty_object())
+                .map(|(place, _)| place),
+            _ => None,
+        }
+    }
+
+    /// Tells what is new of a call, unless its name may change, or its arguments.
+    fn tell(&mut self, place: usize, emit: &mut dyn FnMut(Delta)) {
+        let slot = &self.calls[place];
+        let name = slot.call.name.as_str();
+        let is_name_whole = slot.is_name_told || {
+            let mut those = self.offered.iter().filter(|other| other.starts_with(name));
+            let is_offered = those.next().is_some_and(|first| first == name);
+            !name.is_empty() && is_offered && those.next().is_none()
         };
-        let by_id = || {
-            let id = fragment.id?;
-            self.calls.iter().rposition(|slot| slot.call.id == id)
-        };
-        let latest = || match fragment.index {
-            Some(_) => None,
-            None => self.calls.len().checked_sub(1),
-        };
-        let place = by_index().or_else(by_id).or_else(latest)?;
-        fragment.continues(&self.calls[place]).then_some(place)
+        if is_name_whole || slot.untold(false).is_some() {
+            while self.begun < place {
+                self.news(self.begun, false, emit);
+            }
+            self.news(place, false, emit);
+        }
+    }
+
+    fn news(&mut self, place: usize, is_over: bool, emit: &mut dyn FnMut(Delta)) {
+        let is_begin = place == self.begun;
+        self.begun += usize::from(is_begin);
+        let slot = &mut self.calls[place];
+        let id = once(&slot.call.id, &mut slot.is_id_told);
+        let name = once(&slot.call.name, &mut slot.is_name_told);
+        let arguments = slot.untold(is_over).unwrap_or_default().to_owned();
+        slot.told += arguments.len();
+        if is_begin || id.is_some() || name.is_some() || !arguments.is_empty() {
+            emit(Delta::ToolCall {
+                index: place,
+                id,
+                name,
+                arguments,
+            });
+        }
     }
 }
 
@@ -151,46 +342,147 @@ impl<'a> Fragment<'a> {
         }
     }
 
-    fn continues(&self, slot: &Slot) -> bool {
-        let call = &slot.call;
-        let Some(name) = self.name else {
-            return true;
-        };
-        match self.id {
-            Some(id) if id == call.id => true,
-            Some(_) if !call.id.is_empty() => false,
-            _ if call.name.is_empty() => true,
-            // The name again and more arguments: only a call that is not whole yet can take them.
-            _ => name == call.name && (self.arguments.is_empty() || !slot.is_whole()),
+    fn has_id_of(&self, slot: &Slot) -> bool {
+        self.id.is_some_and(|id| slot.id == id)
+    }
+
+    fn has_other_id(&self, slot: &Slot) -> bool {
+        self.id
+            .is_some_and(|id| !slot.id.is_empty() && slot.id != id)
+    }
+
+    /// True if a piece with the name of this call continues or repeats it. Otherwise another call of the same function
+    /// begins.
+    fn repeats_name_of(&self, slot: &Slot) -> bool {
+        let arguments = self.arguments.trim_matches(SPACE);
+        let is_other_index = self
+            .index
+            .zip(slot.index)
+            .is_some_and(|(own, its)| own != its);
+        if self.has_other_id(slot) {
+            let is_within = !slot.call.arguments.is_empty() && !slot.written.is_closed;
+            let goes_on = !arguments.is_empty() && !arguments.starts_with('{');
+            return is_within && goes_on && self.index.is_some() && !is_other_index;
         }
+        if !slot.is_whole() {
+            return true;
+        }
+        if is_other_index {
+            return false;
+        }
+        let is_again = slot.is_empty_object() || arguments == slot.call.arguments;
+        arguments.is_empty() || (self.has_id_of(slot) && is_again)
     }
 }
 
-/// Fills an empty field once, and says what was filled in.
-fn fill(field: &mut String, value: Option<&str>) -> Option<String> {
-    let value = value.filter(|_| field.is_empty())?;
-    value.clone_into(field);
-    Some(value.to_owned())
+/// Returns a text once, as soon as there is one.
+fn once(text: &str, is_told: &mut bool) -> Option<String> {
+    if text.is_empty() || *is_told {
+        return None;
+    }
+    *is_told = true;
+    Some(text.to_owned())
 }
 
 impl Slot {
+    /// Takes the next piece of the arguments. False: they are whole without it.
+    fn write(&mut self, piece: &str) -> bool {
+        let next = piece.trim_start_matches(SPACE);
+        let so_far = self.call.arguments.as_str();
+        if next.is_empty() {
+            // Blanks around the arguments are left out; inside of a string they count.
+            if !so_far.is_empty() && !self.written.is_closed {
+                self.append(piece);
+            }
+            return true;
+        }
+        if so_far.is_empty() {
+            self.append(next);
+            return true;
+        }
+        if self.is_empty_object() {
+            // In the place of arguments that come only now.
+            let begins = next.starts_with('{');
+            if begins && next.trim_end_matches(SPACE) != so_far {
+                self.replace(next);
+            }
+            return begins;
+        }
+        if self.is_whole() {
+            return next.trim_end_matches(SPACE) == so_far;
+        }
+        match next.strip_prefix(so_far) {
+            // The beginning again, and more.
+            Some(more) if !goes_on(so_far, next) => self.append(more),
+            _ => self.append(piece),
+        }
+        true
+    }
+
+    fn append(&mut self, piece: &str) {
+        self.written.push(piece);
+        self.call.arguments.push_str(piece);
+        if self.written.is_closed {
+            let end = self.call.arguments.trim_end_matches(SPACE).len();
+            self.call.arguments.truncate(end);
+        }
+    }
+
+    /// Puts arguments into the place of an empty object. Of that its bracket may have been told, and blanks.
+    fn replace(&mut self, arguments: &str) {
+        let told = self.call.arguments.get(..self.told).unwrap_or_default();
+        let arguments = match arguments.strip_prefix('{') {
+            Some(rest) if !told.is_empty() => format!("{told}{rest}"),
+            _ => arguments.to_owned(),
+        };
+        self.written = Written::default();
+        self.is_json = OnceLock::new();
+        self.call.arguments.clear();
+        self.append(&arguments);
+    }
+
+    /// Arguments that were not told. Those that are an empty object wait until the answer `is_over`: others may take
+    /// their place.
+    fn untold(&self, is_over: bool) -> Option<&str> {
+        if self.is_empty_object() && !is_over {
+            return None;
+        }
+        let untold = self.call.arguments.get(self.told..);
+        untold.filter(|text| !text.is_empty())
+    }
+
+    fn is_empty_object(&self) -> bool {
+        self.written.is_closed && self.written.tokens == 2 && self.call.arguments.starts_with('{')
+    }
+
     fn is_whole(&self) -> bool {
-        // The cheap look first: this is asked for every fragment of servers that repeat the name.
+        // The cheap look first: this is asked for every piece of servers that repeat the name.
         self.written.is_closed
             && !self.written.is_broken
             && *self.is_json.get_or_init(|| {
                 let arguments = &self.call.arguments;
-                arguments.trim_end().ends_with('}')
-                    && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+                arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
             })
     }
+}
+
+/// Whether JSON that begins with `before` may go on with `more`.
+fn goes_on(before: &str, more: &str) -> bool {
+    let begins = |text: &str| match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => true,
+        Err(error) => error.is_eof(),
+    };
+    begins(&format!("{before}{more}")) || !begins(before)
 }
 
 impl Written {
     fn push(&mut self, mut piece: &str) {
         while let Some(token) = self.lexer.next(&mut piece) {
+            if matches!(token, JsonToken::Between(c) if c.is_ascii_whitespace()) {
+                continue;
+            }
+            self.tokens = self.tokens.saturating_add(1);
             match token {
-                JsonToken::Between(c) if c.is_ascii_whitespace() => {}
                 _ if self.is_closed => self.is_broken = true,
                 JsonToken::Between('{' | '[') => self.depth += 1,
                 JsonToken::Between('}' | ']') => {
@@ -204,162 +496,5 @@ impl Written {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn assemble(fragments: &Value) -> Vec<(String, String, String)> {
-        let mut calls = ToolCalls::default();
-        for fragment in fragments.as_array().unwrap() {
-            calls.push(fragment).unwrap();
-        }
-        let calls = calls.finish().into_iter();
-        calls
-            .map(|call| (call.id, call.name, call.arguments))
-            .collect()
-    }
-
-    fn call(id: &str, name: &str, arguments: &str) -> (String, String, String) {
-        (id.into(), name.into(), arguments.into())
-    }
-
-    #[test]
-    fn fragments_find_their_call() {
-        let add = || call("a", "add", "{\"x\":1}");
-        let mul = || call("b", "mul", "{}");
-        let cases = [
-            (
-                "as specified",
-                json!([
-                    {"index": 0, "id": "a", "type": "function", "function": {"name": "add", "arguments": ""}},
-                    {"index": 0, "function": {"arguments": "{\"x\""}},
-                    {"index": 0, "function": {"arguments": ":1}"}},
-                    {"index": 1, "id": "b", "function": {"name": "mul", "arguments": "{}"}}]),
-                vec![add(), mul()],
-            ),
-            (
-                "interleaved",
-                json!([
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": "{"}},
-                    {"index": 1, "id": "b", "function": {"name": "mul", "arguments": "{"}},
-                    {"index": 0, "function": {"arguments": "\"x\":1}"}},
-                    {"index": 1, "function": {"arguments": "}"}}]),
-                vec![add(), mul()],
-            ),
-            (
-                "id and name repeated",
-                json!([
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": "{\"x\""}},
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": ":1}"}},
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": ""}}]),
-                vec![add()],
-            ),
-            (
-                "a new id in every fragment",
-                json!([
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": "{\"x\""}},
-                    {"index": 0, "id": "z", "function": {"name": null, "arguments": ":1}"}}]),
-                vec![add()],
-            ),
-            (
-                "no index, ids",
-                json!([
-                    {"id": "a", "function": {"name": "add", "arguments": "{\"x\""}},
-                    {"id": "b", "function": {"name": "mul"}},
-                    {"id": "a", "function": {"arguments": ":1}"}}]),
-                vec![add(), mul()],
-            ),
-            (
-                "no index, no id",
-                json!([
-                    {"function": {"name": "add", "arguments": "{\"x\""}},
-                    {"function": {"arguments": ":1}"}},
-                    {"function": {"name": "mul", "arguments": "{}"}}]),
-                vec![
-                    call("call_0", "add", "{\"x\":1}"),
-                    call("call_1", "mul", "{}"),
-                ],
-            ),
-            (
-                "whole calls, all of index 0",
-                json!([
-                    {"index": 0, "id": "a", "function": {"name": "add", "arguments": {"x": 1}}},
-                    {"index": 0, "id": "b", "function": {"name": "mul", "arguments": {}}}]),
-                vec![add(), mul()],
-            ),
-            (
-                "whole calls of one name, index 0, no id",
-                json!([
-                    {"index": 0, "function": {"name": "add", "arguments": "{\"x\":1}"}},
-                    {"index": 0, "function": {"name": "add", "arguments": "{\"x\":2}"}}]),
-                vec![
-                    call("call_0", "add", "{\"x\":1}"),
-                    call("call_1", "add", "{\"x\":2}"),
-                ],
-            ),
-            (
-                "name after the id, in its own fragment",
-                json!([
-                    {"index": 0, "id": "a", "function": {}},
-                    {"index": 0, "function": {"name": "add"}},
-                    {"index": 0, "function": {"arguments": "{\"x\":1}"}}]),
-                vec![add()],
-            ),
-            (
-                "indexes that start at 1 and skip",
-                json!([
-                    {"index": 1, "id": "a", "function": {"name": "add", "arguments": "{\"x\":1}"}},
-                    {"index": 4_000_000_000_u64, "id": "b", "function": {"name": "mul"}}]),
-                vec![add(), mul()],
-            ),
-            (
-                "no inner object",
-                json!([{"name": "add", "id": "a", "arguments": "{\"x\":1}"}]),
-                vec![add()],
-            ),
-            (
-                "nonsense",
-                json!([{}, 7, null]),
-                vec![call("call_0", "", "{}")],
-            ),
-        ];
-        for (what, fragments, expected) in cases {
-            assert_eq!(assemble(&fragments), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn id_and_name_are_told_once() {
-        let mut calls = ToolCalls::default();
-        let fragment =
-            json!({"index": 0, "id": "a", "function": {"name": "add", "arguments": "{"}});
-        let delta = |id: Option<&str>, name: Option<&str>| {
-            Some(Delta::ToolCall {
-                index: 0,
-                id: id.map(Into::into),
-                name: name.map(Into::into),
-                arguments: "{".into(),
-            })
-        };
-        assert_eq!(
-            calls.push(&fragment).unwrap(),
-            delta(Some("a"), Some("add"))
-        );
-        assert_eq!(calls.push(&fragment).unwrap(), delta(None, None));
-        assert_eq!(calls.push(&json!({"index": 0})).unwrap(), None);
-    }
-
-    #[test]
-    fn calls_are_bounded() {
-        let mut calls = ToolCalls::default();
-        let result = (0..=MAX_CALLS).try_for_each(|i| calls.push(&json!({"index": i})).map(drop));
-        assert!(matches!(
-            result,
-            Err(ModelError::TooLarge {
-                limit: MAX_CALLS,
-                ..
-            })
-        ));
-    }
-}
+#[path = "tool_calls_tests.rs"]
+mod tests;

@@ -4,15 +4,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
+/// Most bytes of a reply's reasoning that go back with its calls: some ten thousand tokens. Of a longer one its end goes
+/// back, which stands before the calls.
+pub const REASONING_BYTES: usize = 64 << 10;
+/// Most bytes of [`Completion::reasoning_details`]. They are signed or encrypted, so of more nothing is kept.
+pub const REASONING_DETAILS_BYTES: usize = 256 << 10;
+/// The member of an assistant's message that has them.
+pub const REASONING_DETAILS: &str = "reasoning_details";
+
 /// What the model answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completion {
     pub content: String,
     pub reasoning: String,
+    /// Members of the message that had the reasoning (`reasoning_content`, `reasoning`): it goes back under the same names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasoning_names: Vec<String>,
+    /// The reasoning in parts, as some endpoints want it back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasoning_details: Vec<Value>,
     /// Calls in the order they began. Decide by their presence, never by `finish_reason`: servers
     /// disagree about it.
     pub tool_calls: Vec<ChatToolCall>,
+    /// Pieces of calls that fit no call, and calls without a name. While there are some, arguments that are empty may be
+    /// missing.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unplaced: u32,
     /// As the endpoint said it (`stop`, `length`, `tool_calls`, `abort`, …).
     pub finish_reason: Option<String>,
     pub usage: Option<Usage>,
@@ -38,6 +56,35 @@ impl Completion {
     pub fn revision(&self) -> Option<&str> {
         self.extra.get("system_fingerprint")?.as_str()
     }
+
+    /// The reasoning as it goes back with the calls that it led to: members of the assistant's message. None where it came
+    /// in no member of its own.
+    pub fn carried_reasoning(&self) -> Map<String, Value> {
+        let text = end_of(&self.reasoning, REASONING_BYTES);
+        let names = self.reasoning_names.iter().filter(|_| !text.is_empty());
+        let mut members: Map<String, Value> = names
+            .map(|name| (name.clone(), Value::from(text)))
+            .collect();
+        if !self.reasoning_details.is_empty() {
+            let details = self.reasoning_details.clone();
+            members.insert(REASONING_DETAILS.to_owned(), details.into());
+        }
+        members
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// Returns the end of a text: at most `bytes` of it.
+pub fn end_of(text: &str, bytes: usize) -> &str {
+    let mut from = text.len().saturating_sub(bytes);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text.get(from..).unwrap_or_default()
 }
 
 /// A piece of a completion, as it arrives.
@@ -56,6 +103,50 @@ pub enum Delta {
         name: Option<String>,
         arguments: String,
     },
+}
+
+impl Delta {
+    /// The text that the piece adds to the reply.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Content(text) | Self::Reasoning(text) => text,
+            Self::ToolCall { arguments, .. } => arguments,
+        }
+    }
+
+    /// True if both are pieces of one text: the answer, the reasoning, or the arguments of one call.
+    pub fn is_of_same_text(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Content(_), Self::Content(_)) | (Self::Reasoning(_), Self::Reasoning(_)) => true,
+            (Self::ToolCall { index, .. }, Self::ToolCall { index: same, .. }) => index == same,
+            _ => false,
+        }
+    }
+
+    /// Appends the next piece of the same text.
+    ///
+    /// # Errors
+    /// The piece itself, if it cannot be a part of this one: it is of another text, or names a call.
+    pub fn append(&mut self, next: Self) -> Result<(), Self> {
+        let (text, more) = match (&mut *self, &next) {
+            (Self::Content(text), Self::Content(more))
+            | (Self::Reasoning(text), Self::Reasoning(more)) => (text, more),
+            (
+                Self::ToolCall {
+                    index, arguments, ..
+                },
+                Self::ToolCall {
+                    index: same,
+                    id: None,
+                    name: None,
+                    arguments: more,
+                },
+            ) if index == same => (arguments, more),
+            _ => return Err(next),
+        };
+        text.push_str(more);
+        Ok(())
+    }
 }
 
 /// A call of a tool, as the model wrote it.
@@ -138,5 +229,83 @@ impl Usage {
     /// Prompt and completion together.
     pub fn total(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(index: usize, name: Option<&str>, arguments: &str) -> Delta {
+        Delta::ToolCall {
+            index,
+            id: None,
+            name: name.map(str::to_owned),
+            arguments: arguments.into(),
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_text_become_one_piece() {
+        let content = |text: &str| Delta::Content(text.into());
+        let reasoning = |text: &str| Delta::Reasoning(text.into());
+        for (first, next, joined) in [
+            (content("a"), content("b"), Some(content("ab"))),
+            (reasoning("a"), reasoning("b"), Some(reasoning("ab"))),
+            (content("a"), reasoning("b"), None),
+            (
+                call(1, Some("n"), "{"),
+                call(1, None, "}"),
+                Some(call(1, Some("n"), "{}")),
+            ),
+            (call(1, None, "{"), call(2, None, "}"), None),
+            (call(1, Some("n"), "{"), call(1, Some("m"), "}"), None),
+        ] {
+            let mut piece = first.clone();
+            let left = piece.append(next.clone());
+            assert_eq!(left, if joined.is_some() { Ok(()) } else { Err(next) });
+            assert_eq!(piece, joined.unwrap_or(first));
+        }
+    }
+
+    #[test]
+    fn reasoning_goes_back_under_the_names_that_it_came_with_and_bounded() {
+        let reply = |text: &str, names: &[&str], details: &[Value]| Completion {
+            reasoning: text.to_owned(),
+            reasoning_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            reasoning_details: details.to_vec(),
+            ..Completion::default()
+        };
+        let detail = json!({"type": "reasoning.encrypted", "data": "AA"});
+        for (reply, expected) in [
+            (reply("", &[], &[]), json!({})),
+            // Among the parts of the content, or before any name was known.
+            (reply("hm", &[], &[]), json!({})),
+            (
+                reply("hm", &["reasoning_content"], &[]),
+                json!({"reasoning_content": "hm"}),
+            ),
+            (
+                reply("hm", &["reasoning", "reasoning_content"], &[]),
+                json!({"reasoning": "hm", "reasoning_content": "hm"}),
+            ),
+            (
+                reply("hm", &["reasoning"], std::slice::from_ref(&detail)),
+                json!({"reasoning": "hm", "reasoning_details": [detail]}),
+            ),
+        ] {
+            assert_eq!(Value::Object(reply.carried_reasoning()), expected);
+            let kept: Completion = serde_json::from_value(json!(reply)).unwrap();
+            assert_eq!(kept, reply, "the record has it");
+        }
+        let long = reply(
+            &format!("é{}", "é".repeat(REASONING_BYTES / 2)),
+            &["r"],
+            &[],
+        );
+        let carried = long.carried_reasoning();
+        assert_eq!(carried["r"].as_str().unwrap().len(), REASONING_BYTES);
+        assert_eq!(end_of("aé", 1), "");
     }
 }

@@ -48,6 +48,9 @@ pub struct Candidate {
     /// And for the call that it is to make.
     #[serde(skip_serializing_if = "Forcing::is_default")]
     pub forcing: Forcing,
+    /// True if it has no grammar: functions have the schemas that the authors of tools wrote.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub authored_schemas: bool,
     /// The price of its endpoint, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,

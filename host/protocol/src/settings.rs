@@ -201,6 +201,9 @@ fn is_counted(message: &Message) -> bool {
 #[serde(default)]
 pub struct Settings {
     pub contract: Contract,
+    /// True if no endpoint that may answer has a grammar: functions have the schemas that the authors of tools wrote.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub authored_schemas: bool,
     pub shape: Shape,
     /// Maximum Requests.
     pub max_steps: u32,
@@ -322,6 +325,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             contract: Contract::Schema,
+            authored_schemas: false,
             shape: Shape::Exclusive,
             max_steps: 12,
             max_tokens: DEFAULT_MAX_TOKENS,

@@ -3,6 +3,7 @@
 use crate::image::Image;
 use crate::solution::Call;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use toolhold_policy::prompt::PromptText;
 
 /// One turn of the conversation, in no contract's form yet.
@@ -56,12 +57,24 @@ impl Turn {
         }
     }
 
+    /// The turn as this candidate is shown it, or the run's own model: other endpoints may refuse members of messages that
+    /// they do not know.
+    pub fn told_to(mut self, candidate: Option<&str>) -> Self {
+        if let Self::Exchange(exchange) = &mut self
+            && exchange.reasoning.candidate.as_deref() != candidate
+        {
+            exchange.reasoning = CarriedReasoning::default();
+        }
+        self
+    }
+
     /// Adds a call with its result. Those in a row are one turn, unless it `is_next`: made after those before it were over.
     pub fn add_answered(turns: &mut Vec<Self>, answered: Answered, is_next: bool) {
         match turns.last_mut() {
             Some(Self::Exchange(last)) if !is_next => last.calls.push(answered),
             _ => turns.push(Self::Exchange(Exchange {
                 calls: vec![answered],
+                ..Exchange::default()
             })),
         }
     }
@@ -79,6 +92,26 @@ pub enum Role {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exchange {
     pub calls: Vec<Answered>,
+    pub reasoning: CarriedReasoning,
+}
+
+/// Reasoning before calls. It goes back with them to the endpoint that it came from: endpoints in thinking mode refuse
+/// calls without it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CarriedReasoning {
+    /// Members of the assistant's message, under the names that they came with
+    /// ([`Completion::carried_reasoning`](crate::completion::Completion::carried_reasoning)).
+    pub members: Map<String, Value>,
+    /// The fallback's candidate that it came from; `None`: the run's own model.
+    pub candidate: Option<String>,
+}
+
+impl CarriedReasoning {
+    /// The names of members that have it as text.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let texts = self.members.iter().filter(|(_, value)| value.is_string());
+        texts.map(|(name, _)| name.as_str())
+    }
 }
 
 /// A call and the text that the model is given for it.

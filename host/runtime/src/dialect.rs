@@ -14,12 +14,28 @@ use toolhold_protocol::settings::Settings;
 #[derive(Debug, Default)]
 pub struct ProbedDialects {
     endpoints: BTreeMap<String, Dialect>,
-    /// The contracts of the fallback's candidates, by their names.
-    candidates: BTreeMap<String, (Contract, Forcing)>,
+    /// How the fallback's candidates are asked, by their names.
+    candidates: BTreeMap<String, CandidateForm>,
     /// What the candidates did before, where their order depends on it.
     scores: Option<Arc<CandidateScores>>,
     /// The models that the run's own endpoint lists, where the fallback may ask them.
     own_models: Vec<String>,
+}
+
+/// The form in which a candidate of the fallback is asked.
+#[derive(Debug, Clone, Copy)]
+struct CandidateForm {
+    contract: Contract,
+    forcing: Forcing,
+    has_grammar: bool,
+}
+
+/// Whether an endpoint keeps replies to a schema, or may do so.
+fn has_grammar(dialect: &Dialect) -> bool {
+    matches!(
+        dialect.schema,
+        ProbeVerdict::Works | ProbeVerdict::Unknown { .. }
+    )
 }
 
 impl ProbedDialects {
@@ -28,7 +44,11 @@ impl ProbedDialects {
     }
 
     pub fn add_candidate(&mut self, name: &str, dialect: &Dialect) {
-        let how = (dialect.contract(), dialect.forcing());
+        let how = CandidateForm {
+            contract: dialect.contract(),
+            forcing: dialect.forcing(),
+            has_grammar: has_grammar(dialect),
+        };
         self.candidates.insert(name.to_owned(), how);
     }
 
@@ -70,6 +90,7 @@ impl ProbedDialects {
                 tracing::warn!("{difference}. {ONE_KIND}");
             }
         }
+        settings.authored_schemas = is_without_grammar(&known);
         let windows: Option<Vec<u64>> = known
             .iter()
             .map(|(_, dialect)| dialect.as_ref()?.server.context_length)
@@ -103,10 +124,11 @@ impl ProbedDialects {
         for candidate in &mut settings.fallback.candidates {
             let named = config.candidate(&candidate.name);
             let is_chosen = named.is_some_and(|named| named.endpoint.contract.fixed().is_some());
-            if let Some((contract, forcing)) = self.candidates.get(&candidate.name) {
-                candidate.forcing = *forcing;
+            if let Some(form) = self.candidates.get(&candidate.name) {
+                candidate.forcing = form.forcing;
+                candidate.authored_schemas = !form.has_grammar;
                 if !is_chosen {
-                    candidate.contract = *contract;
+                    candidate.contract = form.contract;
                 }
             }
         }
@@ -114,6 +136,12 @@ impl ProbedDialects {
             scores.order(&mut settings.fallback.candidates);
         }
     }
+}
+
+/// Whether no endpoint of those that may answer has a grammar. One that was not probed may have one.
+fn is_without_grammar(endpoints: &[(&str, Option<&Dialect>)]) -> bool {
+    let mut each = endpoints.iter().map(|(_, dialect)| *dialect);
+    !endpoints.is_empty() && each.all(|dialect| dialect.is_some_and(|own| !has_grammar(own)))
 }
 
 /// Advice about endpoints of different contracts.
@@ -240,6 +268,38 @@ mod tests {
                 parallel: ProbeVerdict::Works,
             },
             tokenizer: None,
+        }
+    }
+
+    #[test]
+    fn authors_schemas_are_sent_where_no_endpoint_has_a_grammar() {
+        let works = ProbeVerdict::Works;
+        let ignored = ProbeVerdict::Ignored {
+            answer: "hello".into(),
+        };
+        let refused = ProbeVerdict::Refused {
+            reason: "no".into(),
+        };
+        let unknown = ProbeVerdict::Unknown {
+            reason: "no answer".into(),
+        };
+        let [works, ignored, refused, unknown] =
+            [works, ignored, refused, unknown].map(|schema| dialect(&schema, &ProbeVerdict::Works));
+        for (endpoints, is_without) in [
+            (vec![Some(&ignored)], true),
+            (vec![Some(&refused), Some(&ignored)], true),
+            (vec![Some(&works)], false),
+            (vec![Some(&refused), Some(&works)], false),
+            (vec![Some(&unknown)], false),
+            (vec![Some(&refused), None], false),
+            (vec![None], false),
+            (vec![], false),
+        ] {
+            let named: Vec<_> = endpoints
+                .into_iter()
+                .map(|dialect| ("a", dialect))
+                .collect();
+            assert_eq!(is_without_grammar(&named), is_without, "{named:?}");
         }
     }
 

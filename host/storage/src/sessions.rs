@@ -6,10 +6,10 @@ use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::prune::delete_turns;
 use crate::runs::{LISTED, RunRow};
+use crate::shared_texts;
 use crate::statements::SqlValue;
 use crate::store::Store;
 use crate::time::now_ms;
-use crate::tool_catalogues;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use std::ops::Range;
@@ -101,9 +101,9 @@ impl Store {
                 transaction.execute(LOCK_SESSION, &values).await?;
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
                 if is_gone {
-                    let lists = tool_catalogues::of_session(&mut transaction, id).await?;
+                    let texts = shared_texts::of_session(&mut transaction, id).await?;
                     let turns = delete_turns(&mut transaction, id).await?;
-                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
+                    shared_texts::delete_unnamed(&mut transaction, &texts).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }

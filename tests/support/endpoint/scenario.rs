@@ -346,6 +346,9 @@ pub struct Expect {
     pub stream: Option<bool>,
     /// Fields with their values.
     pub fields: BTreeMap<String, Value>,
+    /// The member of each message with native calls that has the reasoning before them, as endpoints in thinking mode want
+    /// it.
+    pub reasoning: Option<String>,
 }
 
 impl Expect {
@@ -384,6 +387,15 @@ impl Expect {
         for (name, expected) in &fields {
             if request[name] != *expected {
                 found.push(format!("{name} is {}, expected {expected}", request[name]));
+            }
+        }
+        for member in &self.reasoning {
+            let messages = request["messages"].as_array().into_iter().flatten();
+            let calling = messages.filter(|message| !message["tool_calls"].is_null());
+            for message in
+                calling.filter(|message| message[member].as_str().is_none_or(str::is_empty))
+            {
+                found.push(format!("{member} must be passed back: {message}"));
             }
         }
         let text = message_text(request);

@@ -301,6 +301,7 @@ mod tests {
                 text,
                 failed: false,
             }],
+            ..Exchange::default()
         })
     }
 
@@ -523,6 +524,7 @@ mod tests {
                 text: FORGED.into(),
                 failed: true,
             }],
+            ..Exchange::default()
         });
         add(
             &mut summary,

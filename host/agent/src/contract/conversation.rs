@@ -1,8 +1,9 @@
 //! The messages of a Request, in the order that all contracts share.
 
 use crate::contract::{RequestView, examples};
+use serde_json::{Map, Value};
 use toolhold_model::chat;
-use toolhold_model::chat::{ChatMessage, Content};
+use toolhold_model::chat::{ChatMessage, Content, REASONING_STAND_IN};
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::image::Image;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
@@ -25,8 +26,9 @@ pub(super) fn messages(
     last: PromptText,
 ) -> Vec<ChatMessage> {
     let mut messages = vec![ChatMessage::system(system)];
+    let stand_in = stand_in(view.turns);
     for turn in examples::turns(view.tools, view.settings.examples) {
-        render(&turn, format, &mut messages);
+        render(&turn, format, &stand_in, &mut messages);
     }
     let mut images = 0;
     for turn in view.turns {
@@ -34,7 +36,7 @@ pub(super) fn messages(
             images += 1;
             messages.push(ChatMessage::image(caption(images, image), image.clone()));
         } else {
-            render(turn, format, &mut messages);
+            render(turn, format, &stand_in, &mut messages);
         }
     }
     if !last.is_empty() {
@@ -72,6 +74,7 @@ fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
                 chat::Role::Assistant if last.tool_calls.is_empty() => {
                     if message.content.is_none() {
                         last.tool_calls = message.tool_calls;
+                        last.reasoning = message.reasoning;
                         continue;
                     }
                     joined.push(ChatMessage::user(BETWEEN.to_owned()));
@@ -88,7 +91,28 @@ fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
 /// Between an answer and calls that stand in texts, which cannot be one message.
 const BETWEEN: &str = "Go on.";
 
-fn render(turn: &Turn, format: &dyn TranscriptFormat, out: &mut Vec<ChatMessage>) {
+/// Members that the endpoint has reasoning in, with a text for calls that have none. None before it gave some.
+fn stand_in(turns: &[Turn]) -> Map<String, Value> {
+    let names = turns.iter().rev().find_map(|turn| match turn {
+        Turn::Exchange(exchange) => {
+            let names = exchange.reasoning.names();
+            let names: Vec<&str> = names.collect();
+            (!names.is_empty()).then_some(names)
+        }
+        _ => None,
+    });
+    let names = names.into_iter().flatten();
+    names
+        .map(|name| (name.to_owned(), Value::from(REASONING_STAND_IN)))
+        .collect()
+}
+
+fn render(
+    turn: &Turn,
+    format: &dyn TranscriptFormat,
+    stand_in: &Map<String, Value>,
+    out: &mut Vec<ChatMessage>,
+) {
     match turn {
         Turn::Text { role, text } => out.push(match role {
             Role::System => ChatMessage::system(text.clone()),
@@ -100,7 +124,17 @@ fn render(turn: &Turn, format: &dyn TranscriptFormat, out: &mut Vec<ChatMessage>
         Turn::Summary(text) | Turn::Conversation(text) => {
             out.push(ChatMessage::user(text.clone()));
         }
-        Turn::Exchange(exchange) => format.exchange(exchange, out),
+        Turn::Exchange(exchange) => {
+            let first = out.len();
+            format.exchange(exchange, out);
+            // The model's message; the results follow it.
+            if let Some(message) = out.get_mut(first) {
+                message.reasoning = match &exchange.reasoning.members {
+                    members if members.is_empty() => stand_in.clone(),
+                    members => members.clone(),
+                };
+            }
+        }
         Turn::Rejected { reply, reason } => format.rejected(reply, reason, out),
     }
 }

@@ -93,7 +93,10 @@ fn exchange(calls: &[(usize, &ChosenExample<'_>)]) -> Turn {
             failed: false,
         })
         .collect();
-    Turn::Exchange(Exchange { calls })
+    Turn::Exchange(Exchange {
+        calls,
+        ..Exchange::default()
+    })
 }
 
 #[cfg(test)]

@@ -53,6 +53,21 @@ pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
     reply.finish_reason.as_deref() == Some("length") && answered <= thought
 }
 
+/// Why nothing is done with a reply whose calls may lack their arguments.
+pub(crate) fn lost_arguments(reply: &Completion) -> Option<&'static str> {
+    if reply.unplaced > 0 {
+        return Some(UNPLACED);
+    }
+    let is_cut = reply.finish_reason.as_deref() == Some("length");
+    let last = reply.tool_calls.last().filter(|_| is_cut);
+    last.is_some_and(|call| call.arguments.trim().is_empty())
+        .then_some("the arguments of its last call are missing")
+}
+
+/// The reason where a piece of the reply fits no call.
+const UNPLACED: &str = "a part of it came without a word of which call it belongs to, so calls may lack their arguments; \
+make the calls that are missing again, each in a reply of its own";
+
 /// Everything a Request is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestView<'a> {

@@ -304,6 +304,7 @@ mod tests {
         let turns = [
             Turn::Exchange(Exchange {
                 calls: vec![answered(1), answered(2)],
+                ..Exchange::default()
             }),
             Turn::assistant("It is 3."),
         ];

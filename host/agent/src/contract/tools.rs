@@ -4,11 +4,11 @@
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
-use crate::contract::{ParsedReply, RequestView, text, thought};
+use crate::contract::{ParsedReply, RequestView, lost_arguments, text, thought};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
-use toolhold_json::grammar_subset::GrammarSubset;
+use toolhold_json::grammar_subset::{ALSO, GrammarSubset};
 use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
@@ -62,12 +62,7 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
         tools.push(ChatTool {
             name: function_of_member(name, view),
             description: description.into(),
-            parameters: shown(reduced(&json!({
-                "type": "object",
-                "properties": {member: schema},
-                "required": [member],
-                "additionalProperties": false,
-            }))),
+            parameters: shown(function_of(member, schema, composition.authored)),
         });
     }
     let last = match composition.advisors {
@@ -146,9 +141,35 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 }
 
 /// Values that a call must have, and the words before them where they stand in a description.
-const VALUES: [(&str, &str); 2] = [
+const VALUES: [(&str, &str); 3] = [
     ("enum", "One of these values, which are written as JSON: "),
     ("const", "This value, which is written as JSON: "),
+    (ALSO, "It must satisfy this JSON Schema, too: "),
+];
+
+/// Keywords whose texts are looked at where they are: descriptions, names and schemas.
+const LOOKED_AT: [&str; 21] = [
+    "$defs",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "definitions",
+    "dependentSchemas",
+    "else",
+    "if",
+    "items",
+    "not",
+    "oneOf",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
 ];
 
 /// A reduced schema for chat templates, which write its texts as they are, some as lines of their own. Each description
@@ -167,19 +188,23 @@ fn shown(mut schema: Value) -> Value {
 fn tell_values(schema: &mut Map<String, Value>) {
     let mut told = Vec::new();
     for (keyword, words) in VALUES {
-        if schema.get(keyword).is_none_or(is_plain_json) {
+        let own = schema.get(keyword);
+        if own.is_none_or(|value| keyword != ALSO && is_plain_json(value)) {
             continue;
         }
         let Some(value) = schema.shift_remove(keyword) else {
             continue;
         };
         told.push(PromptText::from(words).json(&value).take());
-        if is_of_texts(&value) {
+        if keyword != ALSO && is_of_texts(&value) {
             schema.insert("type".into(), "string".into());
         }
     }
     schema.retain(|key, value| {
-        DESCRIPTIONS.contains(&key.as_str()) || !value.is_string() || is_plain_json(value)
+        let key = key.as_str();
+        let is_looked_at =
+            DESCRIPTIONS.contains(&key) || (LOOKED_AT.contains(&key) && !value.is_string());
+        is_looked_at || is_plain_json(value)
     });
     if told.is_empty() {
         return;
@@ -201,6 +226,9 @@ fn is_of_texts(value: &Value) -> bool {
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
 pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, String> {
+    if let Some(reason) = lost_arguments(said.completion) {
+        return Err(reason.to_owned());
+    }
     let mut solution = Solution::default();
     for call in &said.completion.tool_calls {
         let Repaired {
@@ -400,10 +428,20 @@ pub fn tool(function: &str) -> String {
     function.replace('-', ".")
 }
 
-fn reduced(schema: &Value) -> Value {
+/// The parameters of a function that stands for one member of the solution. `authored` leaves its schema as it was written.
+fn function_of(member: &str, schema: &Value, authored: bool) -> Value {
     let mut subset = GrammarSubset::new(None).with_descriptions();
-    let reduced = subset.reduce(schema, "");
-    subset.finish(reduced)
+    let schema = if authored {
+        subset.authored(schema)
+    } else {
+        subset.reduce(schema, "")
+    };
+    subset.finish(json!({
+        "type": "object",
+        "required": [member],
+        "properties": {member: schema},
+        "additionalProperties": false,
+    }))
 }
 
 struct Functions<'a> {
@@ -550,8 +588,54 @@ mod tests {
                 json!({"type": "string"}),
             ),
             (json!({"enum": ["a b", 1]}), json!({"enum": ["a b", 1]})),
+            (
+                json!({"type": "integer", ALSO: {"multipleOf": 5}, "description": "Euros."}),
+                json!({"type": "integer", "description":
+                    "│ Euros.\nIt must satisfy this JSON Schema, too: {\"multipleOf\":5}"}),
+            ),
+            (
+                json!({"type": "string", "default": ["\n"], "examples": ["a"]}),
+                json!({"type": "string", "examples": ["a"]}),
+            ),
         ] {
             assert_eq!(shown(schema), expect);
+        }
+    }
+
+    #[test]
+    fn without_a_grammar_the_authors_schema_is_sent() {
+        let own = json!({"type": "number", "minimum": 0.5, "multipleOf": 0.5, "default": 1.0});
+        let tool = Tool {
+            parameters: json!({"type": "object", "properties": {"n": own}, "required": ["n"]}),
+            ..Tool::new("a.b")
+        };
+        let reduced = json!({"type": "number", "minimum": 0.5, "default": 1.0,
+            "description": "It must satisfy this JSON Schema, too: {\"multipleOf\":0.5}"});
+        for (authored, wiring, expect) in [
+            (true, false, Some(&own)),
+            (false, false, Some(&reduced)),
+            (true, true, None),
+        ] {
+            let how = Composition {
+                authored,
+                wiring,
+                ..Composition::default()
+            };
+            let schema = parameters(&tool, how);
+            assert_eq!(schema["required"][0], "n");
+            match expect {
+                Some(expect) => assert_eq!(schema["properties"]["n"], *expect),
+                None => assert!(schema["properties"]["n"]["anyOf"].is_array(), "{schema}"),
+            }
+        }
+        let answer = json!({"$ref": "#/$defs/N", "$defs": {"N": own}});
+        for (authored, name) in [(true, "N"), (false, "_N")] {
+            let schema = function_of("output", &answer, authored);
+            assert_eq!(
+                schema["properties"]["output"]["$ref"],
+                format!("#/$defs/{name}")
+            );
+            assert_eq!(schema["$defs"][name]["minimum"], 0.5);
         }
     }
 

@@ -7,8 +7,9 @@ use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoopRules {
     /// Before: calls of a reply wait for what they read alone, votes of consulted advisors do not count, a property that
-    /// names another call is ignored, arguments of latent calls are not repaired, a dagger is always a
-    /// reference, and names of tools are exact, but for a hyphen in the place of a dot.
+    /// names another call is ignored, arguments of latent calls are not repaired, a dagger is always a reference, names of
+    /// tools are exact, but for a hyphen in the place of a dot, and function calls without arguments are made when the next
+    /// one begins.
     Format3,
     #[default]
     Current,

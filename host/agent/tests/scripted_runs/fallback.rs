@@ -177,6 +177,42 @@ async fn another_model_makes_the_call_and_the_own_one_goes_on() {
     }
 }
 
+/// Other endpoints may refuse members of messages that they do not know.
+#[tokio::test]
+async fn reasoning_goes_back_to_the_model_that_it_came_from_alone() {
+    let contract = Contract::Tools;
+    let thinks = |n: i64, thought: &str, member: &'static str| {
+        let reply = pick(contract, n).after_reasoning(thought);
+        reply.in_member(member)
+    };
+    let own = [1, 2, 3].map(|n| thinks(n, "my thought", "reasoning_content"));
+    let own = Script::new(own.into_iter().chain([done(contract)]));
+    let big = Script::new([5, 7].map(|n| thinks(n, "their thought", "reasoning")));
+    let big_one = Candidate {
+        contract,
+        ..candidate("big")
+    };
+    let events = run(&with(&own, &[("big", &big)]), asking(contract, [big_one])).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    assert_eq!((own.asked(), big.asked()), (4, 2));
+    for n in 0..2 {
+        let told = big.told(n);
+        assert!(
+            !told.contains("my thought") && !told.contains("reasoning_content"),
+            "{told}"
+        );
+    }
+    let told = own.told(3);
+    let mine = r#""reasoning_content":"my thought""#;
+    assert_eq!(told.matches(mine).count(), 3, "{told}");
+    assert!(!told.contains("their thought"), "{told}");
+    // The call that the other model made has a text in its place.
+    assert!(
+        told.matches(r#""reasoning_content":"#).count() > 3,
+        "{told}"
+    );
+}
+
 /// The counter is reset by the success: three more failures are needed.
 #[tokio::test]
 async fn a_success_resets_the_counter() {

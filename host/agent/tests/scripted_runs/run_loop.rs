@@ -516,6 +516,33 @@ async fn a_stream_that_breaks_off_after_calls_does_not_make_them_again() {
     }
 }
 
+/// The member is known from the reply before.
+#[tokio::test]
+async fn reasoning_of_a_stream_that_breaks_off_goes_back_with_its_calls() {
+    let calls = |numbers: &[u8]| {
+        let calls = numbers.iter().map(|n| json!({"_tool": "echo", "of": n}));
+        json!({"calls": calls.collect::<Vec<_>>(), "output": null})
+    };
+    let first = Reply::of(Contract::Tools, &calls(&[1])).after_reasoning("first");
+    let second = Reply::of(Contract::Tools, &calls(&[2, 3])).after_reasoning("second");
+    let pieces = second.len() - 1;
+    let script = Script::new([
+        first.in_member("reasoning_content"),
+        second.breaking_after(pieces),
+        Reply::of(Contract::Tools, &json!({"calls": [], "output": "done"})),
+    ]);
+    let activities = Activities::default().with("echo", Echo::default().activity());
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.contract = Contract::Tools;
+    let events = run(&driver(&script, activities), request).await;
+    assert_eq!(end(&events).1, "done");
+    let told = script.told(2);
+    for thought in ["first", "second"] {
+        let member = format!("\"reasoning_content\":\"{thought}\"");
+        assert!(told.contains(&member), "{thought}: {told}");
+    }
+}
+
 /// One that breaks off before it called anything is asked for again, a few times.
 #[tokio::test]
 async fn a_stream_that_breaks_off_before_any_call_is_asked_for_again() {

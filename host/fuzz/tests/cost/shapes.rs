@@ -263,6 +263,33 @@ pub const STREAMS: &[Shape] = &[
             "data: [DONE]\n\n",
         )
     }),
+    ("pieces of a call under an index each", |n| {
+        many(
+            n,
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":\\\"\"}}]}}]}\n\n",
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":#,\"function\":{\"arguments\":\"x\"}}]}}]}\n\n",
+            "",
+            "data: [DONE]\n\n",
+        )
+    }),
+    ("pieces that fit no call", |n| {
+        many(
+            n,
+            "",
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":#,\"function\":{\"arguments\":\"x\"}}]}}]}\n\n",
+            "",
+            "data: [DONE]\n\n",
+        )
+    }),
+    ("thoughts in parts", |n| {
+        many(
+            n,
+            "",
+            "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"t\",\"index\":0,\"text\":\"a\"}]}}]}\n\n",
+            "",
+            "data: [DONE]\n\n",
+        )
+    }),
     ("thoughts", |n| {
         many(
             n,

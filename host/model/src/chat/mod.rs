@@ -167,6 +167,10 @@ pub enum Role {
     Tool,
 }
 
+/// A text in the place of the reasoning before calls that have none, such as those of worked examples: endpoints in
+/// thinking mode refuse calls without it.
+pub const REASONING_STAND_IN: &str = "The task needs this.";
+
 /// One message of the conversation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ChatMessage {
@@ -176,6 +180,9 @@ pub struct ChatMessage {
     /// Shown with a text, and written as parts behind it.
     #[serde(skip)]
     pub images: Vec<Image>,
+    /// Reasoning that led to the message, in members that the endpoint named.
+    #[serde(skip)]
+    pub reasoning: Map<String, Value>,
     #[serde(default)]
     pub tool_calls: Vec<ChatToolCall>,
     /// For [`Role::Tool`]: the call that this answers.
@@ -191,6 +198,8 @@ impl Serialize for ChatMessage {
             /// `null` when absent: an assistant that only calls tools has none, and several chat templates fail on a
             /// missing key.
             content: Option<Cow<'a, Content>>,
+            #[serde(flatten)]
+            reasoning: &'a Map<String, Value>,
             #[serde(skip_serializing_if = "is_empty")]
             tool_calls: &'a [ChatToolCall],
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,6 +216,7 @@ impl Serialize for ChatMessage {
         let wire = Wire {
             role: self.role,
             content,
+            reasoning: &self.reasoning,
             tool_calls: &self.tool_calls,
             tool_call_id: self.tool_call_id.as_deref(),
         };
@@ -256,6 +266,7 @@ impl ChatMessage {
             role: Role::Assistant,
             content: text.map(Content::Text),
             images: Vec::new(),
+            reasoning: Map::new(),
             tool_calls,
             tool_call_id: None,
         }
@@ -277,11 +288,17 @@ impl ChatMessage {
         }
     }
 
+    /// The reasoning, if it is there as text.
+    pub fn thought(&self) -> Option<&str> {
+        self.reasoning.values().find_map(Value::as_str)
+    }
+
     fn text_of(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
             content: Some(Content::Text(text.into())),
             images: Vec::new(),
+            reasoning: Map::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
         }
@@ -420,6 +437,26 @@ mod tests {
             serde_json::from_value(json!({"role": "user", "content": parts})).unwrap();
         let body = ChatRequest::new("m", vec![message]).body();
         assert_eq!(body["messages"][0]["content"], parts);
+    }
+
+    #[test]
+    fn reasoning_stands_beside_the_calls_under_its_names() {
+        let call = ChatToolCall {
+            id: "c1".into(),
+            name: "add".into(),
+            arguments: "{}".into(),
+        };
+        let mut message = ChatMessage::assistant_calls(None, vec![call]);
+        assert_eq!(message.thought(), None);
+        let members = json!({"reasoning": "hm", "reasoning_details": [{"data": "AA"}]});
+        message.reasoning = members.as_object().unwrap().clone();
+        assert_eq!(message.thought(), Some("hm"));
+        let body = ChatRequest::new("m", vec![message]).body();
+        assert_eq!(
+            body["messages"][0],
+            json!({"role": "assistant", "content": null, "reasoning": "hm", "reasoning_details": [{"data": "AA"}],
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]})
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ const MAX_NAMED_KINDS: usize = 8;
 pub(super) fn messages(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
     if !messages
         .iter()
-        .any(|message| texts(message).any(has_hidden))
+        .any(|message| texts(message).any(has_hidden) || message.reasoning.values().any(hides))
     {
         return Cow::Borrowed(messages);
     }
@@ -37,6 +37,14 @@ pub(super) fn messages(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
             }
             None => {}
         }
+        message.reasoning.retain(|_, value| match value {
+            Value::String(text) => {
+                removed.take_from(text);
+                true
+            }
+            // Parts with a signature are taken as they were, or not at all.
+            parts => !hides(parts),
+        });
         // What the model wrote itself is an example of the form of a reply, so nothing is added to it.
         if message.role != Role::Assistant
             && let Some(note) = removed.note()
@@ -84,6 +92,16 @@ fn texts(message: &ChatMessage) -> impl Iterator<Item = &str> {
 
 fn has_hidden(text: &str) -> bool {
     !text.is_ascii() && hidden::characters(text).any(|(c, is_hidden)| is_hidden && !c.is_control())
+}
+
+/// Whether texts in it have hidden characters.
+fn hides(json: &Value) -> bool {
+    match json {
+        Value::String(text) => has_hidden(text),
+        Value::Array(items) => items.iter().any(hides),
+        Value::Object(members) => members.values().any(hides),
+        _ => false,
+    }
 }
 
 fn is_ascii(json: &Value) -> bool {
@@ -175,6 +193,18 @@ mod tests {
             "Paid. Surely now\x1b[0m\n[Invisible characters that the host left out: 4 (U+200B U+2028 U+E0068 U+E0069)]"
         );
         assert_eq!(request.recorded()["messages"], body["messages"]);
+    }
+
+    #[test]
+    fn reasoning_hides_nothing() {
+        let mut message = ChatMessage::assistant_calls(None, Vec::new());
+        let members = json!({"reasoning": format!("a{TAGS}"), "reasoning_details": [{"text": format!("a{TAGS}")}]});
+        message.reasoning = members.as_object().unwrap().clone();
+        let shown = messages(std::slice::from_ref(&message)).into_owned();
+        assert_eq!(
+            Value::Object(shown[0].reasoning.clone()),
+            json!({"reasoning": "a"})
+        );
     }
 
     #[test]

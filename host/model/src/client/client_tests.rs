@@ -188,6 +188,61 @@ async fn a_finished_answer_is_not_lost_to_what_follows_it() {
     }
 }
 
+/// In this one a finish reason stands in each chunk.
+const NOT: &str =
+    "data: {\"choices\":[{\"delta\":{\"content\":\"not \"},\"finish_reason\":\"stop\"}]}\n\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_no_end_where_each_chunk_has_a_finish_reason() {
+    // Longer than the formal end of an answer is waited for.
+    let pause = u64::try_from(TAIL_TIMEOUT.as_millis()).unwrap() + 500;
+    let patient = Timeouts {
+        idle: Duration::from_secs(20),
+        total: Duration::from_mins(1),
+        ..timeouts()
+    };
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    let complete = async |steps| {
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient.clone());
+        model.complete(&request, &mut |_| {}).await
+    };
+    for first in [
+        NOT,
+        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"},\"finish_reason\":\"stop\"}]}\n\n",
+    ] {
+        let steps = vec![
+            Send(first),
+            Send(NOT),
+            Wait(pause),
+            Send(NOT),
+            Send("data: [DONE]\n\n"),
+        ];
+        let completion = complete(steps).await.unwrap();
+        assert!(completion.content.ends_with("not not "), "{completion:?}");
+        let result = complete(vec![Send(first), Send(NOT), Hang]).await;
+        assert!(
+            matches!(result, Err(ModelError::Timeout { .. })),
+            "{result:?}"
+        );
+        for steps in [vec![Send(NOT), Break], vec![Send(first), Send(NOT), Break]] {
+            let result = complete(steps).await;
+            assert!(
+                matches!(result, Err(ModelError::Truncated { .. })),
+                "{result:?}"
+            );
+        }
+    }
+}
+
+/// The last text has the finish reason, as no chunk before it.
+#[tokio::test]
+async fn an_answer_whose_last_text_has_the_only_finish_reason_is_not_lost() {
+    for rest in [Hang, Break] {
+        let completion = complete(Wire::ok(vec![Send(CONTENT), Send(NOT), rest])).await;
+        assert_eq!(completion.unwrap().content, "hinot ");
+    }
+}
+
 #[tokio::test]
 async fn a_broken_connection_keeps_what_came_and_the_cause() {
     let result = complete(Wire::ok(vec![Send(CONTENT), Break])).await;

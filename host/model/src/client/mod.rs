@@ -1,5 +1,6 @@
 //! The client of one OpenAI-compatible endpoint: sends, waits within bounds, and decodes.
 
+mod thinking;
 mod tokenize;
 
 use std::sync::Arc;
@@ -225,23 +226,35 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let sending = self.transport.send(self.http_request(request));
-        let response = clock.bound(false, sending).await??;
-        if !(200..=299).contains(&response.status) {
+        let mut reasoning = None;
+        let response = loop {
+            let sending = self.transport.send(self.http_request(request, reasoning));
+            let response = clock.bound(false, sending).await??;
+            if (200..=299).contains(&response.status) {
+                break response;
+            }
             let mut refusal = self.refusal(response).await;
+            if reasoning.is_none() {
+                reasoning = thinking::lacking(request, &refusal);
+                if reasoning.is_some() {
+                    continue;
+                }
+            }
             if request.images() > 0 {
                 refusal.advise_of_images();
             }
             return Err(refusal);
-        }
+        };
         let url = self.transport.target();
         let content_type = unread_encoding(&response)
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
             .or_else(|| response.header("content-type").map(str::to_owned));
-        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref());
+        let functions = request.tools.iter().map(|tool| tool.name.clone());
+        let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref())
+            .offering(functions.collect());
         let mut body = response.body;
         while !decoder.is_done() {
-            match clock.bound(decoder.is_whole(), body.next()).await {
+            match clock.bound(decoder.is_tail(), body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
                         clock.saw_token();
@@ -253,7 +266,7 @@ impl OpenAiModel {
                 }
                 Ok(None) => break,
                 // At most the token count is missing.
-                Ok(Some(Err(_))) | Err(_) if decoder.is_whole() => break,
+                Ok(Some(Err(_))) | Err(_) if decoder.is_certain() => break,
                 Ok(Some(Err(source @ TransportError::Broken { .. }))) => {
                     return Err(ModelError::Truncated {
                         received: Box::new(clock.stamp(decoder.into_completion())),
@@ -278,10 +291,14 @@ impl OpenAiModel {
         Ok(completion)
     }
 
-    fn http_request(&self, request: &ChatRequest) -> HttpRequest {
+    /// `reasoning`: the member of a message that all calls have.
+    fn http_request(&self, request: &ChatRequest, reasoning: Option<&str>) -> HttpRequest {
         let mut body = request.body_for(self.delivery, &self.names);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
+        }
+        if let Some(member) = reasoning {
+            thinking::fill(&mut body, member);
         }
         if let Value::Object(fields) = &mut body {
             for (key, value) in &self.extra {

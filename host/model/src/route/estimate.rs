@@ -25,6 +25,9 @@ pub fn prompt_tokens(request: &ChatRequest) -> u64 {
             Some(Content::Parts(parts)) => parts.iter().for_each(|part| count.part(part)),
             None => {}
         }
+        if let Some(thought) = message.thought() {
+            count.text(thought);
+        }
         count.tokens += TOKENS_PER_ATTACHMENT * message.images.len() as u64;
         for call in &message.tool_calls {
             count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
@@ -120,6 +123,7 @@ mod tests {
                 json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
             ])),
             images: Vec::new(),
+            reasoning: serde_json::Map::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
         });

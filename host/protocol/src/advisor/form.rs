@@ -108,8 +108,8 @@ pub fn consult_tool<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Opti
     })
 }
 
-/// Only what an object with known keys needs: a keyword beside them, such as `anyOf`, would make
-/// the subset forget the keys. The full schema is checked when the opinion is read.
+/// Only what an object with known keys needs: an opinion has other keys beside them. The full schema is checked when the
+/// opinion is read.
 fn fields(advisor: &Advisor) -> Value {
     let schema = advisor.fields();
     let mut out = Map::from_iter([("type".to_owned(), json!("object"))]);

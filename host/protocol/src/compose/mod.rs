@@ -75,6 +75,9 @@ pub struct Composition<'a> {
     pub forcing: Forcing,
     /// The names under which tools and parameters go out. Absent: dots are hyphens, and nothing else is another.
     pub names: Option<&'a Arc<ToolNames>>,
+    /// Functions have the schemas of tools as their authors wrote them: the endpoint has no grammar. Where data is wired,
+    /// their schemas are composed all the same, because parameters accept references then.
+    pub authored: bool,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -167,7 +170,11 @@ pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset)
     if how.wiring {
         references::define(subset);
     }
-    let parameters = parameters::of(tool, how, subset);
+    let parameters = if how.authored && !how.wiring {
+        parameters::authored(tool, how, subset)
+    } else {
+        parameters::of(tool, how, subset)
+    };
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
@@ -250,6 +257,7 @@ mod tests {
         forced: false,
         forcing: Forcing::Named,
         names: None,
+        authored: false,
     };
 
     #[test]

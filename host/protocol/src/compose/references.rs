@@ -1,7 +1,7 @@
 //! References in parameters: data is wired rather than copied (docs/protocol.md, 4 and 5).
 
 use serde_json::{Map, Value, json};
-use toolhold_json::grammar_subset::GrammarSubset;
+use toolhold_json::grammar_subset::{ANNOTATIONS, GrammarSubset};
 
 /// Levels of a call at which references are offered: the parameter, and what is inside of it down to a
 /// property of an object in a list of an object. Each place where one is offered is one more choice in
@@ -64,10 +64,14 @@ fn offer(schema: &mut Value, levels: usize) {
 }
 
 fn or_reference(mut schema: Value) -> Value {
-    // It is about both.
-    let description = schema
-        .as_object_mut()
-        .and_then(|keywords| keywords.shift_remove("description"));
+    // They are about both.
+    let mut annotations = Map::new();
+    if let Some(keywords) = schema.as_object_mut() {
+        for key in ANNOTATIONS {
+            let own = keywords.shift_remove_entry(key);
+            annotations.extend(own);
+        }
+    }
     let mut widened = match schema {
         Value::Object(mut keywords) if keywords.len() == 1 && keywords.contains_key("anyOf") => {
             if let Some(Value::Array(branches)) = keywords.get_mut("anyOf") {
@@ -77,8 +81,8 @@ fn or_reference(mut schema: Value) -> Value {
         }
         schema => json!({"anyOf": [schema, reference()]}),
     };
-    if let (Some(description), Value::Object(keywords)) = (description, &mut widened) {
-        keywords.insert("description".into(), description);
+    if let Value::Object(keywords) = &mut widened {
+        keywords.extend(annotations);
     }
     widened
 }
@@ -90,7 +94,10 @@ fn takes_references(schema: &Value) -> bool {
     };
     match keywords.get("anyOf") {
         Some(Value::Array(branches)) => branches.iter().any(takes_references),
-        _ => keywords.keys().all(|keyword| keyword == "description") || is_free_text(keywords),
+        _ => {
+            let mut all = keywords.keys();
+            all.all(|keyword| ANNOTATIONS.contains(&keyword.as_str())) || is_free_text(keywords)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ const HOW: Composition<'_> = Composition {
     advisors: None,
     forced: false,
     forcing: toolhold_protocol::compose::Forcing::Named,
+    authored: false,
 };
 
 /// Whether a solution satisfies a schema, by the validator that the host itself uses.
@@ -373,6 +374,42 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
         ),
         (
             "4.7",
+            json!({"properties": {"a": {"type": "object", "patternProperties": {"^x-": {"type": "integer"}},
+                "additionalProperties": false}}}),
+            json!({"a": {"x-y": 2}}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}}}),
+            json!({"a": ["x", 1, 2]}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"type": "object", "properties": {"k": {}}, "oneOf": [point, {"required": ["y"]}]}}}),
+            json!({"a": {"k": 1, "y": 2}}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"$ref": "#/$defs/P", "properties": {"y": {}}, "required": ["y"]}}, "$defs": {"P": point}}),
+            json!({"a": {"x": 1, "y": 2}}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"properties": {"k": {}}, "dependentSchemas": {"k": {"properties": {"y": {}}}}}}}),
+            json!({"a": {"k": 1, "y": 2}}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"properties": {"k": {}}, "unevaluatedProperties": {"type": "integer"}}}}),
+            json!({"a": {"k": "x", "y": 2}}),
+        ),
+        (
+            "4.7",
+            json!({"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "integer"}}}),
+            json!({"a": 1, "b": 2}),
+        ),
+        (
+            "4.7",
             json!({"properties": {"a": {"type": "string", "maxLength": 65_536}}}),
             json!({"a": "x".repeat(3_000)}),
         ),
@@ -416,6 +453,57 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
                 "{rule}: {fits} is refused by {schema}"
             );
         }
+    }
+}
+
+/// The names of definitions begin with the names of their tools, of which servers tell fewer apart.
+#[test]
+fn definitions_of_two_tools_do_not_replace_each_other() {
+    let rule = "4.7";
+    let offered = |name: &str, definition: &str, ty: &str| Tool {
+        parameters: json!({"type": "object", "properties": {"p": {"$ref": format!("#/$defs/{definition}")}},
+            "$defs": {(definition): {"type": ty}}}),
+        execution: Execution::Module(name.into()),
+        ..Tool::new(name)
+    };
+    let tools = [
+        offered("db", "query_Row", "integer"),
+        offered("db.query", "Row", "string"),
+        offered("db_query", "Row", "boolean"),
+    ];
+    let schema = compose(&tools, None, HOW);
+    let values = [json!(1), json!("a"), json!(true)];
+    for (tool, own) in tools.iter().zip(&values) {
+        for value in &values {
+            let call = json!({"_tool": tool.name, "_reasoningForCall": "r", "p": value});
+            let solution = json!({"calls": [call], "output": null});
+            assert_eq!(
+                accepts(&schema, &solution),
+                value == own,
+                "{rule}: {solution} {schema}"
+            );
+        }
+    }
+}
+
+/// A model that sees the fields of a tool's parts can fill them.
+#[test]
+fn parameters_of_joined_parts_are_shown() {
+    let rule = "4.7";
+    for parameters in [
+        json!({"type": "object", "allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"$ref": "#/$defs/B"}],
+            "$defs": {"B": {"properties": {"b": {}}, "required": ["b"]}}}),
+        json!({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}}}),
+    ] {
+        let offered = Tool {
+            parameters,
+            ..with(&Value::Null)
+        };
+        let schema = composed(&offered, Shape::Both, false);
+        let call = &schema["properties"]["calls"]["items"]["anyOf"][0];
+        let required = json!(["_tool", "_reasoningForCall", "a", "b"]);
+        assert_eq!(call["required"], required, "{rule}: {schema}");
+        assert_eq!(call["additionalProperties"], false, "{rule}: {schema}");
     }
 }
 

@@ -172,6 +172,7 @@ impl FallbackTable {
                 model,
                 contract: endpoint.contract.fixed().unwrap_or_default(),
                 forcing: Forcing::default(),
+                authored_schemas: false,
                 price,
                 missing: missing(endpoint, is_set).or_else(|| {
                     let is_unknown = counts_money && price.is_none();

@@ -9,6 +9,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
 use crate::http::run_status::Api;
+use crate::http::streams::RunEvent;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
 use crate::http::undelivered::is_sent_again;
@@ -53,7 +54,10 @@ impl App {
     /// The agent of that name, if the client may use it.
     pub fn agent(&self, client: &Client, name: &str) -> Result<Arc<Agent>, ApiError> {
         let offered = self.dispatcher.agents().all();
-        let unknown = || ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them"));
+        let unknown = || {
+            let missing = format_args!("agent {name:?}; /v1/models lists them");
+            ApiError::not_found(missing).coded("model_not_found")
+        };
         if !client.may_use_agent(name) {
             return Err(unknown());
         }
@@ -370,7 +374,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 /// A client's limit may be lower than the operator's, not higher.
 pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiError> {
     match asked {
-        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1"))),
+        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1")).of(name)),
         Some(asked) => {
             *most = asked.min(*most);
             Ok(())
@@ -474,7 +478,10 @@ impl App {
     request_body = Task,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same run")),
     responses(
-        (status = 200, body = AgentAnswer),
+        (
+            status = 200, description = "The answer; with `stream`, server-sent events",
+            content((AgentAnswer = "application/json"), (RunEvent = "text/event-stream")),
+        ),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]

@@ -41,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         numbers::check(&bytes).map_err(|error| ApiError::invalid(error.to_string()))?;
         let request = Request::from_parts(parts, bytes.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
-        let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;
+        let said = serde_path_to_error::deserialize(&raw)?;
         Ok(Self {
             said,
             raw,

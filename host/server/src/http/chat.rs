@@ -12,6 +12,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
 use crate::http::messages::{ChatMessage, conversation};
 use crate::http::sampling;
+use crate::http::streams::ChatChunk;
 use crate::http::turn::{LiveTurn, ToolholdFields};
 use crate::http::unsent::Gathering;
 use axum::extract::State;
@@ -57,14 +58,19 @@ struct ChatRequest {
     /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
+    #[schema(minimum = 1)]
     max_tokens: Option<u32>,
+    #[schema(minimum = 1)]
     max_completion_tokens: Option<u32>,
+    #[schema(minimum = 0, maximum = 100)]
     temperature: Option<f32>,
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     top_p: Option<f64>,
     seed: Option<u64>,
     /// {"type": "json_schema", "json_schema": {"schema": …}}
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
+    #[schema(minimum = 1, maximum = 1)]
     n: Option<u32>,
 }
 
@@ -97,7 +103,10 @@ struct ChatCompletion {
         ("x-stainless-retry-count" = Option<u32>, Header, description = "Above 0, the request takes up the run of an equal one whose client left"),
     ),
     responses(
-        (status = 200, body = ChatCompletion),
+        (
+            status = 200, description = "The answer; with `stream`, server-sent events",
+            content((ChatCompletion = "application/json"), (ChatChunk = "text/event-stream")),
+        ),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]
@@ -150,7 +159,7 @@ impl ChatRequest {
     /// `tools`: the names of the client's own.
     fn put(&self, request: &mut RunRequest, tools: &BTreeSet<String>) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
-            return Err(ApiError::invalid("n: an agent gives one answer"));
+            return Err(ApiError::member("n", "an agent gives one answer"));
         }
         let said = conversation("messages", &[], &self.messages, tools)?;
         said.put_instructions(request);

@@ -7,10 +7,12 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::fmt;
 use std::time::Duration;
 use toolhold_connections::is_too_slow;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_storage::{RecordError, StoreError};
+use toolhold_text::cut;
 use utoipa::ToSchema;
 
 /// An error response with its status.
@@ -20,6 +22,9 @@ pub struct ApiError {
     kind: &'static str,
     message: String,
     retry_after: Option<u32>,
+    /// The part of the request that is wrong, by its path.
+    param: Option<String>,
+    code: Option<&'static str>,
     /// A run was created: the header tells SDKs not to repeat the request, which would create another run.
     is_final: bool,
 }
@@ -38,12 +43,17 @@ pub struct ErrorDetail {
     /// `conflict_error`, `rate_limit_error`, `overloaded_error`, `server_error`.
     #[serde(rename = "type")]
     pub kind: &'static str,
+    /// Path of the wrong part of the request, such as `messages[0].content`, where one is known.
     pub param: Option<String>,
+    /// The cause for programs, where it has a name (`docs/server.md`, "Errors").
     pub code: Option<String>,
 }
 
 /// Seconds of the Retry-After header of a request that was refused because all places are taken.
 const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// Maximum characters of the path of a wrong part.
+const MAX_PARAM_CHARS: usize = 200;
 
 /// Most seconds of a Retry-After that an endpoint of a model asked for.
 const MAX_RETRY_AFTER_SECONDS: u128 = 3_600;
@@ -55,6 +65,8 @@ impl ApiError {
             kind,
             message: message.into(),
             retry_after: None,
+            param: None,
+            code: None,
             is_final: false,
         }
     }
@@ -67,16 +79,40 @@ impl ApiError {
         Self::new(status, "invalid_request_error", message)
     }
 
+    /// The member `param` of the request is wrong.
+    pub fn member(param: &str, reason: impl fmt::Display) -> Self {
+        Self::invalid(format!("{param}: {reason}")).of(param)
+    }
+
     /// The same, of a part of the request.
     pub fn at(self, place: &str) -> Self {
         Self {
             message: format!("{place}: {}", self.message),
+            ..self.of(place)
+        }
+    }
+
+    /// Names the part of the request that is wrong. Its names may be the client's, so they are bounded.
+    pub fn of(self, param: &str) -> Self {
+        Self {
+            param: Some(cut(param, MAX_PARAM_CHARS)),
+            ..self
+        }
+    }
+
+    /// Names the cause for programs.
+    pub fn coded(self, code: &'static str) -> Self {
+        Self {
+            code: Some(code),
             ..self
         }
     }
 
     pub fn unauthenticated(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+        Self {
+            code: Some("invalid_api_key"),
+            ..Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
+        }
     }
 
     pub fn forbidden(message: impl Into<String>) -> Self {
@@ -84,9 +120,14 @@ impl ApiError {
     }
 
     /// Also for a resource of another owner: a client must not learn that it exists.
-    pub fn not_found(what: impl std::fmt::Display) -> Self {
+    pub fn not_found(what: impl fmt::Display) -> Self {
         let message = format!("there is no {what}");
         Self::new(StatusCode::NOT_FOUND, "not_found_error", message)
+    }
+
+    /// The request is one that this server never takes.
+    pub fn refused(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::invalid_as(status, message)
     }
 
     pub fn method(message: impl Into<String>) -> Self {
@@ -135,6 +176,7 @@ impl ApiError {
     pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),
+            code: Some("rate_limit_exceeded"),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
         }
     }
@@ -151,7 +193,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "server_error", message)
     }
 
-    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+    pub fn internal(error: &dyn fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         let message = "the server failed; its log says why";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
@@ -192,8 +234,8 @@ impl ApiError {
             error: ErrorDetail {
                 message: self.message.clone(),
                 kind: self.kind,
-                param: None,
-                code: None,
+                param: self.param.clone(),
+                code: self.code.map(str::to_owned),
             },
         }
     }
@@ -205,7 +247,8 @@ impl ApiError {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        // The outcome of a run says nothing of the client's own key.
+        if self.status == StatusCode::UNAUTHORIZED && !self.is_final {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.is_final {
@@ -299,8 +342,22 @@ impl From<JsonRejection> for ApiError {
         }
         Self {
             status: rejection.status(),
-            ..Self::invalid(rejection.body_text())
+            ..Self::invalid(rejection.body_text()).coded("invalid_json")
         }
+    }
+}
+
+/// A member of the body has a value that it cannot have.
+impl From<serde_path_to_error::Error<serde_json::Error>> for ApiError {
+    fn from(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let place = error.path().to_string();
+        let reason = error.into_inner().to_string();
+        let fault = match place.as_str() {
+            // The body itself.
+            "." => Self::invalid(reason),
+            place => Self::member(&cut(place, MAX_PARAM_CHARS), reason),
+        };
+        fault.coded("invalid_value")
     }
 }
 

@@ -177,12 +177,14 @@ fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
             let Completion {
                 content,
                 reasoning,
+                reasoning_details,
                 tool_calls,
                 extra,
                 ..
             } = completion;
             content.clear();
             reasoning.clear();
+            reasoning_details.clear();
             tool_calls.clear();
             extra.clear();
         }

@@ -88,7 +88,7 @@ pub fn conversation(
     let mut matcher = ResultMatcher::new(before, messages);
     let mut is_next = false;
     for (index, message) in messages.iter().enumerate() {
-        let at = |error: String| ApiError::invalid(format!("{place}[{index}]: {error}"));
+        let at = |error: String| ApiError::member(&format!("{place}[{index}]"), error);
         let text = text(&message.content, &["text"]).map_err(at)?;
         match message.role.as_str() {
             "system" | "developer" => {
@@ -120,9 +120,10 @@ pub fn conversation(
     }
     conversation.language = language_of(messages);
     if conversation.context.is_empty() {
-        return Err(ApiError::invalid(format!(
-            "{place}: there is nothing to do; at least one message of the role user is needed"
-        )));
+        return Err(ApiError::member(
+            place,
+            "there is nothing to do; at least one message of the role user is needed",
+        ));
     }
     Ok(conversation)
 }

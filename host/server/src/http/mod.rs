@@ -11,6 +11,7 @@ mod body;
 mod chat;
 mod choice;
 mod client_tools;
+mod endpoint_failure;
 mod endpoints;
 mod error;
 mod event_redactor;
@@ -26,6 +27,7 @@ mod page;
 #[cfg(test)]
 mod page_characters;
 mod party;
+mod paths;
 mod reload;
 mod requests;
 mod responses;
@@ -34,6 +36,7 @@ mod run_status;
 mod runs;
 mod sampling;
 mod sessions;
+mod streams;
 mod task;
 mod tools;
 mod turn;
@@ -63,7 +66,7 @@ use toolhold_connections::{
 use toolhold_runtime::config::Configuration;
 use toolhold_telemetry::Telemetry;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
 use undelivered::UndeliveredAnswers;
 use upload::Uploads;
@@ -180,6 +183,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
         .merge(agent::routes())
         .merge(chat::routes())
+        .merge(paths::routes())
         .merge(responses::routes())
         .merge(sessions::routes())
         .merge(runs::routes())
@@ -212,12 +216,12 @@ pub fn router(app: App, serve: &Settings) -> Router {
             Method::PATCH,
             Method::DELETE,
         ])
-        .allow_headers([
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            header::IF_MATCH,
-            HeaderName::from_static("idempotency-key"),
-            HeaderName::from_static("last-event-id"),
+        // OpenAI's SDKs send a dozen (`x-stainless-…`), and more with each version. Which pages may ask at all is what
+        // the origins decide.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([
+            header::RETRY_AFTER,
+            HeaderName::from_static("x-should-retry"),
         ]);
     let (router, _) = routes();
     let dispatcher = app.dispatcher.clone();
@@ -238,7 +242,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
                 ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION)
             }),
         )
-        .fallback(async || ApiError::not_found("such path; /openapi.json lists them"))
+        .fallback(paths::unknown)
         .method_not_allowed_fallback(async || {
             ApiError::method("this path has other methods; /openapi.json lists them")
         })

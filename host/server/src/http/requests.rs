@@ -5,6 +5,7 @@ use crate::http::agent::{AgentAnswer, limit};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::streams::RunEvent;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -123,7 +124,10 @@ struct RequestRunBody {
     params(("request" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = RequestRunBody,
     responses(
-        (status = 200, body = AgentAnswer),
+        (
+            status = 200, description = "The answer; with `stream`, server-sent events",
+            content((AgentAnswer = "application/json"), (RunEvent = "text/event-stream")),
+        ),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]
@@ -160,11 +164,11 @@ fn put(
     request.context = match input {
         Some(input) => saved
             .with_input(input)
-            .map_err(|error| ApiError::invalid(format!("input: {}", error.reason)))?,
+            .map_err(|error| ApiError::member("input", error.reason))?,
         None => match saved.input_schema() {
             Some(schema) if !saved.has_input() => {
-                let message = format!("input: this Request needs one that satisfies {schema}");
-                return Err(ApiError::invalid(message));
+                let reason = format_args!("this Request needs one that satisfies {schema}");
+                return Err(ApiError::member("input", reason));
             }
             _ => saved.context,
         },

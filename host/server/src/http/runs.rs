@@ -7,6 +7,7 @@ use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
+use crate::http::streams::RunEvent;
 use crate::http::unsent::{Counted, Gathering};
 use crate::http::waiting_page::WaitingPage;
 use crate::runs::RunRefusal;
@@ -135,7 +136,7 @@ pub fn usual_limit() -> u32 {
 
 pub fn check_limit(limit: u32) -> Result<(), ApiError> {
     if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
+        return Err(ApiError::member("limit", format_args!("1 to {MAX_LIMIT}")));
     }
     Ok(())
 }
@@ -251,7 +252,7 @@ fn position_of(name: &str, id: Option<&str>) -> Result<Option<StreamPosition>, A
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path), AfterEvent, ("Last-Event-ID" = Option<String>, Header)),
     responses(
-        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 200, content_type = "text/event-stream", body = RunEvent),
         (status = 204, description = "The run is over, and nothing came after that event"),
         (status = "4XX", body = ErrorBody),
     ),

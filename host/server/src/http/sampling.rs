@@ -11,22 +11,23 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingParams {
-    /// 0 or more.
+    #[schema(minimum = 0, maximum = 100)]
     pub temperature: Option<f64>,
-    /// More than 0, at most 1.
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     pub top_p: Option<f64>,
-    /// At least 1.
+    #[schema(minimum = 1)]
     top_k: Option<u32>,
-    /// 0 to 1.
+    #[schema(minimum = 0, maximum = 1)]
     min_p: Option<f64>,
-    /// -2 to 2.
+    #[schema(minimum = -2, maximum = 2)]
     presence_penalty: Option<f64>,
-    /// -2 to 2.
+    #[schema(minimum = -2, maximum = 2)]
     frequency_penalty: Option<f64>,
-    /// More than 0.
+    #[schema(exclusive_minimum = 0)]
     repetition_penalty: Option<f64>,
     seed: Option<u64>,
     /// The most tokens of one reply of the model; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_tokens: Option<u32>,
     /// Another way to say the first three.
     strategy: Option<SamplingStrategy>,
@@ -85,7 +86,7 @@ impl SamplingParams {
         put_top_p(settings, self.top_p)?;
         let sampling = &mut settings.sampling;
         if self.top_k == Some(0) {
-            return Err(ApiError::invalid("top_k must be at least 1"));
+            return Err(ApiError::invalid("top_k must be at least 1").of("top_k"));
         }
         sampling.top_k = self.top_k;
         sampling.min_p = within("min_p", self.min_p, "from 0 to 1", |it| {
@@ -137,7 +138,7 @@ fn within(
 ) -> Result<Option<f64>, ApiError> {
     match value {
         Some(value) if !is_within(value) => {
-            Err(ApiError::invalid(format!("{name} must be {range}")))
+            Err(ApiError::invalid(format!("{name} must be {range}")).of(name))
         }
         value => Ok(value),
     }
@@ -147,9 +148,8 @@ fn once<T, const N: usize>(name: &str, given: [Option<T>; N]) -> Result<Option<T
     let mut given = given.into_iter().flatten();
     let value = given.next();
     if given.next().is_some() {
-        return Err(ApiError::invalid(format!(
-            "{name} is given twice; leave one away"
-        )));
+        let message = format!("{name} is given twice; leave one away");
+        return Err(ApiError::invalid(message).of(name));
     }
     Ok(value)
 }

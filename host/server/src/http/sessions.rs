@@ -8,6 +8,7 @@ use crate::http::client_tools::withdraw;
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::messages::ClientCall;
 use crate::http::runs::{Page, RunSummary, check_limit};
+use crate::http::streams::RunEvent;
 use crate::http::task::Task;
 use crate::http::unsent::Gathering;
 use crate::sessions::{LeftByTurn, goes_on_from, left_by};
@@ -207,7 +208,10 @@ async fn delete(
     params(("session" = Uuid, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Task,
     responses(
-        (status = 200, body = AgentAnswer),
+        (
+            status = 200, description = "The answer; with `stream`, server-sent events",
+            content((AgentAnswer = "application/json"), (RunEvent = "text/event-stream")),
+        ),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]

@@ -36,15 +36,21 @@ pub struct Task {
     #[schema(value_type = Option<Object>)]
     output_schema: Option<Value>,
     /// The most tokens of one reply of the model; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_tokens: Option<u32>,
     /// The most Requests to the model; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_steps: Option<u32>,
     /// The most tokens of the prompt of each Request to the model. What is too long is summed up, which
     /// `notices` of the answer tells; what is too long after that is not sent, and the run ends with `token_budget`.
+    #[schema(minimum = 1)]
     max_context_tokens: Option<u64>,
     /// The most tokens of the whole turn, prompts and replies together; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_turn_tokens: Option<u64>,
+    #[schema(minimum = 0, maximum = 100)]
     temperature: Option<f64>,
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     top_p: Option<f64>,
     sampling_params: Option<SamplingParams>,
     /// Language of the task, as a BCP 47 tag (`de`, `pt-BR`), in which the model is asked to answer. Absent: the
@@ -166,8 +172,9 @@ fn check_language(tag: &str) -> Result<(), ApiError> {
     let first = tag.split('-').next().unwrap_or_default();
     let is_language = first.len() >= 2 && first.chars().all(|it| it.is_ascii_alphabetic());
     if tag.len() > MAX_LANGUAGE || !is_language || !tag.split('-').all(is_part) {
-        return Err(ApiError::invalid(
-            "language: expected a BCP 47 tag, such as de or pt-BR",
+        return Err(ApiError::member(
+            "language",
+            "expected a BCP 47 tag, such as de or pt-BR",
         ));
     }
     Ok(())
@@ -175,7 +182,7 @@ fn check_language(tag: &str) -> Result<(), ApiError> {
 
 fn at_least_one(name: &str, asked: Option<u64>) -> Result<Option<u64>, ApiError> {
     match asked {
-        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1"))),
+        Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1")).of(name)),
         asked => Ok(asked),
     }
 }

@@ -4,6 +4,7 @@
 //! as at OpenAI, and the next request brings their results.
 
 use crate::answer::Answer;
+use crate::http::endpoint_failure::EndpointFailure;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
 use crate::http::run_status::{Api, status};
@@ -14,7 +15,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::timeout;
 use toolhold_agent::user_text::UserText;
 use toolhold_connections::UnsentBytes;
@@ -35,8 +35,8 @@ pub struct Turn {
     pub cached_tokens: u64,
     contract: Contract,
     last: LastReply,
-    /// The time after which the same may succeed, if the endpoint failed and that is known.
-    retry_after: Option<Duration>,
+    /// How the endpoint failed, if it ended the run.
+    endpoint: EndpointFailure,
 }
 
 /// Text of the model's last reply.
@@ -102,7 +102,7 @@ impl Turn {
             cached_tokens: 0,
             contract: Contract::default(),
             last: LastReply::default(),
-            retry_after: None,
+            endpoint: EndpointFailure::default(),
         }
     }
 
@@ -187,14 +187,13 @@ impl Turn {
         if status(reason, api) == StatusCode::OK || self.end() == TurnEnd::OutOfTokens {
             return None;
         }
-        let fault = match (reason, self.retry_after) {
-            (StopReason::Cancelled, _) => ApiError::conflict(match &self.answer.error {
+        let fault = match reason {
+            StopReason::Cancelled => ApiError::conflict(match &self.answer.error {
                 Some(reason) => format!("run {run} was cancelled: {reason}"),
                 None => format!("run {run} was cancelled"),
             })
             .of_a_run(),
-            (_, Some(wait)) => ApiError::unavailable(self.failure()).of_a_run().after(wait),
-            (_, None) => ApiError::upstream(self.failure()).of_a_run(),
+            _ => self.endpoint.fault(self.failure()),
         };
         Some(fault)
     }
@@ -254,8 +253,7 @@ impl FromRecord for Turn {
             EventKind::Done { error, .. } => {
                 self.calls.clear();
                 let failure = error.as_ref();
-                let wait = failure.and_then(|failure| failure.retry_after_ms);
-                self.retry_after = wait.map(Duration::from_millis);
+                self.endpoint = failure.map(EndpointFailure::of).unwrap_or_default();
             }
             _ => {}
         }

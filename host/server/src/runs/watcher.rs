@@ -24,7 +24,8 @@ use uuid::Uuid;
 /// of sub-agents' replies are shown only to those who watch when they come.
 ///
 /// The events of a page from there count as unsent answers of the client until the page is used up, and so do their texts,
-/// which are sent meanwhile. Events that come as they happen are small.
+/// which are sent meanwhile. Events that come as they happen are small, or have a place in the room of their run until they
+/// are taken.
 #[derive(Debug)]
 pub struct Watcher {
     inner: Arc<DispatcherInner>,
@@ -129,7 +130,7 @@ impl Watcher {
             return false;
         };
         match live.recv().await {
-            Ok(LiveEvent::Small(first)) => {
+            Ok(LiveEvent::Small(first) | LiveEvent::Large(first, _)) => {
                 // The first event has no predecessor.
                 self.reads = false;
                 self.read.push(first);
@@ -206,8 +207,13 @@ impl Watcher {
                     }
                     Ok(LiveEvent::LargePiece(seq)) if seq < self.next => self.lacks_text = true,
                     Ok(event) if event.seq() < self.next => {}
-                    Ok(LiveEvent::Small(event)) if event.seq == self.next => self.read.push(event),
-                    // It is a large one or a piece behind one, or the channel dropped events while the database was read.
+                    Ok(LiveEvent::Small(event) | LiveEvent::Large(event, _))
+                        if event.seq == self.next =>
+                    {
+                        self.read.push(event);
+                    }
+                    // It is one that is in the database alone or a piece behind one, or the channel dropped events while the
+                    // database was read.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
                         // The last events may have been written after the previous query.

@@ -152,6 +152,8 @@ const REVISION: &str = "system_fingerprint";
 
 pub(super) fn empty_reply(completion: &mut Completion) -> bool {
     let mut is_changed = empty(&mut completion.content) | empty(&mut completion.reasoning);
+    is_changed |= !completion.reasoning_details.is_empty();
+    completion.reasoning_details.clear();
     for call in &mut completion.tool_calls {
         is_changed |= empty(&mut call.arguments);
     }

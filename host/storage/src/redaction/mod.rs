@@ -15,10 +15,10 @@ use crate::error::StoreError;
 use crate::record::is_sealed;
 use crate::redacted_lines::RedactedLine;
 use crate::responses;
+use crate::shared_texts;
 use crate::statements::OpenTransaction;
 use crate::store::Store;
 use crate::time::now_ms;
-use crate::tool_catalogues;
 use plan::{DeletedTexts, RedactionPlan};
 use sqlx::Row as _;
 use std::collections::BTreeSet;
@@ -234,7 +234,7 @@ impl Store {
                     });
                     let line = serde_json::to_string(&event)
                         .map_err(|error| sqlx::Error::Encode(error.into()))?;
-                    let exchanged = tool_catalogues::exchange_line(
+                    let exchanged = shared_texts::exchange_line(
                         &mut transaction,
                         run,
                         change.seq,

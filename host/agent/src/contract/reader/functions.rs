@@ -18,6 +18,8 @@ pub(super) struct FunctionReader {
     /// The other members of the solution that were given.
     fields: Vec<&'static str>,
     pub(super) names: Option<Arc<ToolNames>>,
+    /// True for runs whose record has format 3: a call without arguments is given when the next call begins.
+    is_early: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -52,6 +54,13 @@ impl FunctionReader {
         self.give(false, out)
     }
 
+    pub(super) fn early(self) -> Self {
+        Self {
+            is_early: true,
+            ..self
+        }
+    }
+
     /// The reply has ended.
     pub(super) fn finish(&mut self, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         self.give(true, out)
@@ -66,9 +75,8 @@ impl FunctionReader {
     fn give(&mut self, ended: bool, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         let begun = self.slots.len();
         while let Some(slot) = self.slots.get_mut(self.given) {
-            // A model writes one call after the other: when the next has begun this one has ended.
             let followed = self.given + 1 < begun;
-            if !slot.is_complete(followed, ended)? {
+            if !slot.is_complete(self.is_early, followed, ended)? {
                 break;
             }
             let name = slot.name.as_deref().unwrap_or_default();
@@ -116,11 +124,20 @@ impl Slot {
         }
     }
 
-    /// `followed`: another call has begun. `ended`: the reply has.
-    fn is_complete(&mut self, followed: bool, ended: bool) -> Result<bool, String> {
-        if self.arguments.is_none() && (ended || (followed && self.scan.is_empty())) {
+    /// `followed`: another call has begun. `ended`: the reply has. A call without arguments is not complete before, unless
+    /// `early`: endpoints send them under another index or behind an empty object, and whether a piece of the reply fits
+    /// no call is known at its end.
+    fn is_complete(&mut self, early: bool, followed: bool, ended: bool) -> Result<bool, String> {
+        let is_end = ended || (early && followed && self.scan.is_empty());
+        if self.arguments.is_none() && is_end {
             self.arguments = Some(self.scan.finish()?.unwrap_or_default());
         }
-        Ok(self.arguments.is_some() && (ended || self.name.is_some()))
+        let is_given = match &self.arguments {
+            None => false,
+            Some(Value::Null) => early,
+            Some(Value::Object(arguments)) => early || !arguments.is_empty(),
+            Some(_) => true,
+        };
+        Ok(ended || (is_given && self.name.is_some()))
     }
 }

@@ -13,13 +13,14 @@ pub(super) use object::ObjectFinder;
 pub(super) use solution::SolutionReader;
 
 use crate::contract::leak::{CallableNames, Fate, LeakReader};
+use crate::contract::lost_arguments;
 use crate::contract::provenance::Provenance;
 use crate::contract::simple;
 use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use toolhold_protocol::completion::Delta;
+use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
@@ -92,6 +93,14 @@ impl ReplyReader {
         self.leaks.name(names);
         if let FormatReader::Tools(reader) = &mut self.state {
             reader.names = names.cloned();
+        }
+        self
+    }
+
+    /// The reader of a run whose record has format 3: function calls without arguments are given when the next one begins.
+    pub fn early(mut self) -> Self {
+        if let FormatReader::Tools(reader) = self.state {
+            self.state = FormatReader::Tools(reader.early());
         }
         self
     }
@@ -187,6 +196,15 @@ impl ReplyReader {
         if read.is_err() || is_copied {
             self.state = FormatReader::Quiet;
         }
+    }
+
+    /// [`Self::finish_from`], of this reply. Of one whose calls may lack their arguments, nothing is given that only its
+    /// end makes complete.
+    pub fn finish_of(&mut self, reply: &Completion, provenance: &Provenance) -> Vec<ReplyPart> {
+        if self.contract == Contract::Tools && lost_arguments(reply).is_some() {
+            self.state = FormatReader::Quiet;
+        }
+        self.finish_from(provenance)
     }
 
     /// [`Self::finish_from`], of a reply that repeats nothing.

@@ -235,17 +235,64 @@ fn a_function_call_is_given_when_it_ends() {
     assert!(push(0, Some("a-b"), "{\"x\":").is_empty());
     assert_eq!(push(0, None, "1}"), [json!({"_tool": "a.b", "x": 1})]);
     assert!(push(1, Some("c-d"), "").is_empty(), "arguments may follow");
-    assert_eq!(push(2, Some("e-f"), ""), [call("c.d")]);
-    assert_eq!(
-        calls(
-            &reader
-                .finish()
-                .into_iter()
-                .map(renumbered)
-                .collect::<Vec<_>>()
+    assert!(push(2, Some("e-f"), "{}").is_empty(), "also after the next");
+    let last: Vec<Value> = reader.finish().into_iter().map(call_of).collect();
+    assert_eq!(last, [call("c.d"), call("e.f")]);
+}
+
+/// The record of a run of format 3 has it so.
+#[test]
+fn a_function_call_without_arguments_was_given_when_the_next_one_began() {
+    let mut reader = ReplyReader::new(Contract::Tools, &offered()).early();
+    for (index, arguments, given) in [(0, "", vec![]), (1, "{}", vec!["a.b", "a.b"])] {
+        let parts = reader.push(&function(index, Some("a-b"), arguments));
+        let tools: Vec<Value> = parts
+            .into_iter()
+            .map(|part| call_of(part)["_tool"].clone())
+            .collect();
+        assert_eq!(tools, given, "{index}");
+    }
+}
+
+/// Nothing is made of a reply that lost arguments but the calls that had theirs.
+#[test]
+fn a_call_whose_arguments_may_be_lost_is_not_given() {
+    let named = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
+    let lost = completion(&[named("a-b", "{\"x\":1}"), named("files-read", "")]);
+    for (reply, given) in [
+        (
+            Completion {
+                unplaced: 1,
+                ..lost.clone()
+            },
+            1,
         ),
-        [call("e.f")]
-    );
+        (
+            Completion {
+                finish_reason: Some("length".into()),
+                ..lost.clone()
+            },
+            1,
+        ),
+        (lost, 2),
+    ] {
+        let mut reader = ReplyReader::new(Contract::Tools, &offered());
+        let mut parts = reader.push(&function(0, Some("a-b"), "{\"x\":1}"));
+        parts.extend(reader.push(&function(1, Some("files-read"), "")));
+        parts.extend(reader.finish_of(&reply, &Provenance::default()));
+        assert_eq!(parts.len(), given, "{reply:?}");
+        let read = read(Contract::Tools, &reply);
+        assert_eq!(read.is_ok(), given == 2, "{read:?}");
+        let words = read.err().unwrap_or_default();
+        assert!(given == 2 || words.contains("arguments"), "{words}");
+    }
+}
+
+fn call_of(part: ReplyPart) -> Value {
+    match part {
+        ReplyPart::Call { call, .. } => call,
+        ReplyPart::Field { .. } => panic!("{part:?}"),
+    }
 }
 
 /// As if it were the first, which `calls` expects.

@@ -76,7 +76,10 @@ impl Machine {
             self.count_consulted(effects);
         }
         self.tools.choose();
-        let reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
+        let mut reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
+        if !self.rules.are_current() {
+            reader = reader.early();
+        }
         self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
@@ -110,7 +113,11 @@ impl Machine {
         let before = self.privacy.counts();
         let turns = self.turns();
         self.note_owners();
-        let turns: Vec<Turn> = turns.into_iter().map(|turn| self.hidden(turn)).collect();
+        let candidate = self.addressee().map(str::to_owned);
+        let turns = turns
+            .into_iter()
+            .map(|turn| self.hidden(turn.told_to(candidate.as_deref())));
+        let turns: Vec<Turn> = turns.collect();
         let instructions = self.privacy.hide(&self.instructions);
         self.tell_hidden(&before, effects);
         let meta = self.needed_meta().map(meta::schema);
@@ -216,6 +223,7 @@ impl Machine {
                 forced: forced.is_some(),
                 forcing: self.forcing(),
                 names: self.names(),
+                authored: self.has_authored_schemas(),
             },
         }
     }

@@ -134,6 +134,14 @@ impl Machine {
             .map_or_else(Forcing::default, |candidate| candidate.forcing)
     }
 
+    /// Whether the model that is asked next is shown schemas as their authors wrote them.
+    pub(super) fn has_authored_schemas(&self) -> bool {
+        self.candidate()
+            .map_or(self.request.settings.authored_schemas, |candidate| {
+                candidate.authored_schemas
+            })
+    }
+
     /// Adds to the history, or to its copy.
     pub(super) fn remember(&mut self, turn: Turn) {
         self.history.extend(self.fallbacks.keep(turn));

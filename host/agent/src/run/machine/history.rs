@@ -211,6 +211,7 @@ mod tests {
                 text: text.into(),
                 failed: false,
             }],
+            ..Exchange::default()
         })
     }
 

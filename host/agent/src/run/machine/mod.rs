@@ -104,7 +104,7 @@ use toolhold_protocol::plan::Mode;
 use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::turn::Turn;
+use toolhold_protocol::turn::{CarriedReasoning, Turn};
 use toolhold_schema::Validator;
 use tools::ToolTable;
 use uuid::Uuid;
@@ -177,6 +177,10 @@ struct StepState {
     recorded: ReplyOffset,
     /// The record has each piece, as older versions wrote it.
     has_deltas: bool,
+    /// End of the recorded reasoning, which goes back if the reply breaks off.
+    thought: String,
+    /// Reasoning that goes back with the calls.
+    reasoning: CarriedReasoning,
     calls: StepCalls,
     /// Calls of a lazy plan.
     planned: Vec<Call>,

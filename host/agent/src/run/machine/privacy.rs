@@ -3,7 +3,7 @@
 use super::context_turns::GIVEN;
 use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{GivenPlaceholders, Vault};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
@@ -14,7 +14,7 @@ use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Tool;
-use toolhold_protocol::turn::{Exchange, Turn};
+use toolhold_protocol::turn::{CarriedReasoning, Exchange, Turn};
 
 /// In the place of the name of a tool that is hidden data, in a result from elsewhere.
 const HIDDEN_TOOL: &str = "client.hidden";
@@ -170,7 +170,7 @@ impl RunPrivacy {
                 image.name = vault.hide(&image.name);
                 Turn::Image(image)
             }
-            Turn::Exchange(Exchange { calls }) => {
+            Turn::Exchange(Exchange { calls, reasoning }) => {
                 let calls = calls.into_iter().map(|mut answered| {
                     answered.call = hidden_call(vault, answered.call);
                     if answered.call.id.starts_with(GIVEN) {
@@ -189,6 +189,10 @@ impl RunPrivacy {
                 });
                 Turn::Exchange(Exchange {
                     calls: calls.collect(),
+                    reasoning: CarriedReasoning {
+                        members: hidden_members(vault, reasoning.members),
+                        ..reasoning
+                    },
                 })
             }
             Turn::Conversation(text) => Turn::Conversation(vault.hide(&text)),
@@ -211,6 +215,7 @@ impl RunPrivacy {
         let vault = &mut self.vault;
         for ChatMessage {
             content,
+            reasoning,
             tool_calls,
             ..
         } in &mut request.messages
@@ -226,6 +231,7 @@ impl RunPrivacy {
                 }
                 None => {}
             }
+            *reasoning = hidden_members(vault, std::mem::take(reasoning));
             for call in tool_calls {
                 call.arguments = vault.hide_again(&call.arguments);
             }
@@ -343,6 +349,18 @@ impl RunPrivacy {
     }
 }
 
+/// The model's own words. Parts with a signature are taken as they were, or not at all.
+fn hidden_members(vault: &mut Vault, members: Map<String, Value>) -> Map<String, Value> {
+    let shown = members.into_iter().filter_map(|(name, value)| match value {
+        Value::String(text) => Some((name, Value::from(vault.hide_again(&text)))),
+        parts => {
+            let is_same = vault.hide_value(&parts) == parts;
+            is_same.then_some((name, parts))
+        }
+    });
+    shown.collect()
+}
+
 fn hidden_call(vault: &mut Vault, mut call: Call) -> Call {
     call.instance = call.instance.map(|name| vault.hide(&name));
     call.output_path = call.output_path.map(|path| vault.hide(&path));
@@ -396,7 +414,42 @@ mod tests {
                 text: text.into(),
                 failed: false,
             }],
+            ..Exchange::default()
         })
+    }
+
+    /// The model may have been told by others what it must not see.
+    #[test]
+    fn reasoning_goes_back_with_what_is_hidden_in_it() {
+        let mut privacy = mail_hidden();
+        let details =
+            |text: &str| json!([{"type": "reasoning.text", "text": text, "signature": "s"}]);
+        let shown = |privacy: &mut RunPrivacy, text: &str| {
+            let members = json!({"reasoning": text, "reasoning_details": details(text)});
+            let turn = Turn::Exchange(Exchange {
+                reasoning: CarriedReasoning {
+                    members: members.as_object().unwrap().clone(),
+                    candidate: None,
+                },
+                ..Exchange::default()
+            });
+            match privacy.hide_turn(turn, true) {
+                Turn::Exchange(shown) => Value::Object(shown.reasoning.members),
+                other => panic!("{other:?}"),
+            }
+        };
+        let open = shown(&mut privacy, "I write.");
+        assert_eq!(
+            open,
+            json!({"reasoning": "I write.", "reasoning_details": details("I write.")})
+        );
+        let hidden = shown(&mut privacy, &format!("I write to {MAIL}."));
+        assert_eq!(hidden.as_object().unwrap().len(), 1, "{hidden}");
+        assert!(!hidden.to_string().contains(MAIL), "{hidden}");
+        let mut message = ChatMessage::assistant_calls(None, Vec::new());
+        message.reasoning.insert("reasoning".into(), MAIL.into());
+        let request = privacy.hide_request(ChatRequest::new("m", vec![message]));
+        assert!(!request.body().to_string().contains(MAIL));
     }
 
     #[test]

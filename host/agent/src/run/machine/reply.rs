@@ -9,14 +9,14 @@ use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Attendance;
-use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::completion::{Completion, Delta, REASONING_BYTES, end_of};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::solution::{Call, Solution};
-use toolhold_protocol::turn::Turn;
+use toolhold_protocol::turn::{CarriedReasoning, Turn};
 use toolhold_text::cut;
 
 impl Machine {
@@ -36,7 +36,12 @@ impl Machine {
         let ahead = step.ahead.as_mut();
         let parts = ahead.map(|reader| reader.push_from(&delta, provenance));
         let acts = parts.iter().flatten().any(ReplyPart::is_acted_on);
-        step.unrecorded.push(delta);
+        // The record has consecutive pieces of one text as one: where the endpoint cut them says nothing of the reply.
+        let apart = match step.unrecorded.last_mut() {
+            Some(last) => last.append(delta).err(),
+            None => Some(delta),
+        };
+        step.unrecorded.extend(apart);
         if acts {
             self.keep_written(effects);
         }
@@ -79,6 +84,15 @@ impl Machine {
         self.step.has_begun = true;
         self.step.ahead = None;
         self.step.recorded.pass(piece);
+        if let Delta::Reasoning(text) = piece {
+            self.step.thought.push_str(text);
+            let end = end_of(&self.step.thought, REASONING_BYTES);
+            let excess = self.step.thought.len().saturating_sub(end.len());
+            // Not with each piece.
+            if excess > REASONING_BYTES {
+                self.step.thought.drain(..excess);
+            }
+        }
         let provenance = &self.material.provenance;
         let reader = self.step.reader.as_mut();
         let read = reader.map(|reader| (reader.push_from(piece, provenance), reader.is_prose()));
@@ -148,6 +162,10 @@ impl Machine {
         effects.events.push(tokens);
         self.step.unrecorded.clear();
         self.step.ahead = None;
+        self.step.reasoning = CarriedReasoning {
+            members: completion.carried_reasoning(),
+            candidate: self.addressee().map(str::to_owned),
+        };
         if let Some(mut reader) = self.step.reader.take() {
             let provenance = &self.material.provenance;
             // The record has it in the reply alone.
@@ -160,7 +178,7 @@ impl Machine {
             let mut pieces: Vec<_> = rest
                 .flat_map(|piece| reader.push_from(piece, provenance))
                 .collect();
-            pieces.append(&mut reader.finish_from(provenance));
+            pieces.append(&mut reader.finish_of(&completion, provenance));
             self.take_pieces(pieces, reader.is_prose(), effects);
             self.step.reader = None;
         }
@@ -257,6 +275,7 @@ impl Machine {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
         self.hear_part(effects);
+        self.step.reasoning = self.broken_reasoning();
         let calls = self.step.calls.calls();
         let called: Vec<&str> = calls.map(|call| call.tool.as_str()).collect();
         let called = format!("calls of {}", called.join(", "));
@@ -268,6 +287,26 @@ impl Machine {
         self.note_ignored(effects);
         self.step.is_over = true;
         self.proceed(effects);
+    }
+
+    /// Returns the reasoning of a reply that broke off, under the names that earlier replies had it.
+    fn broken_reasoning(&self) -> CarriedReasoning {
+        let candidate = self.addressee().map(str::to_owned);
+        let text = end_of(&self.step.thought, REASONING_BYTES);
+        let turns = self.history.turns().iter().rev();
+        let known = turns.find_map(|turn| match turn {
+            Turn::Exchange(exchange) => Some(&exchange.reasoning)
+                .filter(|known| known.candidate == candidate && known.names().next().is_some()),
+            _ => None,
+        });
+        let names = known.into_iter().flat_map(CarriedReasoning::names);
+        let names = names.filter(|_| !text.is_empty());
+        CarriedReasoning {
+            members: names
+                .map(|name| (name.to_owned(), Value::from(text)))
+                .collect(),
+            candidate,
+        }
     }
 
     /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here: where

@@ -10,6 +10,7 @@ use super::tools::ShowingLimits;
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
+use serde_json::Value;
 use toolhold_model::chat::ChatRequest;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::ContextOverflow;
@@ -129,6 +130,8 @@ impl Machine {
                 // Its size is no text's.
                 Turn::Image(_) => {}
                 Turn::Exchange(exchange) => {
+                    let thoughts = exchange.reasoning.members.values().find_map(Value::as_str);
+                    known.extend(thoughts.map(|text| (Part::History, text.to_owned())));
                     for answered in &exchange.calls {
                         known.push((Part::Results, answered.text.clone()));
                         known.push((Part::History, answered.call.tool.clone()));

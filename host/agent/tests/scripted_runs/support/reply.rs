@@ -24,6 +24,8 @@ pub fn output(output: impl Into<Value>) -> Value {
 pub struct Reply {
     pub(super) beats: Vec<Beat>,
     pub(super) tokens: Option<(u64, u64)>,
+    /// The member of the message that the reasoning is in.
+    pub(super) member: Option<&'static str>,
 }
 
 impl Reply {
@@ -70,6 +72,7 @@ impl Reply {
         Self {
             beats: deltas.into_iter().map(Beat::Says).collect(),
             tokens: None,
+            member: None,
         }
     }
 
@@ -84,6 +87,12 @@ impl Reply {
     pub fn after_reasoning(mut self, text: &str) -> Self {
         let reasoning = Delta::Reasoning(text.to_owned());
         self.beats.insert(0, Beat::Says(reasoning));
+        self
+    }
+
+    /// Names the member of the message that the reasoning is in, as an endpoint does that wants it back.
+    pub fn in_member(mut self, name: &'static str) -> Self {
+        self.member = Some(name);
         self
     }
 
@@ -116,6 +125,7 @@ impl Reply {
         Self {
             beats: vec![Beat::Overflows(prompt, window)],
             tokens: None,
+            member: None,
         }
     }
 

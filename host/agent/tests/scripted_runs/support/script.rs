@@ -69,6 +69,7 @@ impl Model for Script {
                         completion_tokens,
                         ..Usage::default()
                     }),
+                reasoning_names: reply.member.into_iter().map(str::to_owned).collect(),
                 ..Completion::default()
             };
             for beat in reply.beats {

@@ -133,14 +133,17 @@ fn question(wanted: SearchBody) -> Result<SearchQuery, ApiError> {
     }
     let most = wanted.most.unwrap_or(USUAL_PASSAGES);
     if !(1..=MAX_PASSAGES).contains(&most) {
-        return Err(ApiError::invalid(format!("most: 1 to {MAX_PASSAGES}")));
+        return Err(ApiError::member(
+            "most",
+            format_args!("1 to {MAX_PASSAGES}"),
+        ));
     }
     for (what, most) in [
         ("most_characters", wanted.most_characters),
         ("most_of_document", wanted.most_of_document),
     ] {
         if most == Some(0) {
-            return Err(ApiError::invalid(format!("{what}: at least 1")));
+            return Err(ApiError::member(what, "at least 1"));
         }
     }
     Ok(SearchQuery {

@@ -36,13 +36,14 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
         Value::String(text) => return Ok(vec![message("user", Value::String(text.clone()))]),
         Value::Array(items) => items,
         _ => {
-            return Err(ApiError::invalid(
-                "input: expected a text or a list of items",
+            return Err(ApiError::member(
+                "input",
+                "expected a text or a list of items",
             ));
         }
     };
     let read = |(index, item): (usize, &Value)| {
-        let at = |error: String| ApiError::invalid(format!("input[{index}]: {error}"));
+        let at = |error: String| ApiError::member(&format!("input[{index}]"), error);
         let item = InputItem::deserialize(item).map_err(|error| at(error.to_string()))?;
         item.message().map_err(at)
     };

@@ -17,6 +17,7 @@ pub struct InputItemPage {
     /// Id of the last item of the previous page.
     after: Option<String>,
     /// 1 to 100; default 20.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u32>,
     #[param(inline)]
     order: SortOrder,
@@ -50,7 +51,10 @@ impl InputItemPage {
     pub fn of(&self, mut items: Vec<Value>) -> Result<InputItems, ApiError> {
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_ITEMS);
         if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
-            return Err(ApiError::invalid(format!("limit: 1 to {MAX_PAGE_ITEMS}")));
+            return Err(ApiError::member(
+                "limit",
+                format_args!("1 to {MAX_PAGE_ITEMS}"),
+            ));
         }
         if self.order == SortOrder::Desc {
             items.reverse();
@@ -58,9 +62,8 @@ impl InputItemPage {
         if let Some(after) = &self.after {
             let place = items.iter().position(|item| id(item) == Some(after));
             let place = place.ok_or_else(|| {
-                ApiError::invalid(format!(
-                    "after: no item of this response has the id {after:?}"
-                ))
+                let reason = format_args!("no item of this response has the id {after:?}");
+                ApiError::member("after", reason)
             })?;
             items.drain(..=place);
         }

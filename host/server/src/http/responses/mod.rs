@@ -14,6 +14,7 @@ use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::run_status::Api;
+use crate::http::streams::ResponseEvent;
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::http::unsent::{Counted, FromRecord, Gathering};
 use crate::runs::weight;
@@ -61,7 +62,10 @@ pub fn routes() -> OpenApiRouter<App> {
         ("x-stainless-retry-count" = Option<u32>, Header, description = "Above 0, the request takes up the response of an equal one whose client left"),
     ),
     responses(
-        (status = 200, body = ResponseObject),
+        (
+            status = 200, description = "The answer; with `stream`, server-sent events",
+            content((ResponseObject = "application/json"), (ResponseEvent = "text/event-stream")),
+        ),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]

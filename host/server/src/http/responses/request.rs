@@ -42,10 +42,14 @@ pub struct ResponseRequest {
     #[schema(value_type = Option<Object>)]
     text: Value,
     /// The most tokens of one reply of the model; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_output_tokens: Option<u32>,
     /// The most tool calls of the whole turn; cannot exceed the agent's limit.
+    #[schema(minimum = 1)]
     max_tool_calls: Option<u32>,
+    #[schema(minimum = 0, maximum = 100)]
     temperature: Option<f64>,
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     top_p: Option<f64>,
     /// The most pairs: 16. Names have at most 64 characters, texts at most 512.
     metadata: Option<BTreeMap<String, String>>,
@@ -60,6 +64,7 @@ pub struct ResponseRequest {
     /// Only empty.
     include: Option<Vec<String>>,
     /// Only 0.
+    #[schema(maximum = 0)]
     top_logprobs: Option<u32>,
     /// Only null: use `previous_response_id`.
     #[schema(value_type = Option<Value>)]
@@ -103,48 +108,57 @@ impl ResponseRequest {
         let refused = [
             (
                 self.store == Some(false),
-                "store: what an agent does is always recorded; DELETE /v1/responses/{response} deletes the record",
+                "store",
+                "what an agent does is always recorded; DELETE /v1/responses/{response} deletes the record",
             ),
             (
                 self.background == Some(true),
-                "background: leave it away and stream; a lost connection ends no run, and GET /v1/responses/{response} has what came of it",
+                "background",
+                "leave it away and stream; a lost connection ends no run, and GET /v1/responses/{response} has what came of it",
             ),
             (
                 self.include.as_ref().is_some_and(|it| !it.is_empty()),
-                "include: there is nothing that can be included; GET /v1/runs/{run} has the way to the answer",
+                "include",
+                "there is nothing that can be included; GET /v1/runs/{run} has the way to the answer",
             ),
             (
                 self.top_logprobs.is_some_and(|most| most > 0),
-                "top_logprobs: an agent's answer has none",
+                "top_logprobs",
+                "an agent's answer has none",
             ),
             (
                 self.parallel_tool_calls == Some(false),
-                "parallel_tool_calls: an agent may call several tools at once",
+                "parallel_tool_calls",
+                "an agent may call several tools at once",
             ),
             (
                 !self.conversation.is_null(),
-                "conversation: there are none; previous_response_id goes on from a response, and /v1/sessions has conversations",
+                "conversation",
+                "there are none; previous_response_id goes on from a response, and /v1/sessions has conversations",
             ),
             (
                 !self.prompt.is_null(),
-                "prompt: there are no templates; POST /v1/requests/{request} runs a saved Request",
+                "prompt",
+                "there are no templates; POST /v1/requests/{request} runs a saved Request",
             ),
             (
                 !self.moderation.is_null(),
-                "moderation: shields screen what is said; the operator configures them",
+                "moderation",
+                "shields screen what is said; the operator configures them",
             ),
         ];
-        if let Some((_, reason)) = refused.iter().find(|(is_asked, _)| *is_asked) {
-            return Err(ApiError::invalid(*reason));
+        if let Some((_, param, reason)) = refused.iter().find(|(is_asked, ..)| *is_asked) {
+            return Err(ApiError::member(param, reason));
         }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
         let is_long =
             |(name, text): (&String, &String)| chars(name) > MAX_NAME || chars(text) > MAX_TEXT;
         if metadata.clone().count() > MAX_PAIRS || metadata.clone().any(is_long) {
-            return Err(ApiError::invalid(format!(
-                "metadata: at most {MAX_PAIRS} pairs, with names of {MAX_NAME} and texts of {MAX_TEXT} characters"
-            )));
+            let reason = format_args!(
+                "at most {MAX_PAIRS} pairs, with names of {MAX_NAME} and texts of {MAX_TEXT} characters"
+            );
+            return Err(ApiError::member("metadata", reason));
         }
         Ok(())
     }

@@ -136,7 +136,8 @@ impl Events {
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
         let error = error.body().error;
-        let members = json!({"code": error.kind, "message": error.message, "param": error.param});
+        let code = error.code.unwrap_or_else(|| error.kind.to_owned());
+        let members = json!({"code": code, "message": error.message, "param": error.param});
         self.tell("error", Members::These(members));
     }
 

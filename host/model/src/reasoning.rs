@@ -1,0 +1,150 @@
+//! Reasoning that comes in parts (`reasoning_details`), as it goes back with the calls that it led to.
+
+use serde_json::Value;
+use toolhold_protocol::completion::REASONING_DETAILS_BYTES;
+
+/// Parts of one answer's reasoning: one for each thought between two calls.
+const MAX_PARTS: usize = 256;
+/// Members of a part whose text comes in pieces.
+const TEXTS: [&str; 2] = ["text", "summary"];
+
+/// The parts of one answer. Pieces of one part, which have its `index` and `type`, are put together.
+#[derive(Debug, Default)]
+pub(crate) struct ReasoningDetails {
+    parts: Vec<Value>,
+    bytes: usize,
+    /// There is more than is kept. Parts are signed, so none of them is of use then.
+    is_full: bool,
+}
+
+impl ReasoningDetails {
+    /// Takes the parts of one chunk.
+    pub(crate) fn take(&mut self, details: &Value) {
+        for part in details.as_array().into_iter().flatten() {
+            let begun = self.parts.iter().rposition(|begun| is_same(begun, part));
+            let bytes = match begun.and_then(|place| self.parts.get_mut(place)) {
+                Some(begun) => go_on(begun, part),
+                None => {
+                    self.parts.push(part.clone());
+                    part.to_string().len()
+                }
+            };
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.is_full |= self.parts.len() > MAX_PARTS || self.bytes > REASONING_DETAILS_BYTES;
+            if self.is_full {
+                self.parts.clear();
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<Value> {
+        self.parts
+    }
+}
+
+/// The text in parts, for those who read along.
+pub(crate) fn details_text(details: &Value) -> String {
+    let parts = details.as_array().into_iter().flatten();
+    parts
+        .flat_map(|part| {
+            TEXTS
+                .into_iter()
+                .filter_map(move |name| part.get(name)?.as_str())
+        })
+        .collect()
+}
+
+/// True if `piece` is the next piece of a part.
+fn is_same(part: &Value, piece: &Value) -> bool {
+    let has_same = |name: &str| part.get(name) == piece.get(name);
+    let is_open = piece.get("index").is_some_and(Value::is_number);
+    let id = piece.get("id").filter(|id| !id.is_null());
+    let is_same_id = id.is_none() || has_same("id") || part.get("id").is_none_or(Value::is_null);
+    // What is encrypted comes as a whole.
+    is_open && has_same("index") && has_same("type") && is_same_id && piece.get("data").is_none()
+}
+
+/// Adds a piece to its part. Returns the bytes that were added.
+fn go_on(part: &mut Value, piece: &Value) -> usize {
+    let (Value::Object(part), Value::Object(piece)) = (part, piece) else {
+        return 0;
+    };
+    let mut bytes = 0;
+    for (name, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
+        let is_text = TEXTS.contains(&name.as_str());
+        if let (true, Some(Value::String(text)), Value::String(more)) =
+            (is_text, part.get_mut(name), value)
+        {
+            text.push_str(more);
+            bytes += more.len();
+        } else if part.get(name) != Some(value) {
+            part.insert(name.clone(), value.clone());
+            bytes += value.to_string().len();
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn taken(chunks: &[Value]) -> Vec<Value> {
+        let mut details = ReasoningDetails::default();
+        for chunk in chunks {
+            details.take(chunk);
+        }
+        details.finish()
+    }
+
+    #[test]
+    fn pieces_of_a_part_are_put_together_and_others_stay_as_they_are() {
+        let parts = taken(&[
+            json!([{"type": "reasoning.text", "index": 0, "format": "f", "text": "I ", "signature": null}]),
+            json!([{"type": "reasoning.text", "index": 0, "text": "multiply."}]),
+            json!([{"type": "reasoning.text", "index": 0, "signature": "s"}]),
+            json!([{"type": "reasoning.encrypted", "index": 1, "data": "AA"}]),
+            json!([{"type": "reasoning.encrypted", "index": 1, "data": "BB"}]),
+            json!([{"type": "reasoning.summary", "summary": "a"}, {"type": "reasoning.summary", "summary": "b"}]),
+        ]);
+        assert_eq!(
+            json!(parts),
+            json!([
+                {"type": "reasoning.text", "index": 0, "format": "f", "text": "I multiply.", "signature": "s"},
+                {"type": "reasoning.encrypted", "index": 1, "data": "AA"},
+                {"type": "reasoning.encrypted", "index": 1, "data": "BB"},
+                {"type": "reasoning.summary", "summary": "a"},
+                {"type": "reasoning.summary", "summary": "b"},
+            ])
+        );
+        assert_eq!(
+            taken(&[json!("text"), json!(null), json!([])]),
+            Vec::<Value>::new()
+        );
+    }
+
+    #[test]
+    fn the_text_is_that_of_all_parts() {
+        let details = json!([{"text": "a"}, {"data": "AA"}, {"summary": "b"}, 7]);
+        assert_eq!(details_text(&details), "ab");
+    }
+
+    #[test]
+    fn long_reasoning_in_small_pieces_is_kept() {
+        let piece = json!([{"type": "reasoning.text", "format": "f", "index": 0, "text": "word "}]);
+        let chunks = vec![piece; 20_000];
+        assert_eq!(taken(&chunks)[0]["text"].as_str().unwrap().len(), 100_000);
+    }
+
+    #[test]
+    fn too_much_is_nothing() {
+        let large =
+            json!([{"type": "reasoning.encrypted", "data": "A".repeat(REASONING_DETAILS_BYTES)}]);
+        let small = json!([{"type": "reasoning.encrypted", "data": "A"}]);
+        assert!(taken(&[small.clone(), large, small]).is_empty());
+        let many: Vec<Value> = (0..=MAX_PARTS).map(|n| json!({"data": n})).collect();
+        assert!(taken(&[json!(many)]).is_empty());
+    }
+}

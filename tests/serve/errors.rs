@@ -1,0 +1,193 @@
+//! Errors of the API: their codes, the part of the request that is wrong, and the meaning of the endpoint's own errors.
+
+use super::{ask, host, scripted, serve};
+use reqwest::Method;
+use serde_json::{Value, json};
+use support::endpoint::Reply;
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[test]
+fn errors_name_their_cause_and_the_part_that_is_wrong() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let server = serve(&host, &endpoint);
+    let said = json!([{"role": "user", "content": "t"}]);
+    for (path, body, status, code, param) in [
+        (
+            CHAT,
+            json!({"model": "default", "messages": 7}),
+            400,
+            json!("invalid_value"),
+            json!("messages"),
+        ),
+        (
+            CHAT,
+            json!({"model": "default", "messages": [{"role": "user", "content": "t"}, {"role": 7}]}),
+            400,
+            json!("invalid_value"),
+            json!("messages[1].role"),
+        ),
+        (
+            CHAT,
+            json!({"model": "default", "messages": [{"role": "king"}]}),
+            400,
+            Value::Null,
+            json!("messages[0]"),
+        ),
+        (
+            CHAT,
+            json!({"model": "default", "messages": said, "n": 2}),
+            400,
+            Value::Null,
+            json!("n"),
+        ),
+        (
+            CHAT,
+            json!({"model": "default", "messages": said, "top_p": 2}),
+            400,
+            Value::Null,
+            json!("top_p"),
+        ),
+        (
+            CHAT,
+            json!({"model": "gpt", "messages": said}),
+            404,
+            json!("model_not_found"),
+            Value::Null,
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "default", "input": "t", "top_logprobs": 2}),
+            400,
+            Value::Null,
+            json!("top_logprobs"),
+        ),
+        (
+            "/v1/agent",
+            json!({"messages": said, "sampling_params": {"min_p": "x"}}),
+            400,
+            json!("invalid_value"),
+            json!("sampling_params.min_p"),
+        ),
+        (
+            "/chat/completions",
+            json!({"model": "default", "messages": said}),
+            404,
+            json!("unknown_url"),
+            Value::Null,
+        ),
+        (
+            "/v1/completions",
+            json!({"model": "default", "prompt": "t"}),
+            404,
+            json!("unsupported_endpoint"),
+            Value::Null,
+        ),
+    ] {
+        let answered = server.post(path, &body);
+        assert_eq!(answered.status, status, "{path} {body}: {answered:?}");
+        let error = &answered.json()["error"];
+        assert_eq!(error["code"], code, "{path} {body}: {error}");
+        assert_eq!(error["param"], param, "{path} {body}: {error}");
+    }
+    let broken = server.send(CHAT, "application/json", b"{", &[]);
+    assert_eq!(broken.status, 400, "{broken:?}");
+    assert_eq!(broken.json()["error"]["code"], "invalid_json");
+    for path in ["/chat/completions", "/v1/completions"] {
+        let told = server.post(path, &json!({})).json()["error"]["message"].clone();
+        let told = told.as_str().unwrap().to_owned();
+        assert!(told.contains(CHAT), "{path}: {told}");
+    }
+}
+
+#[test]
+fn an_endpoints_error_keeps_its_meaning_for_clients() {
+    for (reply, status, code) in [
+        (400, 400, json!("endpoint_refused_request")),
+        (401, 401, json!("endpoint_credentials")),
+        (403, 403, json!("endpoint_credentials")),
+        (404, 502, Value::Null),
+    ] {
+        let refusal = || Reply::error(reply, json!({"error": {"message": "out of order"}}));
+        let (host, endpoint) = (host(""), scripted([refusal(), refusal()]));
+        let server = serve(&host, &endpoint);
+        let chat = json!({"model": "default", "messages": ask("t")["messages"]});
+        for (path, body) in [("/v1/agent", ask("t")), (CHAT, chat)] {
+            let answered = server.post(path, &body);
+            assert_eq!(answered.status, status, "{path} {reply}: {answered:?}");
+            let error = &answered.json()["error"];
+            assert_eq!(error["code"], code, "{path} {reply}: {error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("out of order"), "{path}: {message}");
+            assert_eq!(answered.headers["x-should-retry"], "false");
+            // The client's own key is fine.
+            assert!(!answered.headers.contains_key("www-authenticate"));
+        }
+    }
+}
+
+#[test]
+fn pages_may_send_the_headers_of_sdks() {
+    let (host, endpoint) = (
+        host("[serve]\norigins = [\"https://app.example\"]\n"),
+        scripted([]),
+    );
+    let server = serve(&host, &endpoint);
+    let preflight = |origin: &str| {
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            (
+                "access-control-request-headers",
+                "authorization,x-stainless-lang,x-stainless-retry-count",
+            ),
+        ];
+        server.ask(Method::OPTIONS, CHAT, None, &headers)
+    };
+    let own = preflight("https://app.example");
+    assert_eq!(
+        own.headers["access-control-allow-origin"],
+        "https://app.example"
+    );
+    let allowed = own.headers["access-control-allow-headers"]
+        .to_str()
+        .unwrap();
+    for name in [
+        "authorization",
+        "x-stainless-lang",
+        "x-stainless-retry-count",
+    ] {
+        assert!(allowed.contains(name), "{allowed}");
+    }
+    let other = preflight("https://other.example");
+    assert!(
+        !other.headers.contains_key("access-control-allow-origin"),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn the_description_has_streams_and_bounds() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let server = serve(&host, &endpoint);
+    let described = server.get("/openapi.json").good();
+    for path in [
+        "/v1/agent",
+        CHAT,
+        "/v1/responses",
+        "/v1/sessions/{session}/turns",
+        "/v1/requests/{request}",
+    ] {
+        let content = &described["paths"][path]["post"]["responses"]["200"]["content"];
+        for kind in ["application/json", "text/event-stream"] {
+            assert!(content[kind]["schema"].is_object(), "{path}: {content}");
+        }
+    }
+    let schemas = &described["components"]["schemas"];
+    assert_eq!(schemas["ChatRequest"]["properties"]["n"]["maximum"], 1);
+    assert_eq!(schemas["ChatRequest"]["properties"]["top_p"]["maximum"], 1);
+    assert_eq!(
+        schemas["ResponseEvent"]["properties"]["type"]["type"],
+        "string"
+    );
+}
