@@ -12,7 +12,7 @@
 mod keeper;
 mod slot;
 
-pub use slot::{AnswerSlot, RequestOrigin, is_sent_again, track};
+pub use slot::{RequestOrigin, is_sent_again, track};
 
 use crate::settings::OnDisconnect;
 use std::collections::{BTreeMap, HashMap};
