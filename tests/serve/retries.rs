@@ -267,7 +267,12 @@ fn ends_of_runs_whose_clients_leave(on_disconnect: &str, clients: &[LeavingClien
     until("the runs", || {
         (runs(&server).len() == clients.len()).then_some(())
     });
-    drop(connections);
+    for (client, mut connection) in clients.iter().zip(connections) {
+        if client.is_streamed {
+            // The stream has begun, and with it the ids of its events.
+            connection.read_exact(&mut [0]).unwrap();
+        }
+    }
     let ended = until("their ends", || {
         let runs = runs(&server);
         runs.iter()

@@ -29,6 +29,7 @@ mod page_characters;
 mod party;
 mod paths;
 mod reload;
+mod repetition;
 mod requests;
 mod responses;
 mod result_matcher;
