@@ -20,6 +20,7 @@ mod parameters;
 mod responses;
 mod rests;
 mod retention;
+mod retries;
 mod shielded_session;
 mod takeover;
 mod tool_choice;
