@@ -10,13 +10,13 @@ const RESPONSES: &str = "/v1/responses";
 
 /// What the table says of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Effect {
+enum ParameterEffect {
     Done,
     None,
     Refused,
 }
 
-impl Effect {
+impl ParameterEffect {
     const ALL: [(&'static str, Self); 3] = [
         ("**done**", Self::Done),
         ("**no effect**", Self::None),
@@ -26,7 +26,7 @@ impl Effect {
 
 /// Where the effect is seen.
 #[derive(Debug)]
-enum Seen {
+enum SeenAt {
     /// In the request to the model's endpoint.
     Sent(&'static str, Value),
     /// In the answer.
@@ -42,17 +42,17 @@ struct ParameterRow {
     name: &'static str,
     /// Members of the request.
     members: Value,
-    effect: Effect,
+    effect: ParameterEffect,
     reply: Reply,
-    seen: Seen,
+    seen: SeenAt,
 }
 
-fn row(path: &'static str, name: &'static str, members: Value, seen: Seen) -> ParameterRow {
+fn row(path: &'static str, name: &'static str, members: Value, seen: SeenAt) -> ParameterRow {
     ParameterRow {
         path,
         name,
         members,
-        effect: Effect::Done,
+        effect: ParameterEffect::Done,
         reply: answers("It is 4. END of it"),
         seen,
     }
@@ -65,15 +65,15 @@ fn replied(row: ParameterRow, reply: Reply) -> ParameterRow {
 /// A parameter that is accepted and does nothing.
 fn idle(path: &'static str, name: &'static str, value: Value) -> ParameterRow {
     ParameterRow {
-        effect: Effect::None,
-        ..row(path, name, json!({name: value}), Seen::Status)
+        effect: ParameterEffect::None,
+        ..row(path, name, json!({name: value}), SeenAt::Status)
     }
 }
 
 fn refused(path: &'static str, name: &'static str, value: Value) -> ParameterRow {
     ParameterRow {
-        effect: Effect::Refused,
-        ..row(path, name, json!({name: value}), Seen::Status)
+        effect: ParameterEffect::Refused,
+        ..row(path, name, json!({name: value}), SeenAt::Status)
     }
 }
 
@@ -83,7 +83,7 @@ fn sent(path: &'static str, name: &'static str, value: Value, place: &'static st
         path,
         name,
         json!({name: value}),
-        Seen::Sent(place, value.clone()),
+        SeenAt::Sent(place, value.clone()),
     )
 }
 
@@ -107,7 +107,7 @@ fn two_calls() -> Reply {
 }
 
 fn chat_rows() -> Vec<ParameterRow> {
-    use Seen::{Answered, Status, Streamed};
+    use SeenAt::{Answered, Status, Streamed};
     let content = "/choices/0/message/content";
     let finish = "/choices/0/finish_reason";
     let tools = weather(CHAT);
@@ -217,7 +217,7 @@ fn chat_rows() -> Vec<ParameterRow> {
 }
 
 fn response_rows() -> Vec<ParameterRow> {
-    use Seen::{Answered, Status};
+    use SeenAt::{Answered, Status};
     let text = "/output/0/content/0/text";
     let tools = weather(RESPONSES);
     let thought = json!([
@@ -277,7 +277,7 @@ fn response_rows() -> Vec<ParameterRow> {
             answers(json!({"n": 4})),
         ),
         ParameterRow {
-            effect: Effect::None,
+            effect: ParameterEffect::None,
             ..row(
                 RESPONSES,
                 "text.verbosity",
@@ -360,7 +360,7 @@ fn rows() -> Vec<ParameterRow> {
         RESPONSES,
         "background",
         json!({"background": true}),
-        Seen::Answered("/background", json!(true)),
+        SeenAt::Answered("/background", json!(true)),
     ));
     rows
 }
@@ -385,7 +385,9 @@ fn request(row: &ParameterRow, last: &str) -> Value {
 #[test]
 fn a_parameter_does_what_the_manual_says() {
     let rows = rows();
-    let replies = rows.iter().filter(|row| row.effect != Effect::Refused);
+    let replies = rows
+        .iter()
+        .filter(|row| row.effect != ParameterEffect::Refused);
     let replies: Vec<Reply> = replies.map(|row| row.reply.clone()).collect();
     let (host, endpoint) = (host(""), scripted(replies));
     let server = serve(&host, &endpoint);
@@ -394,7 +396,7 @@ fn a_parameter_does_what_the_manual_says() {
         let name = format!("{} {} {}", row.path, row.name, row.members);
         let before = endpoint.requests().len();
         let answered = server.post(row.path, &request(row, &last));
-        if row.effect == Effect::Refused {
+        if row.effect == ParameterEffect::Refused {
             assert_eq!(answered.status, 400, "{name}: {answered:?}");
             let error = answered.json()["error"].clone();
             assert_eq!(error["param"], row.name, "{name}: {error}");
@@ -404,17 +406,17 @@ fn a_parameter_does_what_the_manual_says() {
         }
         assert_eq!(answered.status, 200, "{name}: {answered:?}");
         match &row.seen {
-            Seen::Status => {}
-            Seen::Sent(place, value) => {
+            SeenAt::Status => {}
+            SeenAt::Sent(place, value) => {
                 let sent = endpoint.requests().pop().unwrap();
                 assert_eq!(sent.pointer(place), Some(value), "{name}: {sent}");
             }
-            Seen::Answered(place, value) => {
+            SeenAt::Answered(place, value) => {
                 let answer = answered.json();
                 let found = answer.pointer(place).unwrap_or(&Value::Null);
                 assert_eq!(found, value, "{name}: {answer}");
             }
-            Seen::Streamed(text) => {
+            SeenAt::Streamed(text) => {
                 assert!(answered.text.contains(text), "{name}: {answered:?}");
             }
         }
@@ -449,7 +451,9 @@ fn every_row_of_the_manual_is_tested() {
         };
         for name in names.split(", ").map(|name| name.trim_matches('`')) {
             for (path, cell) in [(CHAT, chat), (RESPONSES, responses)] {
-                let effects = Effect::ALL.iter().filter(|(word, _)| cell.contains(word));
+                let effects = ParameterEffect::ALL
+                    .iter()
+                    .filter(|(word, _)| cell.contains(word));
                 documented.extend(effects.map(|(_, effect)| (name, path, *effect)));
             }
         }

@@ -4,11 +4,11 @@ use crate::http::error::ApiError;
 use serde_json::Value;
 
 /// True where the member asks for something, its name, and why it is refused.
-pub type Refusal = (bool, &'static str, &'static str);
+pub type UnsupportedMember = (bool, &'static str, &'static str);
 
 /// # Errors
 /// One of the members asks for what an agent cannot do.
-pub fn refuse(refusals: &[Refusal]) -> Result<(), ApiError> {
+pub fn refuse(refusals: &[UnsupportedMember]) -> Result<(), ApiError> {
     match refusals.iter().find(|(is_asked, ..)| *is_asked) {
         None => Ok(()),
         Some((_, param, reason)) => {
