@@ -79,7 +79,9 @@ fn of_word(family: &Lexicon, word: &Word<'_>, is_name: bool) -> Option<Evidence>
     if is_name {
         return None;
     }
-    let languages = family.spelling(&text);
+    let spelling = family.spelling(&text);
+    let formed = family.ending(&text).map(|ending| spelling & ending);
+    let languages = formed.filter(|it| *it != 0).unwrap_or(spelling);
     let points = match languages.count_ones() {
         1 => 8,
         2 => 5,
