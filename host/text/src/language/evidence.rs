@@ -16,8 +16,8 @@ const MIN_RATIO: u32 = 3;
 /// like those of another.
 const MORE_POINTS: usize = 5;
 
-/// Maximum number of words that say nothing, for each word that speaks for the result. One word of ten may be that of a
-/// language without a table.
+/// Maximum number of words that say nothing, for each word that speaks for the result and is not one of most languages.
+/// Among more of them, one word of ten points may be that of a language without a table, or of a command.
 const MAX_SILENT: usize = 2;
 
 /// Maximum number of words that are weighed.
@@ -58,7 +58,7 @@ pub(super) fn weigh(family: &'static Lexicon, words: &[&Word<'_>]) -> Option<&'s
     let total = points(best);
     let speaking = evidence
         .iter()
-        .filter(|it| it.languages & best != 0 && it.points > 0);
+        .filter(|it| it.languages & best != 0 && it.points > 1);
     let silent = evidence.iter().filter(|it| it.points == 0).count();
     let is_enough = total >= MIN_POINTS
         && total as usize >= evidence.len() + MORE_POINTS
