@@ -72,7 +72,7 @@ fn host() -> Host {
     let host = Host::new();
     host.write(
         "toolhold.toml",
-        &format!("[endpoints.default]\nwindow = {WINDOW}\n"),
+        format!("[endpoints.default]\nwindow = {WINDOW}\n"),
     );
     host
 }
@@ -257,7 +257,7 @@ fn statement_000_51_a_session_that_is_full_goes_on() {
     assert!(before.len() > WINDOW * BYTES_PER_TOKEN, "{}", before.len());
     host.write(
         "toolhold.toml",
-        &format!("[endpoints.default]\nwindow = {WINDOW}\n"),
+        format!("[endpoints.default]\nwindow = {WINDOW}\n"),
     );
     let server = serve(&host, &endpoint);
     let answer = server.post(&turns, &ask("Where does the order go?")).good();
@@ -331,7 +331,7 @@ fn statement_000_51_a_smaller_model_sums_up_where_it_is_named() {
     );
     host.write(
         "toolhold.toml",
-        &format!(
+        format!(
             "[run]\nsummarizer = \"small\"\n[endpoints.default]\nwindow = {WINDOW}\n[endpoints.small]\nbase_url = \"{}\"\n\
              model = \"small\"\n",
             small.base_url()

@@ -13,7 +13,10 @@ use toolhold_protocol::event::{Event, EventKind, ReplySoFar};
 pub enum LiveEvent {
     Small(Arc<Event>),
     /// A larger one, such as the begin of a run and its Requests, with its place in the room of the run.
-    Large(Arc<Event>, Arc<LivePlace>),
+    Large(
+        Arc<Event>,
+        #[expect(dead_code, reason = "held until the event is dropped")] Arc<LivePlace>,
+    ),
     /// The event of this number.
     Recorded(u64),
     /// A piece of a reply, which is in no database. A watcher that misses it finds the text in [`SharedReply`].
