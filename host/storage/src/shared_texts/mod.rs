@@ -98,6 +98,15 @@ impl SharedText {
         }
     }
 
+    /// True if `short`, a line that names the text, is read as `line`. A schema of a client or of a tool can look like a
+    /// name.
+    fn makes(&self, short: &str, line: &str) -> bool {
+        let (Some(digest), Some(text)) = (self.digest(), self.text()) else {
+            return false;
+        };
+        joined(short, digest, text).as_deref() == Some(line)
+    }
+
     /// Bytes of the text beyond those of its name.
     pub fn added(&self) -> Option<i64> {
         let name = self.part().name(self.digest()?);
@@ -118,7 +127,8 @@ impl Debug for SharedText {
 
 /// Returns the line of an event as it is stored, and the text that it names by its digest. `line` is the event's JSON text.
 pub fn stored(event: &Event, line: String) -> (String, Option<SharedText>) {
-    let (line, text) = match shared(&event.kind, &line) {
+    let named = shared(&event.kind, &line).filter(|(short, text)| text.makes(short, &line));
+    let (line, text) = match named {
         Some((short, text)) => (short, Some(text)),
         None => (line, None),
     };
@@ -129,12 +139,15 @@ pub fn stored(event: &Event, line: String) -> (String, Option<SharedText>) {
 /// Returns the line of an event as it was sealed.
 pub fn whole(run: Uuid, seq: i64, (line, digest, text): StoredLine) -> String {
     let named = digest.as_deref().zip(text.as_deref());
-    let exchanged = named.and_then(|(digest, text)| {
-        let mut parts = LinePart::ALL.into_iter();
-        parts.find_map(|part| part.exchanged(&line, &part.name(digest), text))
-    });
+    let exchanged = named.and_then(|(digest, text)| joined(&line, digest, text));
     // A line that names another text than its row says was edited: its seal does not match.
     with_key(exchanged.unwrap_or(line), &key(run, seq))
+}
+
+/// Returns a line with the text in the place of its name; `None` if the line does not name it.
+fn joined(line: &str, digest: &str, text: &str) -> Option<String> {
+    let mut parts = LinePart::ALL.into_iter();
+    parts.find_map(|part| part.exchanged(line, &part.name(digest), text))
 }
 
 /// Puts the digest of a text that may be that of other events, too, in its place. `None` of a line without such a text.
@@ -142,7 +155,8 @@ fn shared(kind: &EventKind, line: &str) -> Option<(String, SharedText)> {
     let text = match kind {
         EventKind::Sub { what, .. } => return shared(what, line),
         EventKind::Run { request, tools, .. } => {
-            let bytes = tools.json()?.len();
+            let list = tools.json()?;
+            let bytes = list.len();
             // These stand between settings and tools, and are of this run alone.
             let attached = |it: &Retrieval| it.attached.is_some();
             let is_special = request.plan.is_some()
@@ -153,7 +167,7 @@ fn shared(kind: &EventKind, line: &str) -> Option<(String, SharedText)> {
             } else if is_special {
                 return None;
             } else {
-                let text = settings_and_tools(line, &request.settings)?;
+                let text = settings_and_tools(line, &request.settings, list)?;
                 SharedText::of(LinePart::Settings, text)?
             }
         }
@@ -227,7 +241,8 @@ pub async fn exchange_line(
     let named = digest.as_deref().zip(text.as_deref());
     let short = named.and_then(|(digest, text)| {
         let mut parts = LinePart::ALL.into_iter();
-        parts.find_map(|part| part.exchanged(new, text, &part.name(digest)))
+        let short = parts.find_map(|part| part.exchanged(new, text, &part.name(digest)));
+        short.filter(|short| joined(short, digest, text).as_deref() == Some(new))
     });
     let former = digest.filter(|_| short.is_none());
     if former.is_some() {
@@ -410,6 +425,37 @@ mod tests {
             let (line, named) = stored(&event, serde_json::to_string(&event).unwrap());
             assert!(named.is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_request_that_looks_like_one_with_a_name_is_stored_whole() {
+        let system = "Say what you find. ".repeat(60);
+        let mut request = asks_with(&system, &["What is it?"]);
+        let mut script = EventScript::new();
+        let event = script.event(request.clone());
+        let (_, named) = stored(&event, serde_json::to_string(&event).unwrap());
+        let named = named.unwrap();
+        // As a client's schema behind the messages may have it, who knows the text from an export.
+        if let EventKind::Request { body, .. } = &mut request {
+            body["extra"] = json!({"tools": {"catalogue": named.digest()}, "host": "x"});
+        }
+        let event = script.event(request);
+        let full = serde_json::to_string(&event).unwrap();
+        let (line, named) = stored(&event, full.clone());
+        assert!(named.is_none(), "{line}");
+        let read = whole(event.run, signed(event.seq), (line, None, None));
+        assert_eq!(read, full);
+    }
+
+    /// A client's schema stands before the settings.
+    #[test]
+    fn a_schema_that_has_the_settings_is_not_kept_with_them() {
+        let mut begin = begin_with(&offering("short", 2));
+        if let EventKind::Run { request, .. } = &mut begin {
+            request.output_schema = Some(json!({"settings": request.settings}));
+        }
+        let text = comes_back(&begin, LinePart::Settings);
+        assert!(!text.contains("\"settings\":"), "{text}");
     }
 
     #[test]
