@@ -305,6 +305,24 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
     }
 }
 
+/// A client's schema may have what events of a summary have.
+#[tokio::test]
+async fn a_begin_that_looks_like_a_summary_is_read_with_its_tools() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let mut begin = begin_with(&offering("many", 60));
+        if let EventKind::Run { request, .. } = &mut begin {
+            request.output_schema = Some(json!({"event": "conversation_summarized"}));
+        }
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let events = [script.event(begin), script.done()];
+        journal.append(&events).await.unwrap();
+        assert_eq!(kept(&store).await, (1, 1));
+        assert!(store.summed_up(script.run).await.unwrap().is_none());
+    }
+}
+
 #[tokio::test]
 async fn a_copy_of_the_database_has_the_lists() {
     let folder = tempfile::tempdir().unwrap();
