@@ -220,23 +220,23 @@ pub async fn write(
 const EXCHANGE: &str = "UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4";
 const UNNAME: &str = "DELETE FROM event_texts WHERE run = $1 AND seq = $2";
 
-/// Exchanges the line of an event, if it is still `old`; `new` is of the same event. Returns whether it was. A text that the
-/// new line does not have is deleted if no other event names it.
+/// Exchanges the line of an event, if it is still `old`; `new` is of the same event. A text that the new line does not have
+/// is deleted if no other event names it. Returns what [`delete_unnamed`] returns; `None` if the line is another one.
 pub async fn exchange_line(
     transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     seq: i64,
     old: &str,
     new: &str,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Option<Vec<String>>, sqlx::Error> {
     let row = [run.into(), seq.into()];
     let found: Option<StoredLine> = transaction.row(LINE.as_str(), &row).await?;
     let Some(found) = found else {
-        return Ok(false);
+        return Ok(None);
     };
     let (line, digest, text) = found.clone();
     if whole(run, seq, found) != old {
-        return Ok(false);
+        return Ok(None);
     }
     let named = digest.as_deref().zip(text.as_deref());
     let short = named.and_then(|(digest, text)| {
@@ -256,10 +256,9 @@ pub async fn exchange_line(
         line.into(),
     ];
     let is_exchanged = transaction.execute(EXCHANGE, &values).await? > 0;
-    if let Some(former) = former {
-        delete_unnamed(transaction, &[former]).await?;
-    }
-    Ok(is_exchanged)
+    let former: Vec<String> = former.into_iter().collect();
+    let locked = delete_unnamed(transaction, &former).await?;
+    Ok(is_exchanged.then_some(locked))
 }
 
 /// At most $2 texts after $1 that no event names.
@@ -270,11 +269,16 @@ const OF_RUN: &str = "SELECT DISTINCT digest FROM event_texts JOIN shared_texts 
 const OF_SESSION: &str = "SELECT DISTINCT digest FROM event_texts JOIN shared_texts ON shared_texts.id = event_texts.text \
      JOIN runs ON runs.id = event_texts.run WHERE runs.session = $1";
 
-/// The lock of a text on PostgreSQL: a run that names it waits. A text of a run that names it now is locked already, and
-/// stays. PostgreSQL, SQLite.
+/// The lock of a text on PostgreSQL: a run that names it waits. A text that others have locked is left alone: they name it
+/// or delete it, and a transaction that waited for them could be in a deadlock with them. PostgreSQL, SQLite.
 const LOCK: [&str; 2] = [
     "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE SKIP LOCKED",
     "SELECT digest FROM shared_texts WHERE digest = $1",
+];
+/// The same lock, for which a transaction without any other may wait.
+const WAIT: [&str; 2] = [
+    "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE",
+    LOCK[1],
 ];
 /// Only a statement after the lock sees a run that began before it.
 const DELETE: &str = "DELETE FROM shared_texts WHERE digest = $1 AND NOT EXISTS \
@@ -298,17 +302,34 @@ pub async fn of_session(
     Ok(rows.into_iter().map(|(digest,)| digest).collect())
 }
 
-/// Deletes those of the texts that no event names.
+/// Deletes those of the texts that no event names. Returns the digests of those that other transactions have locked:
+/// [`delete_unlocked`] looks at them again, after the commit.
 pub async fn delete_unnamed(
     transaction: &mut OpenTransaction<'_>,
     digests: &[String],
-) -> Result<(), sqlx::Error> {
+) -> Result<Vec<String>, sqlx::Error> {
     let lock = transaction.choose(LOCK);
+    let mut locked = Vec::new();
     for digest in digests {
         let held: Option<(String,)> = transaction.row(lock, &[digest.into()]).await?;
         if held.is_some() {
             transaction.execute(DELETE, &[digest.into()]).await?;
+        } else if !transaction.is_file() {
+            locked.push(digest.clone());
         }
+    }
+    Ok(locked)
+}
+
+/// Deletes a text that no event names, as soon as no other transaction has locked it. The transaction has no other locks.
+pub async fn delete_unlocked(
+    transaction: &mut OpenTransaction<'_>,
+    digest: &str,
+) -> Result<(), sqlx::Error> {
+    let wait = transaction.choose(WAIT);
+    let held: Option<(String,)> = transaction.row(wait, &[digest.into()]).await?;
+    if held.is_some() {
+        transaction.execute(DELETE, &[digest.into()]).await?;
     }
     Ok(())
 }
