@@ -275,7 +275,7 @@ const LOCK: [&str; 2] = [
     "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE SKIP LOCKED",
     "SELECT digest FROM shared_texts WHERE digest = $1",
 ];
-/// The same lock, for which a transaction without any other may wait.
+/// Waits for the lock of a text, in a transaction that has no other locks.
 const WAIT: [&str; 2] = [
     "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE",
     LOCK[1],
