@@ -9,6 +9,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+/// Minimum number of letters before an ending.
+const MIN_STEM: usize = 3;
+
 /// A set of the languages of a family, one bit each.
 pub(super) type LanguageSet = u64;
 
@@ -22,6 +25,7 @@ struct Tables {
     tags: Vec<&'static str>,
     words: HashMap<&'static str, LanguageSet>,
     letters: HashMap<char, LanguageSet>,
+    endings: Vec<(&'static str, LanguageSet)>,
     alphabet: &'static Alphabet,
 }
 
@@ -89,6 +93,16 @@ impl Lexicon {
             }
         })
     }
+
+    /// The languages that form words with the longest ending of this word. Absent if no ending of it is known.
+    pub fn ending(&self, word: &str) -> Option<LanguageSet> {
+        let endings = self.tables.endings.iter().filter(|(ending, _)| {
+            word.strip_suffix(ending)
+                .is_some_and(|stem| stem.chars().nth(MIN_STEM - 1).is_some())
+        });
+        let (_, languages) = endings.max_by_key(|(ending, _)| ending.len())?;
+        Some(*languages)
+    }
 }
 
 impl Tables {
@@ -97,6 +111,7 @@ impl Tables {
             tags: Vec::new(),
             words: HashMap::new(),
             letters: HashMap::new(),
+            endings: Vec::new(),
             alphabet,
         };
         for (index, line) in text.lines().enumerate() {
@@ -110,6 +125,13 @@ impl Tables {
             for letter in letters.map_or("", |(_, letters)| letters).chars() {
                 *tables.letters.entry(letter).or_default() |= 1 << index;
             }
+        }
+        for (ending, tags) in alphabet.endings {
+            let indexes = tables.tags.iter().enumerate();
+            let languages = indexes
+                .filter(|(_, tag)| tags.contains(tag))
+                .fold(0, |mask, (index, _)| mask | (1 << index));
+            tables.endings.push((ending, languages));
         }
         tables
     }
