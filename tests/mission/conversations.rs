@@ -282,7 +282,7 @@ fn statement_000_51_an_endpoint_that_refuses_a_conversation_is_asked_again() {
     ]));
     let server = serve(&host, &endpoint);
     let mut messages = Vec::new();
-    for turn in 0..30 {
+    for turn in 0..60 {
         messages.push(json!({"role": "user", "content": ENGLISH.said(turn, 4)}));
         messages.push(json!({"role": "assistant", "content": ENGLISH.answer}));
     }
