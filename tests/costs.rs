@@ -1,6 +1,6 @@
 //! Costs of the host, as ratios of processor time of one run. The bounds are wide, because the build is not optimised and
 //! other tests run beside: they find a cost of another kind, such as one that grows with the square. `cargo xtask bench` finds
-//! percent. A call beside bare wasmtime is compared in `host/sandbox/tests/costs.rs`.
+//! percent. A call beside bare wasmtime is compared in `host/sandbox/tests/costs.rs`. The record of a run is counted in pages.
 
 use crate::mcp_server::call;
 use crate::mcp_server::wire::Stdio;
@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::Host;
+use support::records::Records;
 use support::sandbox::component;
 use support::server::Server;
 use support::transcript::{answers, calls};
@@ -209,4 +210,52 @@ fn a_hundred_runs_at_once_beside_the_model_alone() {
         [with_host, alone],
         RUNS,
     );
+}
+
+/// The most that the record of a run of two answers and two calls may take of the database, with its rows of the audit log and
+/// its entries of all indexes.
+const MOST_BYTES: f64 = 12.0 * 1024.0;
+
+/// A count of pages and no time, so the bound is the promise itself.
+#[test]
+fn a_run_of_two_answers_and_two_calls_takes_12_kib_of_the_database() {
+    const RUNS: u32 = 60;
+    let sum = |number: u32| json!({"expression": format!("2^64 + {number}")});
+    let scenario = Scenario::new([
+        answers("It is large.").expecting(Expect::text(SECOND)),
+        calls([
+            ("calculator.evaluate", sum(0)),
+            ("calculator.evaluate", sum(1)),
+        ]),
+    ]);
+    let endpoint = Endpoint::start(scenario.in_order(ReplyOrder::FirstMatch));
+    let (host, url) = (Host::new(), endpoint.base_url());
+    // With the reasons for calls, as they are by default.
+    host.ship("calculator").write(
+        "toolhold.toml",
+        "[limits]\ncalls_per_minute = 0\n[serve]\nkey_requests_per_minute = 0\n",
+    );
+    let server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    let make = |runs: u32| {
+        for number in 0..runs {
+            let said = format!("Add twice, for the question number {number}.");
+            let task = json!({"messages": [{"role": "user", "content": said}]});
+            let run = server.post("/v1/agent", &task).good();
+            assert_eq!(run["reason"], "output", "{run}");
+        }
+    };
+    let records = Records::of(&host);
+    // Tables and texts of all runs are there after the first ones.
+    make(10);
+    let before = records.bytes();
+    make(RUNS);
+    let after = records.bytes();
+    let newest = records.newest();
+    let made = newest
+        .iter()
+        .filter(|event| event["event"] == "tool_result");
+    assert_eq!(made.count(), 2, "{newest:?}");
+    let each = f64::from(u32::try_from(after - before).unwrap()) / f64::from(RUNS);
+    eprintln!("a run of two answers and two calls: {each:.0} bytes; at most {MOST_BYTES}");
+    assert!(each <= MOST_BYTES, "{each} bytes");
 }

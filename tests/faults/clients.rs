@@ -1,6 +1,6 @@
 //! Faults of clients, and crowds of them.
 
-use super::{FaultRow, ask, here, scale, test, try_rows};
+use super::{FaultRow, ask, here, test, try_rows};
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -9,6 +9,7 @@ use std::sync::Barrier;
 use std::thread;
 use support::endpoint::{Endpoint, ReplyOrder, Scenario};
 use support::host::Host;
+use support::scale;
 use support::server::Server;
 use support::transcript::answers;
 

@@ -2,7 +2,7 @@
 //! `docs/faults.md` is written from it.
 //!
 //! A form is tried here, or by a test of its own, whose file and name are given. Rows that share a server are tried in turn, and after
-//! each the server must work as before. `TOOLHOLD_TEST_FAULTS=whole` tries crowds and repetitions at full size;
+//! each the server must work as before. `TOOLHOLD_TEST_SCALE=whole` tries crowds and repetitions at full size;
 //! `cargo xtask test --long` sets it.
 
 mod around;
@@ -57,15 +57,6 @@ fn try_rows<B>(bench: &mut B, rows: &[FaultRow<B>]) {
                 trial(bench);
             }
         }
-    }
-}
-
-/// A size that is small for each change and large in `--long`.
-pub fn scale(short: usize, whole: usize) -> usize {
-    if std::env::var("TOOLHOLD_TEST_FAULTS").is_ok_and(|form| form == "whole") {
-        whole
-    } else {
-        short
     }
 }
 

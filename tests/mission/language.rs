@@ -35,7 +35,7 @@ fn statement_000_12_languages_of_short_tasks_are_told_or_left_open_but_never_wro
     let tasks = tasks();
     let tags: BTreeSet<&str> = tasks.iter().map(|(tag, _)| tag.as_str()).collect();
     assert!(
-        tasks.len() >= 300 && tags.len() >= 20,
+        tasks.len() >= 1_200 && tags.len() >= 20,
         "{} {tags:?}",
         tasks.len()
     );
@@ -55,7 +55,7 @@ fn statement_000_12_languages_of_short_tasks_are_told_or_left_open_but_never_wro
     let found = tasks.len() - open.len();
     assert!(wrong.len() * 100 <= found * 3, "{wrong:#?}");
     // What is left open is as good in two languages: Indonesian and Malay, Danish and Norwegian.
-    assert!(open.len() * 100 <= tasks.len() * 5, "{open:#?}");
+    assert!(open.len() * 100 <= tasks.len() * 4, "{open:#?}");
     let of_most = |tag: &str| MOST_ASKED.contains(&tag);
     let asked = tasks.iter().filter(|(tag, _)| of_most(tag)).count();
     let missed = open.iter().filter(|task| of_most(&task[..2])).count();

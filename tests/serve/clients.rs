@@ -1,12 +1,12 @@
 //! Clients that others wrote: OpenAI's SDKs, and a program that sends everything that an API can be sent.
 
 use super::{host, serve, two_plus_two};
-use crate::faults::scale;
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::foreign;
 use support::sandbox::repository;
+use support::scale;
 use support::transcript::{answers, calls};
 
 const PYTHON: &str = "openai==3.54.0";

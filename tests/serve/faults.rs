@@ -1,7 +1,6 @@
 //! What happens to a server's runs when processes, the database and clients fail.
 
 use super::{ask, host, scripted, serve, streamed, two_plus_two, until};
-use crate::faults::scale;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::records::Records;
+use support::scale;
 use support::server::{Answered, Server, ServerSentEvent};
 use support::transcript::{answers, calls};
 

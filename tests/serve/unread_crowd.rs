@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
+use support::scale;
 use support::server::Server;
 use support::until;
 
@@ -117,8 +118,9 @@ fn lists_that_wait_for_room_are_not_there_already() {
 /// long as a model writes them.
 #[test]
 fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
-    const STREAMS: usize = 16;
     const BOUND: u64 = 140 << 20;
+    // Without a bound, twelve have 190 MB.
+    let streams = scale(12, 16);
     let host = host(CONFIG);
     let (ann, bob) = (key(&host, "ann"), key(&host, "bob"));
     let mut reply = calls([("keep", json!({"text": "x".repeat(LONG)}))]);
@@ -139,13 +141,13 @@ fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
     drop(told);
 
     let before = server.resident_bytes();
-    let connections: Vec<_> = (0..STREAMS)
+    let connections: Vec<_> = (0..streams)
         .map(|_| silent(&server, &ann, "POST /v1/responses", Some(&asked)))
         .collect();
-    until_over(&mut server, &ann, 1 + STREAMS);
+    until_over(&mut server, &ann, 1 + streams);
     // The streams come to their ends one after another, each when there is room for the run's last event.
     sleep(Duration::from_secs(1));
-    // In each of sixteen streams the arguments are in the turn, in an item and in three events that wait.
+    // In each of the streams the arguments are in the turn, in an item and in three events that wait.
     let grown = settled(&mut server, &bob, before, BOUND);
     assert!(grown <= BOUND, "{} MiB more", grown >> 20);
     drop(connections);

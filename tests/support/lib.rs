@@ -20,6 +20,12 @@ pub mod sandbox;
 pub mod server;
 pub mod transcript;
 
+/// What is small for each change and large in `cargo xtask test --long`, which sets `TOOLHOLD_TEST_SCALE=whole`.
+pub fn scale<T>(short: T, whole: T) -> T {
+    let is_whole = std::env::var("TOOLHOLD_TEST_SCALE").is_ok_and(|scale| scale == "whole");
+    if is_whole { whole } else { short }
+}
+
 /// Far longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 

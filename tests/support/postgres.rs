@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use toolhold_files::DiskSpace;
 use toolhold_needs::{Need, leave_out};
 
 /// A cluster that is gone when this is dropped.
@@ -26,7 +27,7 @@ impl Cluster {
             leave_out(Need::PostgreSql, "no PostgreSQL is installed");
             return None;
         };
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder().expect("a folder");
         // PostgreSQL refuses to run as root, and another user has to get in.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("its mode");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
@@ -191,6 +192,20 @@ impl Drop for Cluster {
             "pg_ctl",
             &["-D", &self.data(), "-m", "immediate", "-w", "stop"],
         );
+    }
+}
+
+/// Room that there must be in memory for a cluster of 40 MB, with what it logs.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+/// A folder for a cluster: in memory where that has room, because some disks take seconds for the thousand files that
+/// `initdb` makes, and all that a test writes is gone with it.
+fn folder() -> std::io::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    if DiskSpace::at(memory).is_ok_and(|space| space.free >= MEMORY_BYTES) {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
     }
 }
 

@@ -76,16 +76,45 @@ impl Records {
         found.is_ok_and(|count: i64| count > 0)
     }
 
-    /// The lines of a run's record, with the tools that are kept beside them.
+    /// The lines of a run's record, with their key and with the texts that are kept beside them.
     pub fn lines(&self, run: &str) -> Vec<String> {
+        let rows: Vec<(i64, String, Option<String>, Option<String>)> =
+            self.with(async |connection| {
+                sqlx::query_as(
+                    "SELECT events.seq, line, digest, content FROM events LEFT JOIN event_texts USING (run, seq) \
+                     LEFT JOIN shared_texts ON shared_texts.id = event_texts.text WHERE run = $1 ORDER BY events.seq",
+                )
+                .bind(run)
+                .fetch_all(connection)
+                .await
+            });
+        let whole = |(seq, line, digest, text): (i64, String, Option<String>, Option<String>)| {
+            let line = match line.strip_prefix('{') {
+                Some(rest) if !rest.starts_with("\"run\":") => {
+                    format!("{{\"run\":\"{run}\",\"seq\":{seq},{rest}")
+                }
+                _ => line,
+            };
+            let (Some(digest), Some(text)) = (digest, text) else {
+                return line;
+            };
+            let name = format!("{{\"catalogue\":\"{digest}\"");
+            // Of a Request, of settings, of tools.
+            let ends = [",\"messages\":[", "}}", "}"].map(|end| format!("{name}{end}"));
+            let end = ends.iter().find(|name| line.contains(*name));
+            end.map_or_else(|| line.clone(), |name| line.replacen(name, &text, 1))
+        };
+        rows.into_iter().map(whole).collect()
+    }
+
+    /// Bytes of the database: all pages that it has, without those that are free.
+    pub fn bytes(&self) -> i64 {
         self.with(async |connection| {
             sqlx::query_scalar(
-                "SELECT COALESCE(REPLACE(line, '\"tools\":{\"catalogue\":\"' || digest || '\"}', \
-                 '\"tools\":' || tools), line) FROM events LEFT JOIN event_catalogues USING (run, seq) \
-                 LEFT JOIN tool_catalogues USING (digest) WHERE run = $1 ORDER BY seq",
+                "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, \
+                 pragma_page_size",
             )
-            .bind(run)
-            .fetch_all(connection)
+            .fetch_one(connection)
             .await
         })
     }

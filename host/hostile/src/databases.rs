@@ -41,7 +41,7 @@ fn query(folder: &CommandFolder, sql: &str) -> Result<String, AttackFailure> {
 }
 
 fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
-    let rows = lab.times(30, 300);
+    let rows = lab.times(16, 300);
     let folder = CommandFolder::new(lab)?;
     fs::create_dir(folder.path().join("data"))?;
     folder.write(

@@ -276,7 +276,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let whole = components::parse(components::CLOCKS)?;
     let mut loaded = Vec::new();
-    let ends: Vec<usize> = (0..whole.len()).step_by(lab.times(3, 1)).collect();
+    let ends: Vec<usize> = (0..whole.len()).step_by(lab.times(7, 1)).collect();
     for &end in &ends {
         if tried(&mut arena, &format!("cut_{end}"), whole[..end].to_vec()).await? {
             loaded.push(end);
@@ -301,7 +301,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let mut dice = PseudoRandom(0x5eed);
-    let rounds = lab.times(80, 300);
+    let rounds = lab.times(40, 300);
     let whole = components::parse(components::GROWTH)?;
     let mut ran = 0;
     for round in 0..rounds {

@@ -58,6 +58,50 @@ pub enum Delta {
     },
 }
 
+impl Delta {
+    /// The text that the piece adds to the reply.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Content(text) | Self::Reasoning(text) => text,
+            Self::ToolCall { arguments, .. } => arguments,
+        }
+    }
+
+    /// True if both are pieces of one text: the answer, the reasoning, or the arguments of one call.
+    pub fn is_of_same_text(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Content(_), Self::Content(_)) | (Self::Reasoning(_), Self::Reasoning(_)) => true,
+            (Self::ToolCall { index, .. }, Self::ToolCall { index: same, .. }) => index == same,
+            _ => false,
+        }
+    }
+
+    /// Appends the next piece of the same text.
+    ///
+    /// # Errors
+    /// The piece itself, if it cannot be a part of this one: it is of another text, or names a call.
+    pub fn append(&mut self, next: Self) -> Result<(), Self> {
+        let (text, more) = match (&mut *self, &next) {
+            (Self::Content(text), Self::Content(more))
+            | (Self::Reasoning(text), Self::Reasoning(more)) => (text, more),
+            (
+                Self::ToolCall {
+                    index, arguments, ..
+                },
+                Self::ToolCall {
+                    index: same,
+                    id: None,
+                    name: None,
+                    arguments: more,
+                },
+            ) if index == same => (arguments, more),
+            _ => return Err(next),
+        };
+        text.push_str(more);
+        Ok(())
+    }
+}
+
 /// A call of a tool, as the model wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "WireToolCall", from = "WireToolCall")]
@@ -138,5 +182,42 @@ impl Usage {
     /// Prompt and completion together.
     pub fn total(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(index: usize, name: Option<&str>, arguments: &str) -> Delta {
+        Delta::ToolCall {
+            index,
+            id: None,
+            name: name.map(str::to_owned),
+            arguments: arguments.into(),
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_text_become_one_piece() {
+        let content = |text: &str| Delta::Content(text.into());
+        let reasoning = |text: &str| Delta::Reasoning(text.into());
+        for (first, next, joined) in [
+            (content("a"), content("b"), Some(content("ab"))),
+            (reasoning("a"), reasoning("b"), Some(reasoning("ab"))),
+            (content("a"), reasoning("b"), None),
+            (
+                call(1, Some("n"), "{"),
+                call(1, None, "}"),
+                Some(call(1, Some("n"), "{}")),
+            ),
+            (call(1, None, "{"), call(2, None, "}"), None),
+            (call(1, Some("n"), "{"), call(1, Some("m"), "}"), None),
+        ] {
+            let mut piece = first.clone();
+            let left = piece.append(next.clone());
+            assert_eq!(left, if joined.is_some() { Ok(()) } else { Err(next) });
+            assert_eq!(piece, joined.unwrap_or(first));
+        }
     }
 }

@@ -6,12 +6,11 @@ use crate::error::WriteError;
 use crate::images;
 use crate::label::Label;
 use crate::reply_parts::{self, ReplyPart};
+use crate::shared_texts::{self, SharedText};
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
-use crate::tool_catalogues;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use toolhold_protocol::bound::BoundTools;
+use std::sync::{Arc, LazyLock};
 use toolhold_protocol::decision::Pending;
 use uuid::Uuid;
 
@@ -53,12 +52,12 @@ pub enum Change {
         /// True if calls begin with them, and the run does not end.
         begin_calls: bool,
     },
-    /// Tools that an event of the run names by their digest.
-    Catalogue {
+    /// A text that an event of the run names by its digest.
+    SharedText {
         run: Uuid,
         /// Number of the event.
         seq: i64,
-        tools: BoundTools,
+        text: SharedText,
     },
     /// A call waits for a person's decision.
     Waits {
@@ -165,8 +164,8 @@ impl Change {
                 };
                 events.write(transaction).await?;
             }
-            Self::Catalogue { run, seq, tools } => {
-                tool_catalogues::write(transaction, *run, *seq, tools).await?;
+            Self::SharedText { run, seq, text } => {
+                shared_texts::write(transaction, *run, *seq, text).await?;
             }
             Self::Waits {
                 run,
@@ -346,6 +345,26 @@ const ADD: [&str; 2] = [
      AND ($6 = 0 OR cancel_ms IS NULL)) ON CONFLICT (run, seq) DO NOTHING",
 ];
 
+/// Most lines that a statement for SQLite has as values of their own.
+const MAX_VALUES: usize = 8;
+
+/// [`ADD`] for SQLite with 1, 2, 3… lines as values. A list of lines is JSON in JSON, which is written and read once more.
+static ADD_VALUES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let add = |lines: usize| {
+        let rows: Vec<String> = (0..lines)
+            .map(|place| format!("({place}, ${})", place + 6))
+            .collect();
+        format!(
+            "INSERT INTO events (run, seq, line) SELECT $1, $2 + column1, column2 FROM (VALUES {}) \
+             WHERE ($2 = 0 OR EXISTS (SELECT 1 FROM events WHERE run = $1 AND seq = $2 - 1)) \
+             AND EXISTS (SELECT 1 FROM runs WHERE id = $1 AND holder = $3 AND fence = $4 \
+             AND ($5 = 0 OR cancel_ms IS NULL)) ON CONFLICT (run, seq) DO NOTHING",
+            rows.join(", ")
+        )
+    };
+    (1..=MAX_VALUES).map(add).collect()
+});
+
 const CANCELLED: &str = "SELECT cancel_ms FROM runs WHERE id = $1 AND holder = $2 AND fence = $3 AND cancel_ms IS NOT NULL";
 const WRITTEN: &str = "SELECT line FROM events JOIN runs ON runs.id = events.run \
      WHERE run = $1 AND seq >= $2 AND seq < $2 + $3 \
@@ -353,17 +372,7 @@ const WRITTEN: &str = "SELECT line FROM events JOIN runs ON runs.id = events.run
 
 impl Events<'_> {
     async fn write(&self, transaction: &mut OpenTransaction<'_>) -> Result<(), WriteError> {
-        let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
-        let values = [
-            SqlValue::from(self.run),
-            self.seq.into(),
-            lines.into(),
-            (&self.lease.holder).into(),
-            self.lease.fence.into(),
-            i64::from(self.begin_calls).into(),
-        ];
-        let statement = transaction.choose(ADD);
-        let written = transaction.execute(statement, &values).await?;
+        let written = self.add(transaction).await?;
         let are_all = usize::try_from(written) == Ok(self.lines.len());
         if are_all || self.are_written(transaction).await? {
             return Ok(());
@@ -375,6 +384,34 @@ impl Events<'_> {
             run: self.run,
             seq: self.seq,
         })
+    }
+
+    /// Adds the lines, if they may be written. Returns the number of those that were.
+    async fn add(&self, transaction: &mut OpenTransaction<'_>) -> Result<u64, sqlx::Error> {
+        let few = self.lines.len().checked_sub(1);
+        let few = few.and_then(|last| ADD_VALUES.get(last));
+        if let Some(statement) = few.filter(|_| transaction.is_file()) {
+            let mut values = vec![
+                SqlValue::from(self.run),
+                self.seq.into(),
+                (&self.lease.holder).into(),
+                self.lease.fence.into(),
+                i64::from(self.begin_calls).into(),
+            ];
+            values.extend(self.lines.iter().map(SqlValue::from));
+            return transaction.execute(statement, &values).await;
+        }
+        let lines = serde_json::to_string(self.lines).map_err(|e| sqlx::Error::Encode(e.into()))?;
+        let values = [
+            SqlValue::from(self.run),
+            self.seq.into(),
+            lines.into(),
+            (&self.lease.holder).into(),
+            self.lease.fence.into(),
+            i64::from(self.begin_calls).into(),
+        ];
+        let statement = transaction.choose(ADD);
+        transaction.execute(statement, &values).await
     }
 
     /// Whether the run has this lease and was cancelled.

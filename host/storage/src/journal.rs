@@ -9,8 +9,8 @@ use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
 use crate::reply_so_far::ReplyPartWriter;
+use crate::shared_texts;
 use crate::shown_texts::{KnowledgeTools, TextIds};
-use crate::tool_catalogues;
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
@@ -105,20 +105,21 @@ impl RunJournal {
         self.known.audit.under(policy);
     }
 
-    fn changes(&mut self, events: &[Event]) -> Result<Vec<Change>, serde_json::Error> {
+    /// The changes that follow from events. `texts` are their JSON texts.
+    fn changes(&mut self, events: &[Event], texts: Vec<String>) -> Vec<Change> {
         let Some(first) = events.first() else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let run = self.run;
         let mut lines = Vec::with_capacity(events.len());
-        let mut catalogues = Vec::new();
-        for event in events {
-            let (line, tools) = tool_catalogues::stored(event)?;
+        let mut named = Vec::new();
+        for (event, line) in events.iter().zip(texts) {
+            let (line, text) = shared_texts::stored(event, line);
             lines.push(line);
-            catalogues.extend(tools.map(|tools| Change::Catalogue {
+            named.extend(text.map(|text| Change::SharedText {
                 run,
                 seq: signed(event.seq),
-                tools,
+                text,
             }));
         }
         let mut changes = vec![Change::Events {
@@ -128,11 +129,11 @@ impl RunJournal {
             lease: self.lease.clone(),
             begin_calls: begin_calls(events),
         }];
-        changes.extend(catalogues);
+        changes.extend(named);
         for event in events {
             self.follow(event, &mut changes);
         }
-        Ok(changes)
+        changes
     }
 
     /// Adds the changes that follow from an event.
@@ -211,10 +212,29 @@ impl RunJournal {
 
 impl Journal for RunJournal {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        let lines: Result<Vec<String>, _> = events.iter().map(serde_json::to_string).collect();
+        match lines {
+            Ok(lines) => self.append_with_lines(events, lines),
+            Err(error) => {
+                let refused: io::Result<()> = Err(error.into());
+                Box::pin(std::future::ready(refused))
+            }
+        }
+    }
+
+    fn append_with_lines<'a>(
+        &'a mut self,
+        events: &'a [Event],
+        lines: Vec<String>,
+    ) -> BoxFuture<'a, io::Result<()>> {
+        // An event without a line would be lost.
+        if lines.len() != events.len() {
+            return self.append(events);
+        }
         Box::pin(async move {
             // Events that are refused come again, with the end of the run.
             let before = begin_calls(events).then(|| (self.known.clone(), self.reply.has_part()));
-            let changes = self.changes(events)?;
+            let changes = self.changes(events, lines);
             let written = self.writer.write(changes, true).await;
             match (written, before) {
                 (Err(error), Some((known, has_part))) if is_cancellation(&error) => {

@@ -9,7 +9,7 @@
 //! `writer`, which commits the writes of many runs in one transaction; for a SQLite file it has a thread of its own.
 //! `change` holds the statements, and `statements` runs them on SQLite's own library or through sqlx. `health` is what
 //! is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
-//! `run_lease` gives runs to them, and `journal` is a run's journal. `images` and `tool_catalogues` keep beside the events what is large in them. The other rooms are queries: `runs`, `record` (events), `sessions`,
+//! `run_lease` gives runs to them, and `journal` is a run's journal. `images` and `shared_texts` keep beside the events what is large in them. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
 //! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction,
@@ -62,12 +62,12 @@ mod run_lease;
 mod runs;
 mod schema;
 mod sessions;
+mod shared_texts;
 mod shown_texts;
 mod space;
 mod statements;
 mod store;
 mod time;
-mod tool_catalogues;
 mod transact;
 mod writer;
 

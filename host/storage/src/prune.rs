@@ -6,9 +6,9 @@ use crate::column::{ids, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::knowledge::delete_facts_of_session;
+use crate::shared_texts;
 use crate::statements::OpenTransaction;
 use crate::store::Store;
-use crate::tool_catalogues;
 use std::sync::LazyLock;
 use std::time::Duration;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ pub struct PrunedCounts {
     pub sessions: u64,
 }
 
-/// Runs of one transaction; as many sessions, idempotency keys and lists of tools.
+/// Runs of one transaction; as many sessions, idempotency keys and shared texts.
 const BATCH_ROWS: i64 = 20;
 /// Wait between two transactions, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
@@ -98,34 +98,51 @@ impl Store {
         while self.forget_some(ms).await? > 0 {
             tokio::time::sleep(BATCH_DELAY).await;
         }
-        self.delete_unnamed_catalogues().await?;
+        self.delete_unnamed_texts().await?;
         Ok(all)
     }
 
-    /// Deletes the lists of tools that no record names any more. They are looked for without a lock for writes, because the
+    /// Deletes the shared texts that no record names any more. They are looked for without a lock for writes, because the
     /// others may be many.
-    async fn delete_unnamed_catalogues(&self) -> Result<(), StoreError> {
+    async fn delete_unnamed_texts(&self) -> Result<(), StoreError> {
         let mut last = String::new();
         loop {
-            let rows: Vec<(String,)> = sqlx::query_as(tool_catalogues::UNNAMED)
+            let rows: Vec<(String,)> = sqlx::query_as(shared_texts::UNNAMED)
                 .bind(last.as_str())
                 .bind(BATCH_ROWS)
                 .fetch_all(&self.pool)
                 .in_time(&self.database)
                 .await?;
-            let lists: Vec<String> = rows.into_iter().map(|(digest,)| digest).collect();
-            let Some(newest) = lists.last() else {
+            let texts: Vec<String> = rows.into_iter().map(|(digest,)| digest).collect();
+            let Some(newest) = texts.last() else {
                 return Ok(());
             };
             last.clone_from(newest);
             let work = self.transact_long(move |mut transaction| {
                 Box::pin(async move {
-                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
+                    let locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    Ok::<_, StoreError>(locked)
+                })
+            });
+            let locked = work.await?;
+            self.delete_locked_texts(locked).await;
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+    }
+
+    /// Deletes texts that other transactions had locked when their last record was deleted, unless a record names them now.
+    /// Each has a transaction of its own, which waits for the others.
+    pub(crate) async fn delete_locked_texts(&self, digests: Vec<String>) {
+        for digest in digests {
+            let work = self.transact(move |mut transaction| {
+                Box::pin(async move {
+                    shared_texts::delete_unlocked(&mut transaction, &digest).await?;
                     Ok::<_, StoreError>(())
                 })
             });
-            work.await?;
-            tokio::time::sleep(BATCH_DELAY).await;
+            if let Err(error) = work.await {
+                tracing::warn!(%error, "a text of a deleted record is left until old records are deleted");
+            }
         }
     }
 
@@ -168,16 +185,19 @@ impl Store {
         let draft = Draft::run_deleted(owner, run);
         let work = self.transact_long(move |mut transaction| {
             Box::pin(async move {
-                let lists = tool_catalogues::of_run(&mut transaction, run).await?;
+                let texts = shared_texts::of_run(&mut transaction, run).await?;
                 let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
+                let mut locked = Vec::new();
                 if gone > 0 {
-                    tool_catalogues::delete_unnamed(&mut transaction, &lists).await?;
+                    locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
-                Ok(gone > 0)
+                Ok::<_, StoreError>((gone > 0, locked))
             })
         });
-        work.await
+        let (is_gone, locked) = work.await?;
+        self.delete_locked_texts(locked).await;
+        Ok(is_gone)
     }
 }
 

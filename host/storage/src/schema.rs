@@ -1,14 +1,14 @@
 //! The schema and its migrations.
 //!
 //! Version 1 is the schema of release 0.1.0. It evolves by migrations: each change of the schema is a new file
-//! `schema/NNNN_name.sql`, or one for each database where they differ, with the next number, added to the list
-//! below. A file that was released never changes, because every database stores the checksums of the migrations
-//! that made it, and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A
-//! database of a newer Toolhold is refused, too ([`StoreError::Newer`](crate::StoreError::Newer)). Migrations run when the store opens, each in a
-//! transaction, and there are no downgrades. From number 10 on, a migration locks at most one table that exists already:
-//! servers that write meanwhile lock several, in an order of their own, and would be in a deadlock with one that locks
-//! more. Databases that older versions made are in `tests/fixtures/older_state`; a new migration adds one from before
-//! it.
+//! `schema/NNNN_name.sql`, or one for each database where they differ, with the next number, added to the list below. A
+//! file that was released never changes, because every database stores the checksums of the migrations that made it,
+//! and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A database of a newer
+//! Toolhold is refused, too ([`StoreError::Newer`](crate::StoreError::Newer)). Migrations run when the store opens,
+//! each in a transaction, and there are no downgrades. From number 10 on, a migration locks at most one table that
+//! exists already: servers that write meanwhile lock several, in an order of their own, and would be in a deadlock with
+//! one that locks more. Number 20 drops two tables and locks `runs` before them, which servers lock first. Databases
+//! that older versions made are in `tests/fixtures/older_state`; a new migration adds one from before it.
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
 
@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 19] = [
+const MIGRATIONS: [(i64, &str, Sql); 20] = [
     (
         1,
         "initial",
@@ -111,6 +111,14 @@ const MIGRATIONS: [(i64, &str, Sql); 19] = [
         19,
         "tool catalogues",
         Sql::Both(include_str!("schema/0019_tool_catalogues.sql")),
+    ),
+    (
+        20,
+        "shared texts",
+        Sql::Each {
+            sqlite: include_str!("schema/0020_shared_texts.sqlite.sql"),
+            postgres: include_str!("schema/0020_shared_texts.postgres.sql"),
+        },
     ),
 ];
 

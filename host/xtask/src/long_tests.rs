@@ -25,6 +25,9 @@ struct LongPart {
     command: fn() -> Result<Command>,
 }
 
+/// Has tests whose short form is for each change be tried in their whole one.
+const WHOLE: (&str, &str) = ("TOOLHOLD_TEST_SCALE", "whole");
+
 const PARTS: [LongPart; 6] = [
     LongPart {
         name: "selftest of a release build, at full scale",
@@ -35,7 +38,7 @@ const PARTS: [LongPart; 6] = [
         command: || Ok(sqlite()),
     },
     LongPart {
-        name: "faults around a server, at full size",
+        name: "faults around a server and dev builds, at full size",
         command: || Ok(faults()),
     },
     LongPart {
@@ -94,11 +97,11 @@ fn sqlite() -> Command {
     command
 }
 
-/// Tests of `tests/faults`, and those of servers, which its table names.
+/// Tests of `tests/faults`, those of servers, which its table names, and all bases of a dev build.
 fn faults() -> Command {
-    let filter = "test(/^(faults|serve)::/)";
+    let filter = "test(/^(dev_build|faults|serve)::/)";
     let mut command = xtask(&["test", "--", "--profile", "long", "-E", filter]);
-    command.env("TOOLHOLD_TEST_FAULTS", "whole");
+    command.env(WHOLE.0, WHOLE.1);
     command
 }
 
@@ -108,7 +111,7 @@ fn properties() -> Command {
     for name in PARSERS {
         command.args(["-p", &format!("toolhold-{name}")]);
     }
-    command.env("PROPTEST_CASES", CASES);
+    command.env("PROPTEST_CASES", CASES).env(WHOLE.0, WHOLE.1);
     command
 }
 

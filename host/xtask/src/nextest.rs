@@ -51,8 +51,11 @@ fn install() -> Result<PathBuf> {
     Ok(wheel.install(Narration::Drawn)?.join("cargo-nextest"))
 }
 
-/// `cargo nextest run` in the repository's root. Of all tests, two run for each processor, because most of them wait;
-/// those that compute take two places (`.config/nextest.toml`).
+/// Tests that run at a time for each processor, of all tests: two left two of five seconds of the processors unused, because
+/// most tests wait for a disk, a process or a time. Those that compute take two places (`.config/nextest.toml`).
+const TESTS_PER_PROCESSOR: usize = 3;
+
+/// `cargo nextest run` in the repository's root.
 pub fn command(program: PathBuf, is_all: bool) -> Command {
     let mut command = Command::new(program);
     command
@@ -60,7 +63,10 @@ pub fn command(program: PathBuf, is_all: bool) -> Command {
         .current_dir(project::root());
     if is_all {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        command.args(["--test-threads", &(2 * processors).to_string()]);
+        command.args([
+            "--test-threads",
+            &(TESTS_PER_PROCESSOR * processors).to_string(),
+        ]);
     }
     command
 }

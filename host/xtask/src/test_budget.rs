@@ -76,8 +76,8 @@ const CLASSES: &[TestClass] = &[
     ),
     class(
         "toolhold-agent::scripted_runs quoted::",
-        180.0,
-        "4 500 runs, one for each form, place and copy",
+        90.0,
+        "1 400 runs, for each form, place and copy",
     ),
     class(
         "toolhold-agent::scripted_runs ",

@@ -368,7 +368,7 @@ fn has_identifier(text: &str) -> bool {
         match c {
             c if c.is_numeric() => digits += 1,
             c if c.is_ascii_alphabetic() || (c.is_alphabetic() && c.is_uppercase()) => {
-                has_letter = true
+                has_letter = true;
             }
             '-' | '_' | '/' | '.' | ':' | '№' | '#' => {}
             _ => {

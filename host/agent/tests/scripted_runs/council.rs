@@ -259,9 +259,10 @@ async fn what_was_held_is_made_when_it_is_chosen_again_also_against_new_votes() 
         asked(&fixture, Contract::Schema),
     )
     .await;
+    // In the second step the council is told before the call begins, and again with the dissent when the reply has ended.
     assert_eq!(
         held(&events),
-        [true, false, true, false],
+        [true, false, false, true, false],
         "{}",
         lines(&events)
     );

@@ -610,6 +610,12 @@ async fn pieces_of_a_reply_are_shown_and_not_recorded() {
     let (reply, shown) = (reply.unwrap(), content(shown.iter()));
     assert_eq!(shown, reply);
     assert!(reply.starts_with(&written) && written.len() < reply.len());
+    // The endpoint's cuts between pieces of one text are not recorded.
+    let cuts = record.iter().filter_map(|event| match &event.kind {
+        EventKind::Written { pieces, .. } => Some(pieces.len()),
+        _ => None,
+    });
+    assert_eq!(cuts.collect::<Vec<_>>(), [1]);
     // The piece that completes the call may hold what follows it.
     assert!(written.contains("é🦀\"}"), "{written}");
     let (at_result, no_reply) = at_result.unwrap();

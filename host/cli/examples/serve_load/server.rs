@@ -19,6 +19,8 @@ pub struct ServerProcess {
 
 /// Configuration without limits that the load would reach.
 const CONFIGURATION: &str = "
+[endpoints.default]
+concurrent_requests = 4096
 [agents.load]
 [run]
 reasons = false

@@ -2,10 +2,10 @@
 //! folder, because modules are loaded from folders.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 use toolhold_files::{Links, temporary_folder, temporary_name};
 use toolhold_policy::Digest;
@@ -64,8 +64,9 @@ pub fn folder(cache: &Path) -> io::Result<PathBuf> {
 
 /// The digest of the component that comes with the program as the module `name`.
 pub fn digest(name: &str) -> Option<Digest> {
-    let place = SHIPPED.iter().position(|(own, ..)| *own == name)?;
-    DIGESTS.get(place).copied()
+    let mut all = SHIPPED.into_iter().zip(&DIGESTS);
+    let ((_, _, component), kept) = all.find(|((own, ..), _)| *own == name)?;
+    Some(digest_of(component, kept))
 }
 
 /// Removes the modules of other versions of the program that were not used for this long from the cache folder, and
@@ -126,22 +127,37 @@ fn make(all: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes of a file that are compared at a time.
+const COMPARED_BYTES: usize = 64 << 10;
+
 /// Whether everything lies in `folder` as [`fill`] puts it, and nothing else.
 fn is_whole(folder: &Path) -> bool {
     let has = |folder: &Path, entries: usize| -> io::Result<bool> {
         Ok(is_own(folder)? && std::fs::read_dir(folder)?.count() == entries)
     };
-    let is_same = |path: &Path, expect: &[u8]| {
-        let read = toolhold_files::read(path, expect.len() as u64, Links::Refuse);
-        read.is_ok_and(|read| read == expect)
-    };
     has(folder, SHIPPED.len()).unwrap_or(false)
         && SHIPPED.iter().all(|(name, manifest, component)| {
             let module = folder.join(name);
             has(&module, 2).unwrap_or(false)
-                && is_same(&module.join("module.toml"), manifest.as_bytes())
-                && is_same(&module.join(format!("{name}.wasm")), component)
+                && has_bytes(&module.join("module.toml"), manifest.as_bytes()).unwrap_or(false)
+                && has_bytes(&module.join(format!("{name}.wasm")), component).unwrap_or(false)
         })
+}
+
+/// Whether a file has these bytes and no more. It is not kept in memory: this is done at each start.
+fn has_bytes(path: &Path, expect: &[u8]) -> io::Result<bool> {
+    let mut file = toolhold_files::open(path, Links::Refuse)?;
+    let mut buffer = vec![0; COMPARED_BYTES];
+    for part in expect.chunks(COMPARED_BYTES) {
+        let Some(read) = buffer.get_mut(..part.len()) else {
+            return Ok(false);
+        };
+        file.read_exact(read)?;
+        if *read != *part {
+            return Ok(false);
+        }
+    }
+    Ok(file.read(&mut [0])? == 0)
 }
 
 /// Whether it is a folder, and no link to one, that only this user may write to.
@@ -166,22 +182,23 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-static DIGESTS: LazyLock<[Digest; SHIPPED.len()]> =
-    LazyLock::new(|| SHIPPED.map(|(_, _, component)| Digest::of(component)));
+/// Digests of the components that were asked for: those of all take five milliseconds, and most commands need few.
+static DIGESTS: [OnceLock<Digest>; SHIPPED.len()] = [const { OnceLock::new() }; SHIPPED.len()];
+
+fn digest_of(component: &[u8], kept: &OnceLock<Digest>) -> Digest {
+    *kept.get_or_init(|| Digest::of(component))
+}
 
 /// A name for these modules, and for no others.
 fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let parts: Vec<String> = SHIPPED
-            .iter()
-            .zip(DIGESTS.iter())
-            .flat_map(|((name, manifest, _), component)| {
+            .into_iter()
+            .zip(&DIGESTS)
+            .flat_map(|((name, manifest, component), kept)| {
                 let manifest = Digest::of(manifest.as_bytes());
-                [
-                    (*name).to_owned(),
-                    manifest.to_string(),
-                    component.to_string(),
-                ]
+                let component = digest_of(component, kept);
+                [name.to_owned(), manifest.to_string(), component.to_string()]
             })
             .collect();
         let all = Digest::of(parts.join("\n").as_bytes()).to_string();

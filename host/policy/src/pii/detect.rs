@@ -53,11 +53,14 @@ pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
 impl Detector {
     fn find(&self, text: &str, found: &mut Vec<Finding>) {
         let mut from = 0;
-        while let Some(captures) = self.pattern.captures_at(text, from) {
-            let Some(whole) = captures.get(0) else {
-                return;
+        // Most texts have none of most kinds, and a search for groups allocates room for them.
+        while let Some(whole) = self.pattern.find_at(text, from) {
+            let part = match self.pattern.captures_len() {
+                1 => None,
+                _ => self.pattern.captures_at(text, from),
             };
-            let part = captures.name("it").unwrap_or(whole);
+            let part = part.and_then(|captures| captures.name("it"));
+            let part = part.unwrap_or(whole);
             let judged = (self.judge)(text, part.range());
             from = match judged {
                 Some(range) if !range.is_empty() => {

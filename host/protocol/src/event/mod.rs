@@ -113,12 +113,25 @@ impl Event {
     ///
     /// # Errors
     /// It is no JSON.
-    pub fn sealed(mut self, before: &Seal) -> Result<Self, serde_json::Error> {
+    pub fn sealed(self, before: &Seal) -> Result<Self, serde_json::Error> {
+        self.sealed_with_line(before).map(|(event, _)| event)
+    }
+
+    /// Seals the event as [`Self::sealed`] does, and returns its JSON text, too, which is made for the seal.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn sealed_with_line(mut self, before: &Seal) -> Result<(Self, String), serde_json::Error> {
         // Any seal: the line has one, and it is no part of what is sealed.
-        self.seal = Seal("0".into());
-        let line = serde_json::to_string(&self)?;
+        const ANY: &str = "0";
+        self.seal = Seal(ANY.into());
+        let mut line = serde_json::to_string(&self)?;
         self.seal = Seal::of(&line, before).unwrap_or_default();
-        Ok(self)
+        let (_, close) = SEAL;
+        line.truncate(line.len().saturating_sub(ANY.len() + close.len()));
+        line.push_str(&self.seal.0);
+        line.push_str(close);
+        Ok((self, line))
     }
 }
 
@@ -210,7 +223,8 @@ pub enum EventKind {
         /// Place in the reply at which the text begins.
         #[serde(default, skip_serializing_if = "ReplyOffset::is_beginning")]
         from: ReplyOffset,
-        /// The text as the run read it, piece by piece.
+        /// The text in the order in which it was written. Consecutive pieces of one text are one piece here; records of
+        /// older versions have them as they came.
         pieces: Vec<Delta>,
     },
     /// The model's reply is complete.
@@ -551,6 +565,19 @@ pub trait Journal: Send + Debug {
     /// be appended together with the end of the run.
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>>;
 
+    /// Appends events as [`Self::append`] does. `lines` are their JSON texts, so that a journal of texts need not make them
+    /// again.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    fn append_with_lines<'a>(
+        &'a mut self,
+        events: &'a [Event],
+        _lines: Vec<String>,
+    ) -> BoxFuture<'a, io::Result<()>> {
+        self.append(events)
+    }
+
     /// Hears of a piece of a reply of the run itself, which is shown and not recorded
     /// ([`EventKind::is_shown_only`]). It must not wait.
     fn shown(&mut self, _piece: &Event) {}
@@ -604,6 +631,28 @@ mod tests {
             ErrorClass::Fatal,
         ] {
             assert_eq!(json!(class), class.name());
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_sealed_event_is_its_json_text() {
+        let mut before = Seal::default();
+        for message in ["said", r#"with ,"seal":"0"} in it"#, ""] {
+            let event = Event {
+                run: Uuid::nil(),
+                seq: 3,
+                at_ms: 5,
+                kind: EventKind::Notice {
+                    step: 1,
+                    message: message.into(),
+                },
+                removed: None,
+                seal: Seal::default(),
+            };
+            let (event, line) = event.sealed_with_line(&before).unwrap();
+            assert_eq!(line, serde_json::to_string(&event).unwrap());
+            assert_eq!(Seal::of(&line, &before).as_ref(), Some(&event.seal));
+            before = event.seal;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The runs of one server: admission, watching and cancellation.
 
 use crate::rights::{LOOK_INTERVAL, Rights};
-use crate::runs::live::{LiveEvent, SharedReply};
+use crate::runs::live::{LiveEvent, LiveRoom, SharedReply};
 use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::readiness::KnownHealth;
@@ -427,7 +427,7 @@ impl Dispatcher {
             live: live.clone(),
             reply: SharedReply::default(),
         };
-        let reply = active.reply.clone();
+        let (reply, room) = (active.reply.clone(), LiveRoom::default());
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
         self.inner.tasks.spawn(async move {
@@ -443,7 +443,7 @@ impl Dispatcher {
                             reply.take(&event);
                             if live.receiver_count() > 0 {
                                 // Fails if the last watcher went away meanwhile.
-                                drop(live.send(LiveEvent::of(event)));
+                                drop(live.send(LiveEvent::of(event, &room)));
                             }
                         }
                         None => break,

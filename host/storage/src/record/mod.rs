@@ -7,8 +7,8 @@ use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
 use crate::images;
 use crate::redacted_lines::RedactedLine;
+use crate::shared_texts::{self, StoredLine};
 use crate::store::Store;
-use crate::tool_catalogues::{self, StoredLine};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use toolhold_protocol::context::SummaryMessage;
@@ -173,13 +173,13 @@ impl Store {
 
     /// The event of a run with this number; `None` if there is none, or none that can be read.
     pub(crate) async fn event_at(&self, run: Uuid, seq: i64) -> Result<Option<Event>, StoreError> {
-        let line: Option<StoredLine> = sqlx::query_as(tool_catalogues::LINE.as_str())
+        let line: Option<StoredLine> = sqlx::query_as(shared_texts::LINE.as_str())
             .bind(run.to_string())
             .bind(seq)
             .fetch_optional(&self.pool)
             .in_time(&self.database)
             .await?;
-        let line = line.map(tool_catalogues::whole);
+        let line = line.map(|line| shared_texts::whole(run, seq, line));
         Ok(line.and_then(|line| serde_json::from_str(&line).ok()))
     }
 
@@ -199,7 +199,10 @@ impl Store {
                 .fetch_all(&self.pool)
                 .in_time(&self.database)
                 .await?;
-        let whole = |(seq, line, digest, list)| (seq, tool_catalogues::whole((line, digest, list)));
+        let whole = |(seq, line, digest, text)| {
+            let line = shared_texts::whole(run, seq, (line, digest, text));
+            (seq, line)
+        };
         let lines: Vec<(i64, String)> = rows.into_iter().map(whole).collect();
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
             return Err(RecordError::Unknown {
@@ -227,17 +230,19 @@ impl Store {
         let mut before = i64::MAX;
         // Another event may quote one.
         loop {
-            let row: Option<(i64, String)> = sqlx::query_as(SUMMARIES)
-                .bind(run.to_string())
-                .bind(SUMMARY_PATTERN)
-                .bind(SUB_PATTERN)
-                .bind(before)
-                .fetch_optional(&self.pool)
-                .in_time(&self.database)
-                .await?;
-            let Some((seq, line)) = row else {
+            let row: Option<(i64, String, Option<String>, Option<String>)> =
+                sqlx::query_as(SUMMARIES.as_str())
+                    .bind(run.to_string())
+                    .bind(SUMMARY_PATTERN)
+                    .bind(SUB_PATTERN)
+                    .bind(before)
+                    .fetch_optional(&self.pool)
+                    .in_time(&self.database)
+                    .await?;
+            let Some((seq, line, digest, text)) = row else {
                 return Ok(None);
             };
+            let line = shared_texts::whole(run, seq, (line, digest, text));
             let kind = event(run, (seq, &line))?.kind;
             if let EventKind::ConversationSummarized { count, summary, .. } = kind {
                 return Ok(Some((count, *summary)));
@@ -280,30 +285,29 @@ impl Store {
             .fetch_all(&self.pool)
             .in_time(&self.database)
             .await?;
-        let whole = |(seq, line, bytes, digest, list): SizedRow| {
-            let line = line.map(|line| tool_catalogues::whole((line, digest, list)));
+        let whole = |(seq, line, bytes, digest, text): SizedRow| {
+            let line = line.map(|line| shared_texts::whole(run, seq, (line, digest, text)));
             (seq, line, bytes)
         };
         Ok(rows.into_iter().map(whole).collect())
     }
 }
 
-/// Number, line unless it is too long, length in bytes of the whole line, digest and text of the tools that it names.
+/// Number, line unless it is too long, length in bytes of the whole line, digest and text of what it names.
 type SizedRow = (i64, Option<String>, i64, Option<String>, Option<String>);
 
 /// At most $3 lines of the run $1 from $2 on, of at most $4 bytes together, or one; of lines with more than $5 bytes the
 /// length alone. The inner query reads only lengths, which the databases know without reading the lines. A line has the
-/// length that it has with its tools.
+/// length that it has as it was sealed.
 static LINES: LazyLock<String> = LazyLock::new(|| {
-    let bytes = "OCTET_LENGTH(line) + COALESCE(added, 0)";
-    let events = tool_catalogues::EVENTS;
+    let (bytes, events) = (shared_texts::BYTES, shared_texts::EVENTS);
     format!(
         "SELECT events.seq, CASE WHEN {bytes} <= $5 THEN line END AS line, CAST({bytes} AS BIGINT) AS bytes, \
-         event_catalogues.digest, CASE WHEN {bytes} <= $5 THEN tools END AS tools FROM {events} \
+         digest, CASE WHEN {bytes} <= $5 THEN content END AS content FROM {events} \
          WHERE events.run = $1 AND events.seq >= $2 AND events.seq <= (SELECT MAX(seq) FROM \
          (SELECT seq, bytes, CAST(SUM(bytes) OVER (ORDER BY seq) AS BIGINT) - bytes AS sooner FROM \
-         (SELECT events.seq AS seq, {bytes} AS bytes FROM events LEFT JOIN event_catalogues \
-         ON event_catalogues.run = events.run AND event_catalogues.seq = events.seq \
+         (SELECT events.seq AS seq, {bytes} AS bytes FROM events LEFT JOIN event_texts \
+         ON event_texts.run = events.run AND event_texts.seq = events.seq \
          WHERE events.run = $1 AND events.seq >= $2 ORDER BY events.seq LIMIT $3) AS sized) \
          AS summed WHERE sooner = 0 OR sooner + bytes <= $4) ORDER BY events.seq"
     )
@@ -311,16 +315,21 @@ static LINES: LazyLock<String> = LazyLock::new(|| {
 
 /// The newest event of a run before the event $4 that may tell of a summary. Those of a sub-agent, which are many, are not
 /// of this run's context.
-const SUMMARIES: &str = "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 AND line NOT LIKE $3 \
-     AND seq < $4 ORDER BY seq DESC LIMIT 1";
+static SUMMARIES: LazyLock<String> = LazyLock::new(|| {
+    let events = shared_texts::EVENTS;
+    format!(
+        "SELECT events.seq, line, digest, content FROM {events} WHERE events.run = $1 AND line LIKE $2 \
+         AND line NOT LIKE $3 AND events.seq < $4 ORDER BY events.seq DESC LIMIT 1"
+    )
+});
 const SUMMARY_PATTERN: &str = "%\"event\":\"conversation_summarized\"%";
 const SUB_PATTERN: &str = "%\"event\":\"sub\"%";
 
 /// The first line of the run $1, and the last.
 static ENDS: LazyLock<String> = LazyLock::new(|| {
-    let events = tool_catalogues::EVENTS;
+    let events = shared_texts::EVENTS;
     format!(
-        "SELECT events.seq, line, event_catalogues.digest, tools FROM {events} WHERE events.run = $1 AND events.seq IN \
+        "SELECT events.seq, line, digest, content FROM {events} WHERE events.run = $1 AND events.seq IN \
          (SELECT MIN(seq) FROM events WHERE run = $1 UNION SELECT MAX(seq) FROM events WHERE run = $1) \
          ORDER BY events.seq"
     )

@@ -1,10 +1,14 @@
 //! Migrations beside servers that write.
 
-use super::{OUTAGE_TIMEOUT, databases, opened};
+use super::{EventScript, OUTAGE_TIMEOUT, begin_with, databases, offering, opened};
 use crate::database::Database;
 use crate::schema::migrator_until;
 use crate::*;
+use serde_json::json;
+use sqlx::Connection as _;
+use std::fs::File;
 use std::time::Duration;
+use toolhold_protocol::event::Journal as _;
 
 /// Holds a lock as a transaction of an older server does.
 #[tokio::test]
@@ -68,5 +72,99 @@ async fn a_database_of_a_newer_version_is_refused_with_the_way_back() {
             let checked = check_database(path, "the copy").await.unwrap_err();
             assert!(matches!(checked, StoreError::Newer { .. }), "{checked}");
         }
+    }
+}
+
+/// Lists of tools that version 19 of the schema has are among the texts of version 20, with all records that name them.
+#[tokio::test]
+async fn lists_of_tools_of_a_full_database_become_shared_texts() {
+    const RUNS: usize = 200;
+    for database in databases().await {
+        if let Location::File(path) = &database.location {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            File::create_new(path).unwrap();
+        }
+        let connected = Database::of(&database.location).unwrap();
+        let mut connection = connected.connect().await.unwrap();
+        let older = migrator_until(connected.is_file(), 19);
+        older.run(&mut connection).await.unwrap();
+        let lists = [offering("one", 40), offering("other", 60)];
+        let mut records = Vec::new();
+        let mut transaction = connection.begin().await.unwrap();
+        for tools in &lists {
+            sqlx::query("INSERT INTO tool_catalogues (digest, tools) VALUES ($1, $2)")
+                .bind(tools.digest().unwrap())
+                .bind(tools.json().unwrap())
+                .execute(&mut *transaction)
+                .await
+                .unwrap();
+        }
+        for number in 0..RUNS {
+            let tools = &lists[number % 2];
+            let (list, digest) = (tools.json().unwrap(), tools.digest().unwrap());
+            let mut script = EventScript::new();
+            let run = script.run.to_string();
+            sqlx::query(
+                "INSERT INTO runs (id, owner, agent, origin, task, model, began_ms, ended_ms, reason, steps, calls, \
+                 tokens) VALUES ($1, 'ann', '', 'cli', 't', 'm', 1, 2, 'output', 1, 1, 1)",
+            )
+            .bind(run.as_str())
+            .execute(&mut *transaction)
+            .await
+            .unwrap();
+            let events = [
+                script.event(begin_with(tools)),
+                script.notice(),
+                script.done(),
+            ];
+            for event in &events {
+                let whole = serde_json::to_string(event).unwrap();
+                let name = format!(r#"{{"catalogue":"{digest}"}}"#);
+                sqlx::query("INSERT INTO events (run, seq, line) VALUES ($1, $2, $3)")
+                    .bind(run.as_str())
+                    .bind(event.seq.cast_signed())
+                    .bind(whole.replace(list, &name))
+                    .execute(&mut *transaction)
+                    .await
+                    .unwrap();
+            }
+            sqlx::query(
+                "INSERT INTO event_catalogues (run, seq, digest, added) VALUES ($1, 0, $2, $3)",
+            )
+            .bind(run.as_str())
+            .bind(digest)
+            .bind(i64::try_from(list.len() - digest.len() - 16).unwrap())
+            .execute(&mut *transaction)
+            .await
+            .unwrap();
+            records.push(events);
+        }
+        transaction.commit().await.unwrap();
+        connection.close().await.unwrap();
+
+        let store = opened(&database).await;
+        let count = async |statement: &'static str| -> Result<i64, sqlx::Error> {
+            sqlx::query_scalar(statement).fetch_one(&store.pool).await
+        };
+        assert_eq!(count("SELECT COUNT(*) FROM shared_texts").await.unwrap(), 2);
+        let named = count("SELECT COUNT(*) FROM event_texts").await.unwrap();
+        assert_eq!(usize::try_from(named), Ok(RUNS));
+        assert!(
+            count("SELECT COUNT(*) FROM event_catalogues")
+                .await
+                .is_err()
+        );
+        for events in records.iter().step_by(9) {
+            let read = store.read(&Source::Run(events[0].run)).await.unwrap();
+            assert_eq!(json!(read), json!(events));
+        }
+        // The next run names the list that is there, and the lists go with their records.
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let events = [script.event(begin_with(&lists[0])), script.done()];
+        journal.append(&events).await.unwrap();
+        assert_eq!(count("SELECT COUNT(*) FROM shared_texts").await.unwrap(), 2);
+        store.prune(now_ms(), PrunedBy::Person).await.unwrap();
+        assert_eq!(count("SELECT COUNT(*) FROM shared_texts").await.unwrap(), 0);
     }
 }

@@ -19,9 +19,9 @@ mod queries;
 mod redaction;
 mod redaction_composed;
 mod reply_parts;
+mod shared_texts;
 mod shares;
 mod space;
-mod tool_catalogues;
 
 use crate::*;
 use serde_json::json;
@@ -34,7 +34,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::event::Seal;
 use toolhold_protocol::event::sub_run;
-use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
+use toolhold_protocol::event::{Event, EventKind, Journal as _, SharedWithPrevious, StopReason};
 use toolhold_protocol::image::Image;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Annotations, Tool};
@@ -181,6 +181,22 @@ pub fn begin_with(tools: &BoundTools) -> EventKind {
         request: Box::new(RunRequest::new(Uuid::now_v7(), "t")),
         tools: tools.clone(),
         host: String::new(),
+    }
+}
+
+/// A Request with these instructions and messages of the user.
+pub fn asks_with(system: &str, said: &[&str]) -> EventKind {
+    let said = said
+        .iter()
+        .map(|text| json!({"role": "user", "content": text}));
+    let messages: Vec<_> = [json!({"role": "system", "content": system})]
+        .into_iter()
+        .chain(said)
+        .collect();
+    EventKind::Request {
+        step: 1,
+        same: SharedWithPrevious::default(),
+        body: json!({"model": "m", "messages": messages}),
     }
 }
 

@@ -32,10 +32,7 @@ async fn growing_tables_are_read_by_their_indexes() {
             redaction::RUNS.to_owned(),
             &["sqlite_autoindex_shown_texts_1", "sqlite_autoindex_runs_1"],
         ),
-        (
-            tool_catalogues::UNNAMED.to_owned(),
-            &["event_catalogues_by_digest"],
-        ),
+        (shared_texts::UNNAMED.to_owned(), &["event_texts_by_text"]),
         (
             knowledge::left_statement(),
             &["sqlite_autoindex_sessions_1", "sqlite_autoindex_runs_1"],

@@ -5,16 +5,22 @@ use super::transaction::write;
 use super::transient::is_of_database;
 use super::whole_batch::{WRITE, WholeBatch};
 use crate::audit_rows::{self, AuditChain, Draft, LogHead};
+use crate::change::Change;
 use crate::database::Database;
 use crate::error::WriteError;
 use crate::statements::OpenTransaction;
 use sqlx::{AnyConnection, Connection as _};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Time for which a connection is careful after another process has moved the head of the audit log. A batch that is chained
 /// to a former head is written in vain, and the server has the whole statement in its log as one that failed: that must stay
 /// rare.
 const CAREFUL_TIME: Duration = Duration::from_secs(10);
+
+/// Most digests of shared texts that a connection remembers, of 64 bytes each. Then it forgets all of them, and keeps each
+/// text once more.
+const MAX_KNOWN_TEXTS: usize = 4_096;
 
 /// Has the server look rows up by their keys. A plan stays for as long as the connection, and one that was made while a
 /// table was small would read all of the table later.
@@ -29,6 +35,9 @@ pub struct ServerConnection {
     shared_until: Option<Instant>,
     /// Until then batches with rows for the log lock its head first: it was moved between a reading and the batch.
     contended_until: Option<Instant>,
+    /// Digests of shared texts that this connection has kept. A batch that names another one has statements of its own: a
+    /// single one would find no such text, and be in the log of the server as one that failed.
+    known_texts: HashSet<String>,
 }
 
 impl ServerConnection {
@@ -40,6 +49,7 @@ impl ServerConnection {
             last_head: None,
             shared_until: None,
             contended_until: None,
+            known_texts: HashSet::new(),
         })
     }
 
@@ -64,6 +74,11 @@ impl ServerConnection {
         if head.is_some() {
             self.last_head = head;
         }
+        if self.known_texts.len() >= MAX_KNOWN_TEXTS {
+            self.known_texts.clear();
+        }
+        let kept = named_texts(entries).map(str::to_owned);
+        self.known_texts.extend(kept);
         Ok(())
     }
 
@@ -77,6 +92,9 @@ impl ServerConnection {
     ) -> Result<bool, WriteError> {
         // The reply to an earlier attempt was lost: the log may have the rows.
         if entries.iter().any(|entry| entry.expected_head.is_some()) {
+            return Ok(false);
+        }
+        if named_texts(entries).any(|digest| !self.known_texts.contains(digest)) {
             return Ok(false);
         }
         let Some(batch) = WholeBatch::of(entries) else {
@@ -157,6 +175,15 @@ impl ServerConnection {
     }
 }
 
+/// Digests of the shared texts that events of `entries` name.
+fn named_texts(entries: &[WriteEntry]) -> impl Iterator<Item = &str> {
+    let changes = entries.iter().flat_map(|entry| &entry.changes);
+    changes.filter_map(|change| match change {
+        Change::SharedText { text, .. } => text.digest(),
+        _ => None,
+    })
+}
+
 fn lasts(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() < until)
 }
@@ -164,7 +191,6 @@ fn lasts(until: Option<Instant>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Change;
     use crate::database::Location;
     use crate::store::Store;
     use crate::tests::{OUTAGE_TIMEOUT, databases};

@@ -37,11 +37,11 @@ WITH sessions_held AS MATERIALIZED (
     CROSS JOIN json_array_elements_text(append.lines) WITH ORDINALITY AS listed (line, place)
     RETURNING seq
 ), named AS (
-    -- A list that nothing has kept yet is not found, and comes with the statements one by one.
-    INSERT INTO event_catalogues (run, seq, digest, added)
-    SELECT event.run, event.seq, kept.digest, event.added
+    -- A text that was deleted meanwhile is not found, and comes with the statements one by one.
+    INSERT INTO event_texts (run, seq, text, added)
+    SELECT event.run, event.seq, kept.id, event.added
     FROM json_to_recordset($21::json) AS event (run TEXT, seq BIGINT, digest TEXT, added BIGINT)
-    CROSS JOIN LATERAL (SELECT digest FROM tool_catalogues WHERE digest = event.digest FOR SHARE) AS kept
+    CROSS JOIN LATERAL (SELECT id FROM shared_texts WHERE digest = event.digest FOR SHARE) AS kept
     RETURNING seq
 ), ended AS (
     UPDATE runs SET holder = NULL, ended_ms = done.at_ms, reason = done.reason, steps = done.steps, calls = done.calls,

@@ -5,7 +5,6 @@ use super::entry::WriteEntry;
 use crate::audit_rows::{AuditChain, BegunCall};
 use crate::change::Change;
 use crate::statements::SqlValue;
-use crate::tool_catalogues;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +26,7 @@ pub struct WholeBatch<'a> {
     /// Runs among `begun` that were promised to a request with an idempotency key.
     promised: i64,
     appended: BTreeMap<Uuid, AppendedEvents<'a>>,
-    /// Lists of tools that events name, by run and number of the event.
+    /// Texts that events name, by run and number of the event.
     named: BTreeMap<(Uuid, i64), Value>,
     ended: BTreeMap<Uuid, Value>,
     released: BTreeMap<Uuid, &'a str>,
@@ -123,8 +122,8 @@ impl<'a> WholeBatch<'a> {
                 self.bytes += lines.iter().map(String::len).sum::<usize>();
                 self.appended.insert(*run, events).is_none()
             }
-            Change::Catalogue { run, seq, tools } => {
-                let Some((digest, added)) = tool_catalogues::name(tools) else {
+            Change::SharedText { run, seq, text } => {
+                let (Some(digest), Some(added)) = (text.digest(), text.added()) else {
                     return false;
                 };
                 let row = json!({"run": run, "seq": seq, "digest": digest, "added": added});
@@ -351,6 +350,10 @@ mod tests {
                 continue;
             }
             let store = Store::open(location, OUTAGE_TIMEOUT).await.unwrap();
+            // The first run has statements of its own, which keep its settings for all that begin with the same ones.
+            let mut first = EventScript::new();
+            let mut before = store.journal(first.run, Label::default());
+            before.append(&[first.begin("t")]).await.unwrap();
             let mut script = EventScript::new();
             let mut journal = store.journal(script.run, Label::default());
             for events in [

@@ -168,8 +168,6 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn hiding_and_revealing_gives_the_text_back(texts in proptest::collection::vec(pieces(), 1..4)) {
         let mut vault = vault();

@@ -156,30 +156,16 @@ impl UpdateReceiver {
 /// Joins `piece` to an earlier one of the same text: `Err(None)`. `Err(Some(_))` is the piece where it may be joined to none
 /// before this one either, because that would change the order within its text.
 fn append(earlier: &mut Delta, piece: Delta) -> Result<Delta, Option<Delta>> {
-    let (text, more) = match (&mut *earlier, &piece) {
-        (Delta::Content(text), Delta::Content(more))
-        | (Delta::Reasoning(text), Delta::Reasoning(more)) => (text, more),
-        (
-            Delta::ToolCall {
-                index, arguments, ..
-            },
-            Delta::ToolCall {
-                index: same,
-                id: None,
-                name: None,
-                arguments: more,
-            },
-        ) if index == same => (arguments, more),
-        (Delta::ToolCall { index, .. }, Delta::ToolCall { index: same, .. }) if index == same => {
-            return Err(Some(piece));
-        }
-        _ => return Ok(piece),
-    };
-    if text.len() >= JOINED_BYTES {
+    if !earlier.is_of_same_text(&piece) {
+        return Ok(piece);
+    }
+    if earlier.text().len() >= JOINED_BYTES {
         return Err(Some(piece));
     }
-    text.push_str(more);
-    Err(None)
+    match earlier.append(piece) {
+        Ok(()) => Err(None),
+        Err(piece) => Err(Some(piece)),
+    }
 }
 
 pub(super) struct Listener {

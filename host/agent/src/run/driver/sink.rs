@@ -159,7 +159,13 @@ impl Publisher {
                 Publication::Recorded
             });
         }
+        let failed = |error: serde_json::Error| RunError::Journal {
+            source: error.into(),
+        };
         let mut events = mem::take(&mut self.held);
+        // Of the events that are recorded, as they were written for their seals.
+        let lines: Result<Vec<String>, _> = events.iter().map(serde_json::to_string).collect();
+        let mut lines = lines.map_err(failed)?;
         let mut pieces = 0;
         for kind in kinds {
             if kind.is_shown_only() {
@@ -176,14 +182,11 @@ impl Publisher {
                     removed: None,
                     seal: Seal::default(),
                 };
-                let event = event
-                    .sealed(&self.seal)
-                    .map_err(|error| RunError::Journal {
-                        source: error.into(),
-                    })?;
+                let (event, line) = event.sealed_with_line(&self.seal).map_err(failed)?;
                 self.seal = event.seal.clone();
                 self.seq += 1;
                 events.push(event);
+                lines.push(line);
             }
         }
         let is_end = |event: &Event| matches!(event.kind, EventKind::Done { .. });
@@ -201,7 +204,7 @@ impl Publisher {
         let appended = tokio::select! {
             // An answer counts, also one that comes in the last moment.
             biased;
-            appended = self.journal.append(&recorded) => appended,
+            appended = self.journal.append_with_lines(&recorded, lines) => appended,
             () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
         };
         match appended {

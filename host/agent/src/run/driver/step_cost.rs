@@ -6,7 +6,7 @@
 
 use crate::calls::aside::BRIEF_STEPS;
 use crate::run::machine::{Input, Machine};
-use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::Verdict;
 use toolhold_protocol::shield::ScreeningResult;
 use toolhold_schema::size;
@@ -47,8 +47,8 @@ impl StepCost {
 /// Size that an input adds to the machine's data, in steps.
 fn added(input: &Input) -> u64 {
     match input {
-        Input::Wrote(delta) | Input::Recorded(delta) => of_text(text(delta)),
-        Input::Written(pieces) => pieces.iter().map(|piece| of_text(text(piece))).sum(),
+        Input::Wrote(delta) | Input::Recorded(delta) => of_text(delta.text()),
+        Input::Written(pieces) => pieces.iter().map(|piece| of_text(piece.text())).sum(),
         Input::Replied(Completion {
             content,
             tool_calls,
@@ -76,18 +76,11 @@ fn added(input: &Input) -> u64 {
 /// Most pieces of a reply end no object, and only an object's end makes a call.
 fn may_check(input: &Input) -> bool {
     match input {
-        Input::Wrote(delta) => text(delta).contains('}'),
+        Input::Wrote(delta) => delta.text().contains('}'),
         Input::SideRequest(_) | Input::Cancelled { .. } | Input::TimedOut | Input::OutOf(_) => {
             false
         }
         _ => true,
-    }
-}
-
-fn text(delta: &Delta) -> &str {
-    match delta {
-        Delta::Content(text) | Delta::Reasoning(text) => text,
-        Delta::ToolCall { arguments, .. } => arguments,
     }
 }
 
@@ -98,6 +91,7 @@ fn of_text(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_protocol::completion::Delta;
 
     fn wrote(text: &str) -> Input {
         Input::Wrote(Delta::Content(text.into()))

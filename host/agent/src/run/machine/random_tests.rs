@@ -355,8 +355,6 @@ fn spans(events: &[Event]) -> HashMap<usize, (Option<usize>, Vec<usize>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn every_step_ends_with_each_call_answered_once_and_in_order(
         sketches in sketches(OWN),

@@ -36,7 +36,12 @@ impl Machine {
         let ahead = step.ahead.as_mut();
         let parts = ahead.map(|reader| reader.push_from(&delta, provenance));
         let acts = parts.iter().flatten().any(ReplyPart::is_acted_on);
-        step.unrecorded.push(delta);
+        // The record has consecutive pieces of one text as one: where the endpoint cut them says nothing of the reply.
+        let apart = match step.unrecorded.last_mut() {
+            Some(last) => last.append(delta).err(),
+            None => Some(delta),
+        };
+        step.unrecorded.extend(apart);
         if acts {
             self.keep_written(effects);
         }

@@ -231,6 +231,10 @@ impl Machine {
             (_, Some(target)) => chosen(target, outcome.is_ok()),
             (_, None) => Vec::new(),
         };
+        if places.is_empty() {
+            // Most results: neither call nor value is copied.
+            return (outcome.map(|output| output.value), places);
+        }
         let (call, method) = (own.call.clone(), own.wiring.method);
         let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
         let outcome = outcome.map(|output| output.value);

@@ -197,8 +197,6 @@ fn is_bound(earlier: &RandomCall, later: &RandomCall) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
-
     #[test]
     fn calls_have_the_effect_that_they_have_one_after_the_other(
         calls in calls(),

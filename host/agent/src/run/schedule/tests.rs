@@ -121,9 +121,9 @@ fn a_writer_waits_for_the_writers_and_readers_before_it() {
     write(&mut data, "†s.b");
     let mut schedule = schedule(&[
         ("slow", "", "†s.c"),
-        ("reads old", "†s.a && †s.c", ""),
+        ("reads old", "†s.a, †s.c", ""),
         ("writes new", "", "†s.a"),
-        ("writes again", "", "†s.a.x && †s.d"),
+        ("writes again", "", "†s.a.x, †s.d"),
         ("apart", "", "†s.b"),
         ("one:apart", "", "†s.a"),
         ("reads new", "†s.a", ""),
@@ -165,8 +165,8 @@ fn a_call_that_waits_for_a_later_one_lets_it_pass() {
     let mut data = Data::default();
     write(&mut data, "†s.a");
     let mut schedule = schedule(&[
-        ("reader", "†s.a && †s.b", ""),
-        ("writer", "", "†s.a && †s.b"),
+        ("reader", "†s.a, †s.b", ""),
+        ("writer", "", "†s.a, †s.b"),
         ("last", "", "†s.a"),
     ]);
     assert!(schedule.unblock(&data).is_empty());
@@ -190,7 +190,7 @@ fn a_call_that_cannot_be_made_lets_the_writers_behind_it_go() {
     write(&mut data, "†s.a");
     let mut schedule = schedule(&[
         ("fails", "", "†s.b"),
-        ("reader", "†s.a && †s.b", "†s.a"),
+        ("reader", "†s.a, †s.b", "†s.a"),
         ("writer", "", "†s.a"),
     ]);
     assert_eq!(schedule.unblock(&data), [0]);
@@ -239,7 +239,7 @@ fn an_expression_waits_for_one_or_for_all() {
         ("a", "", "†s.a"),
         ("b", "", "†s.b"),
         ("any", "†s.a || †s.b", ""),
-        ("all", "†s.a && †s.b", ""),
+        ("all", "†s.a, †s.b", ""),
     ]);
     assert_eq!(schedule.unblock(&data), [0, 1]);
     write(&mut data, "†s.b");

@@ -1,6 +1,8 @@
-//! Lists of tools that are kept once for all records that have them.
+//! Long texts that are kept once for all records that have them.
 
-use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, begin_with, databases, offering};
+use super::{
+    EventScript, OUTAGE_TIMEOUT, TestDatabase, asks_with, begin_with, databases, offering,
+};
 use crate::record::{PageBounds, RecordPage};
 use crate::statements::OpenTransaction;
 use crate::*;
@@ -52,7 +54,7 @@ async fn exported(store: &Store, run: Uuid) -> Vec<String> {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// Numbers of lists that are kept, and of events that name one.
+/// Numbers of texts that are kept, and of events that name one.
 async fn kept(store: &Store) -> (i64, i64) {
     let count = async |statement: &'static str| -> i64 {
         sqlx::query_scalar(statement)
@@ -61,8 +63,8 @@ async fn kept(store: &Store) -> (i64, i64) {
             .unwrap()
     };
     (
-        count("SELECT COUNT(*) FROM tool_catalogues").await,
-        count("SELECT COUNT(*) FROM event_catalogues").await,
+        count("SELECT COUNT(*) FROM shared_texts").await,
+        count("SELECT COUNT(*) FROM event_texts").await,
     )
 }
 
@@ -78,7 +80,8 @@ async fn a_list_is_kept_once_and_in_every_record() {
         // Equal tools that another process of the same version has.
         records.push(ended(&store, &offering("many", 60), None).await);
         records.push(ended(&store, &offering("few", 2), None).await);
-        assert_eq!(kept(&store).await, (1, 6));
+        // A short list is in one text with the settings.
+        assert_eq!(kept(&store).await, (2, 8));
         let bytes: i64 =
             sqlx::query_scalar("SELECT CAST(MAX(OCTET_LENGTH(line)) AS BIGINT) FROM events")
                 .fetch_one(&store.pool)
@@ -155,7 +158,7 @@ async fn all_lists_without_a_record_are_deleted() {
         let events = ended(&store, &offering("named", 60), None).await;
         // Lists of more than one transaction, before and after the one that is named.
         sqlx::query(
-            "INSERT INTO tool_catalogues (digest, tools) WITH RECURSIVE numbers (i) AS \
+            "INSERT INTO shared_texts (digest, content) WITH RECURSIVE numbers (i) AS \
              (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < 50) \
              SELECT CASE WHEN i < 25 THEN ' ' ELSE 'z' END || CAST(i AS TEXT), '[]' FROM numbers",
         )
@@ -189,6 +192,34 @@ async fn a_run_that_begins_while_its_list_is_deleted_has_it() {
     }
 }
 
+/// Another server names the text, and does not come to its commit.
+#[tokio::test]
+async fn a_text_that_is_locked_while_its_record_is_deleted_goes_later() {
+    for database in databases().await {
+        if matches!(database.location, Location::File(_)) {
+            continue;
+        }
+        let store = opened(&database).await;
+        let events = ended(&store, &offering("many", 60), None).await;
+        let run = events[0].run;
+        let mut other = store.pool.begin().await.unwrap();
+        sqlx::query("SELECT id FROM shared_texts FOR SHARE")
+            .fetch_all(&mut *other)
+            .await
+            .unwrap();
+        let is_undone = async {
+            while !exported(&store, run).await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(kept(&store).await, (1, 0));
+            other.rollback().await.unwrap();
+        };
+        let (is_gone, ()) = tokio::join!(store.delete_run("ann", run), is_undone);
+        assert!(is_gone.unwrap());
+        assert_eq!(kept(&store).await, (0, 0));
+    }
+}
+
 #[tokio::test]
 async fn records_of_older_versions_have_their_tools_in_their_lines() {
     for database in databases().await {
@@ -204,10 +235,7 @@ async fn records_of_older_versions_have_their_tools_in_their_lines() {
                 .await
                 .unwrap();
         }
-        for statement in [
-            "DELETE FROM event_catalogues",
-            "DELETE FROM tool_catalogues",
-        ] {
+        for statement in ["DELETE FROM event_texts", "DELETE FROM shared_texts"] {
             sqlx::query(statement).execute(&store.pool).await.unwrap();
         }
         assert_eq!(exported(&store, run).await, lines_of(&events));
@@ -223,7 +251,7 @@ async fn a_list_that_was_changed_or_lost_is_found() {
         let tools = offering("many", 60);
         let events = ended(&store, &tools, None).await;
         let source = Source::Run(events[0].run);
-        sqlx::query("UPDATE tool_catalogues SET tools = REPLACE(tools, 'many.t7', 'many.t8')")
+        sqlx::query("UPDATE shared_texts SET content = REPLACE(content, 'many.t7', 'many.t8')")
             .execute(&store.pool)
             .await
             .unwrap();
@@ -232,7 +260,7 @@ async fn a_list_that_was_changed_or_lost_is_found() {
         let next = ended(&store, &tools, None).await;
         let next = store.record(&Source::Run(next[0].run)).await.unwrap();
         assert_eq!(next.changed, Some(1));
-        sqlx::query("DELETE FROM event_catalogues")
+        sqlx::query("DELETE FROM event_texts")
             .execute(&store.pool)
             .await
             .unwrap();
@@ -287,8 +315,8 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
         let mut connection = store.pool.acquire().await.unwrap();
         let mut transaction = OpenTransaction::from(&mut *connection);
         let mut exchange = async |old: &str, new: &str| {
-            let work = crate::tool_catalogues::exchange_line(&mut transaction, run, 0, old, new);
-            work.await.unwrap()
+            let work = crate::shared_texts::exchange_line(&mut transaction, run, 0, old, new);
+            work.await.unwrap().is_some()
         };
         assert!(!exchange(&new, &old).await, "it is another line");
         assert!(exchange(&old, &new).await);
@@ -305,6 +333,24 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
     }
 }
 
+/// A client's schema may have what events of a summary have.
+#[tokio::test]
+async fn a_begin_that_looks_like_a_summary_is_read_with_its_tools() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let mut begin = begin_with(&offering("many", 60));
+        if let EventKind::Run { request, .. } = &mut begin {
+            request.output_schema = Some(json!({"event": "conversation_summarized"}));
+        }
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let events = [script.event(begin), script.done()];
+        journal.append(&events).await.unwrap();
+        assert_eq!(kept(&store).await, (1, 1));
+        assert!(store.summed_up(script.run).await.unwrap().is_none());
+    }
+}
+
 #[tokio::test]
 async fn a_copy_of_the_database_has_the_lists() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,4 +363,43 @@ async fn a_copy_of_the_database_has_the_lists() {
     let copied = Store::open(&at(&copy), OUTAGE_TIMEOUT).await.unwrap();
     assert_eq!(kept(&copied).await, (1, 2));
     assert_eq!(exported(&copied, events[0].run).await, lines_of(&events));
+}
+
+/// A text of a Request is gone when the last line that has it loses it, as a line does from which texts are taken.
+#[tokio::test]
+async fn a_text_goes_with_the_last_line_that_names_it() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let system = "Say what you find. ".repeat(60);
+        let mut records = Vec::new();
+        for question in ["What is it?", "Who is it?"] {
+            let mut script = EventScript::new();
+            let mut journal = store.journal(script.run, Label::default());
+            let events = [
+                script.begin("t"),
+                script.event(asks_with(&system, &[question])),
+                script.done(),
+            ];
+            for event in &events {
+                journal.append(from_ref(event)).await.unwrap();
+            }
+            assert_eq!(exported(&store, script.run).await, lines_of(&events));
+            records.push(events);
+        }
+        // Settings and instructions, of two runs each.
+        assert_eq!(kept(&store).await, (2, 4));
+        let mut connection = store.pool.acquire().await.unwrap();
+        for (events, left) in records.iter().zip([(2, 3), (1, 2)]) {
+            let old = serde_json::to_string(&events[1]).unwrap();
+            let mut event = events[1].clone();
+            event.kind = asks_with("", &["What is it?"]);
+            let new = serde_json::to_string(&event).unwrap();
+            let mut transaction = OpenTransaction::from(&mut *connection);
+            let run = event.run;
+            let work = crate::shared_texts::exchange_line(&mut transaction, run, 1, &old, &new);
+            assert_eq!(work.await.unwrap(), Some(Vec::new()));
+            assert_eq!(kept(&store).await, left);
+            assert_eq!(exported(&store, run).await[1], new);
+        }
+    }
 }
