@@ -1,4 +1,4 @@
-//! 000.51 and 000.56: a conversation that is longer than the model's window goes on, and its facts with it.
+//! 000.51 and 000.56: a conversation longer than the model's window continues and keeps its facts.
 
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -9,17 +9,17 @@ use support::records::Records;
 use support::server::Server;
 use support::transcript::{answers, told};
 
-/// A window of so many tokens, of which each is estimated as three bytes.
+/// The window in tokens. The host estimates a token as three bytes.
 const WINDOW: usize = 5_000;
 const BYTES_PER_TOKEN: usize = 3;
 
-/// What a user says in one language.
+/// The turns of a user in one language.
 #[derive(Clone, Copy)]
 struct Talk {
-    /// Said in turn 3, with the parts of it that must not be lost.
+    /// The text of turn 3; `kept` has its parts that must not be lost.
     fact: &'static str,
     kept: [&'static str; 2],
-    /// Said in all other turns, with the turn's number.
+    /// The text of all other turns, before the turn's number.
     topic: &'static str,
     answer: &'static str,
 }
@@ -45,7 +45,7 @@ const ENGLISH: Talk = Talk {
 const TALKS: [Talk; 3] = [RUSSIAN, CHINESE, ENGLISH];
 
 impl Talk {
-    /// What the user says in a turn, from 0 on. `length`: how often a topic is asked for.
+    /// The text of a turn, from 0 on. `length`: repetitions of the topic.
     fn said(self, turn: usize, length: usize) -> String {
         match turn {
             2 => self.fact.to_owned(),

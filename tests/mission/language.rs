@@ -24,7 +24,7 @@ fn tasks() -> Vec<(String, String)> {
     tasks
 }
 
-/// Languages of which 97 of 100 short tasks are told.
+/// Languages in which 97 of 100 short tasks are recognised.
 const MOST_ASKED: [&str; 20] = [
     "ar", "de", "en", "es", "fr", "hi", "id", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "th",
     "tr", "uk", "vi", "zh",

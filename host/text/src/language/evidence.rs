@@ -9,7 +9,7 @@ const MIN_POINTS: u32 = 9;
 /// Minimum points of words that the language has and a rival does not have: one word.
 const MIN_LEAD: u32 = 5;
 
-/// The lead over a rival is at least this many times what speaks for the rival alone. Less is a text in two languages.
+/// Minimum ratio of the points that only the language has to those that only a rival has. Less is a text in two languages.
 const MIN_RATIO: u32 = 3;
 
 /// Points that a result needs beside one for each word. A text in a language without a table has a few words that look

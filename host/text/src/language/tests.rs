@@ -301,7 +301,7 @@ fn each_language_that_can_be_told_has_a_name() {
 }
 
 proptest! {
-    /// No text makes it panic, whatever its marks and however it is cut.
+    /// No text makes it panic, with any marks and cut at any place.
     #[test]
     fn any_text_is_read(text in "[a-zа-яñ\u{300}漢かक「」\"«»`:./ \n]{0,60}", times in 1_usize..200) {
         let _ = recognise(&text.repeat(times));

@@ -75,7 +75,7 @@ fn under_the_rules_of_format_3_calls_wait_only_for_what_they_read() {
     assert_eq!(calls(LoopRules::Current).unblock(&data), [0]);
 }
 
-/// Under these rules the last one to end counts, whatever its place in the reply.
+/// By these rules the call that ends last counts, at any place in the reply.
 #[test]
 fn under_the_rules_of_format_3_a_later_failure_spoils_what_is_read() {
     for (rules, ready) in [
@@ -341,7 +341,7 @@ fn instances_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_may_be_appended_is_read_after_the_call_that_may_append_it() {
+fn an_appended_place_is_read_after_the_call_that_may_append_to_it() {
     let mut data = Data::default();
     write(&mut data, "†inbox.ada");
     write(&mut data, "†rules.a");
