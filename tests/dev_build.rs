@@ -70,7 +70,7 @@ impl Author {
     }
 }
 
-/// What another test, or a cheaper one, holds for each change is tried as a whole in `cargo xtask test --long`, because an
+/// The parts that other tests hold for each change are tried as a whole in `cargo xtask test --long`, because an
 /// interpreter costs 25 s of a processor to be built and compiled: the frames of a whole build
 /// (`new_module::languages::a_module_in_python` has its message), and a second base (the tests of `python_dev.rs` have
 /// which edits get one).

@@ -24,12 +24,18 @@ fn tasks() -> Vec<(String, String)> {
     tasks
 }
 
+/// Languages in which 97 of 100 short tasks are recognised.
+const MOST_ASKED: [&str; 20] = [
+    "ar", "de", "en", "es", "fr", "hi", "id", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "th",
+    "tr", "uk", "vi", "zh",
+];
+
 #[test]
 fn statement_000_12_languages_of_short_tasks_are_told_or_left_open_but_never_wrong() {
     let tasks = tasks();
     let tags: BTreeSet<&str> = tasks.iter().map(|(tag, _)| tag.as_str()).collect();
     assert!(
-        tasks.len() >= 300 && tags.len() >= 20,
+        tasks.len() >= 1_200 && tags.len() >= 20,
         "{} {tags:?}",
         tasks.len()
     );
@@ -49,7 +55,11 @@ fn statement_000_12_languages_of_short_tasks_are_told_or_left_open_but_never_wro
     let found = tasks.len() - open.len();
     assert!(wrong.len() * 100 <= found * 3, "{wrong:#?}");
     // What is left open is as good in two languages: Indonesian and Malay, Danish and Norwegian.
-    assert!(open.len() * 100 <= tasks.len() * 10, "{open:#?}");
+    assert!(open.len() * 100 <= tasks.len() * 4, "{open:#?}");
+    let of_most = |tag: &str| MOST_ASKED.contains(&tag);
+    let asked = tasks.iter().filter(|(tag, _)| of_most(tag)).count();
+    let missed = open.iter().filter(|task| of_most(&task[..2])).count();
+    assert!(missed * 100 <= asked * 3, "{missed} of {asked}: {open:#?}");
 }
 
 /// Tasks in languages of the table of texts, and words of the texts that people read in them.

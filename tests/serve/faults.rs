@@ -198,7 +198,7 @@ fn a_client_that_does_not_read_delays_no_other_client() {
     }
 }
 
-/// The same events over a WebSocket, which ends with the run.
+/// A WebSocket has the same events and ends with the run.
 #[test]
 fn a_socket_tells_what_happens_and_closes() {
     let host = host("");
@@ -362,7 +362,7 @@ fn an_endpoint_that_comes_back_is_asked_again() {
     assert_eq!(events.last().unwrap().json()["output"], "It is 4.");
 }
 
-/// One that stays away ends the run, which says so.
+/// An endpoint that stays away ends the run with an error that says so.
 #[test]
 fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
     let host = host("[endpoints.default]\nattempts = 2\nbackoff_ms = 50\n");

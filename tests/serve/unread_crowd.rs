@@ -18,7 +18,7 @@ const CONFIG: &str = "[serve]\nunsent_bytes = 16_777_216\nkey_requests_per_minut
     key_concurrent_runs = 64\n";
 /// Characters of a text that no socket holds.
 const LONG: usize = 3_200_000;
-/// What a server may grow by: the unsent bytes, one answer beside the shares, and what its allocator keeps for later.
+/// Bound of a server's growth: the unsent bytes, one answer beside the shares, and what its allocator keeps for later.
 const GROWTH: u64 = 96 << 20;
 
 fn key(host: &Host, name: &str) -> String {
@@ -53,7 +53,7 @@ fn is_served(server: &mut Server, key: &str) {
     );
 }
 
-/// So many runs of the key are over.
+/// Waits until `runs` runs of the key are over.
 fn until_over(server: &mut Server, key: &str, runs: usize) {
     server.use_key(key);
     until("the end of all runs", || {
@@ -153,8 +153,8 @@ fn streams_that_end_with_long_calls_of_the_clients_tools_are_bounded() {
     drop(connections);
 }
 
-/// Small events are kept for followers that are behind. Of runs that are over, too, as long as a follower has not read them:
-/// so many runs, so many times 128 events.
+/// Small events are kept for followers that are behind, also those of ended runs until each follower has read them: up to 128
+/// events a run.
 #[test]
 fn events_that_followers_have_not_heard_of_are_bounded_when_their_runs_are_over() {
     const RUNS: usize = 30;

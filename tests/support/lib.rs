@@ -20,7 +20,7 @@ pub mod sandbox;
 pub mod server;
 pub mod transcript;
 
-/// What is small for each change and large in `cargo xtask test --long`, which sets `TOOLHOLD_TEST_SCALE=whole`.
+/// Sizes are small for each change and large in `cargo xtask test --long`, which sets `TOOLHOLD_TEST_SCALE=whole`.
 pub fn scale<T>(short: T, whole: T) -> T {
     let is_whole = std::env::var("TOOLHOLD_TEST_SCALE").is_ok_and(|scale| scale == "whole");
     if is_whole { whole } else { short }

@@ -227,6 +227,10 @@ impl Journal for RunJournal {
         events: &'a [Event],
         lines: Vec<String>,
     ) -> BoxFuture<'a, io::Result<()>> {
+        // An event without a line would be lost.
+        if lines.len() != events.len() {
+            return self.append(events);
+        }
         Box::pin(async move {
             // Events that are refused come again, with the end of the run.
             let before = begin_calls(events).then(|| (self.known.clone(), self.reply.has_part()));

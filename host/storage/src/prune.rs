@@ -120,12 +120,29 @@ impl Store {
             last.clone_from(newest);
             let work = self.transact_long(move |mut transaction| {
                 Box::pin(async move {
-                    shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    let locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    Ok::<_, StoreError>(locked)
+                })
+            });
+            let locked = work.await?;
+            self.delete_locked_texts(locked).await;
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+    }
+
+    /// Deletes texts that other transactions had locked when their last record was deleted, unless a record names them now.
+    /// Each has a transaction of its own, which waits for the others.
+    pub(crate) async fn delete_locked_texts(&self, digests: Vec<String>) {
+        for digest in digests {
+            let work = self.transact(move |mut transaction| {
+                Box::pin(async move {
+                    shared_texts::delete_unlocked(&mut transaction, &digest).await?;
                     Ok::<_, StoreError>(())
                 })
             });
-            work.await?;
-            tokio::time::sleep(BATCH_DELAY).await;
+            if let Err(error) = work.await {
+                tracing::warn!(%error, "a text of a deleted record is left until old records are deleted");
+            }
         }
     }
 
@@ -170,14 +187,17 @@ impl Store {
             Box::pin(async move {
                 let texts = shared_texts::of_run(&mut transaction, run).await?;
                 let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
+                let mut locked = Vec::new();
                 if gone > 0 {
-                    shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
-                Ok(gone > 0)
+                Ok::<_, StoreError>((gone > 0, locked))
             })
         });
-        work.await
+        let (is_gone, locked) = work.await?;
+        self.delete_locked_texts(locked).await;
+        Ok(is_gone)
     }
 }
 

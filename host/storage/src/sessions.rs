@@ -100,17 +100,20 @@ impl Store {
                 let values = [SqlValue::from(&owner), id.into()];
                 transaction.execute(LOCK_SESSION, &values).await?;
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
+                let mut locked = Vec::new();
                 if is_gone {
                     let texts = shared_texts::of_session(&mut transaction, id).await?;
                     let turns = delete_turns(&mut transaction, id).await?;
-                    shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
-                Ok(is_gone)
+                Ok::<_, StoreError>((is_gone, locked))
             })
         });
-        work.await
+        let (is_gone, locked) = work.await?;
+        self.delete_locked_texts(locked).await;
+        Ok(is_gone)
     }
 
     /// The number of the session's next turn; `None` if there is no such session.

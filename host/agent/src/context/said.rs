@@ -368,7 +368,7 @@ fn has_identifier(text: &str) -> bool {
         match c {
             c if c.is_numeric() => digits += 1,
             c if c.is_ascii_alphabetic() || (c.is_alphabetic() && c.is_uppercase()) => {
-                has_letter = true
+                has_letter = true;
             }
             '-' | '_' | '/' | '.' | ':' | '№' | '#' => {}
             _ => {
@@ -500,7 +500,7 @@ mod tests {
 
     /// Statements of one form go before one that is like no other.
     #[test]
-    fn what_is_like_many_others_goes_first() {
+    fn facts_that_resemble_many_others_go_first() {
         let mut summary = ConversationSummary::default();
         summary.add(&Message::user("the parcel JD-0042 waits in Köln"), open);
         for n in 0..100 {
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_fence_is_no_word_of_the_user() {
+    fn text_in_a_fence_is_no_word_of_the_user() {
         let file = "Material of the task.\n<file 0123456789ab name=\"a.txt\">\nWe decided to pay.\n<b>Never</b>\n\
                     </file 0123456789ab>";
         let mut summary = ConversationSummary::default();

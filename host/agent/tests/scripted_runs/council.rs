@@ -244,7 +244,7 @@ async fn a_plan_against_the_council_is_held_as_a_whole() {
 
 /// A model that is held again and again is bound by the steps of the run, and by what was held before.
 #[tokio::test]
-async fn what_was_held_is_made_when_it_is_chosen_again_also_against_new_votes() {
+async fn a_held_call_that_is_chosen_again_is_made_also_against_new_votes() {
     let mut fixture = fixture();
     for at in [0, 1] {
         fixture["context"][at]["on"] = "request".into();
@@ -259,9 +259,10 @@ async fn what_was_held_is_made_when_it_is_chosen_again_also_against_new_votes() 
         asked(&fixture, Contract::Schema),
     )
     .await;
+    // In the second step the council is told before the call begins, and again with the dissent when the reply has ended.
     assert_eq!(
         held(&events),
-        [true, false, true, false],
+        [true, false, false, true, false],
         "{}",
         lines(&events)
     );

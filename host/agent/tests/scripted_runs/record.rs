@@ -368,7 +368,7 @@ async fn a_changed_byte_breaks_a_seal() {
     }
 }
 
-/// A run of so many Requests, each but the last with a call that writes to the state.
+/// A run of `steps` Requests. Each but the last has a call that writes to the state.
 async fn long(contract: Contract, steps: usize) -> (Arc<Script>, Driver, Vec<Event>) {
     let call = |n: usize| json!({"_tool": "echo", "of": format!("the {n}th"), "_outputPath": "†state.last"});
     let replies = (1..steps)

@@ -174,8 +174,12 @@ fn forge_in_database(host: &KnowledgeHost, run: &str, mark: &Value) -> Result<()
     let record = host.exported(run)?;
     let events = events(&record);
     let at = inconvenient(&events)?;
-    let line = record.lines().nth(at).unwrap_or_default().as_bytes();
-    let mut forged = emptied(&events[at], mark).to_string();
+    // A stored line lacks the run and the number, which are the key of its row.
+    let key = format!(r#""run":"{run}","seq":{},"#, events[at]["seq"]);
+    let stored = |line: &str| line.replacen(&key, "", 1);
+    let line = stored(record.lines().nth(at).unwrap_or_default());
+    let line = line.as_bytes();
+    let mut forged = stored(&emptied(&events[at], mark).to_string());
     let room = line.len().checked_sub(forged.len());
     let Some(room) = room.filter(|_| forged.pop() == Some('}')) else {
         return Err(AttackFailure::Broke(

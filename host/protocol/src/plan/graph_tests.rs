@@ -152,7 +152,7 @@ fn a_writer_comes_after_the_steps_before_it_that_read_or_write_its_place() {
 
 /// A place that has a value is read as it is: a step that reads and writes it is no cycle.
 #[test]
-fn what_there_is_comes_before_what_later_steps_write() {
+fn data_of_the_context_comes_before_writes_of_later_steps() {
     let calls = json!([
         {"_tool": "next", "x": "†s.n", "_outputPath": "†s.n"},
         {"_tool": "again", "x": "†s.n || †s.m", "_outputPath": "†s.n"},

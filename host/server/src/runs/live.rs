@@ -51,13 +51,15 @@ impl SharedReply {
 }
 
 /// Most bytes of an event that is kept for watchers without a place, as text and as a value. What the first event of a run
-/// has of images and tools is not counted: it is the only one that has images, and the run has its tools in memory itself.
+/// has of images is not counted: it is the only one that has any. Of its tools the text counts, which is made for each
+/// follower: a client may send megabytes of them. The run has their values in memory itself.
 const SMALL_BYTES: u64 = 16 << 10;
-/// Most bytes of an event that is kept with a place. Each watcher may have one of them in hand.
+/// Most bytes of an event that is kept with a place.
 const LARGE_BYTES: u64 = 64 << 10;
 /// Most bytes of the text of such an event. Its value takes several times as many.
 const LARGE_TEXT_BYTES: usize = 32 << 10;
-/// Bytes of all events of a run that are kept with a place. Watchers that keep up with a run leave none of them there.
+/// Bytes of all events of a run that are kept with a place, in its channel and by watchers whose clients are sent them.
+/// Watchers that keep up with a run leave none of them there.
 const ROOM_BYTES: u64 = 128 << 10;
 
 /// The room of a run for its larger events.
@@ -151,12 +153,21 @@ fn weight(event: &Event) -> Option<u64> {
         kind = what;
     }
     let mut text = BoundedText(Vec::new());
-    let written = match kind {
-        EventKind::Run { task, request, .. } => serde_json::to_writer(&mut text, &(task, request)),
-        _ => serde_json::to_writer(&mut text, event),
+    let (written, listed) = match kind {
+        EventKind::Run {
+            task,
+            request,
+            tools,
+            ..
+        } => {
+            let listed = tools.json().map_or(0, str::len) as u64;
+            (serde_json::to_writer(&mut text, &(task, request)), listed)
+        }
+        _ => (serde_json::to_writer(&mut text, event), 0),
     };
     written.ok()?;
-    bounded::weigh(&text.0).ok()
+    let value = bounded::weigh(&text.0).ok()?;
+    Some(value.saturating_add(listed))
 }
 
 /// A text that takes no more than [`LARGE_TEXT_BYTES`].
@@ -180,8 +191,11 @@ impl io::Write for BoundedText {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use toolhold_protocol::event::Seal;
+    use toolhold_protocol::bound::{Bound, BoundTools, Runner};
+    use toolhold_protocol::event::{FORMAT, PROMPTS, Seal};
     use toolhold_protocol::reply_offset::ReplyOffset;
+    use toolhold_protocol::settings::RunRequest;
+    use toolhold_protocol::tool::Tool;
     use uuid::Uuid;
 
     fn result(output: Value) -> Event {
@@ -254,6 +268,45 @@ mod tests {
         drop(kept);
         assert!(matches!(of(20_000), LiveEvent::Large(..)));
         assert!(matches!(of(40_000), LiveEvent::Recorded(3)));
+    }
+
+    #[test]
+    fn the_tools_of_a_begin_count_with_their_text() {
+        let room = LiveRoom::default();
+        let begin = |description: usize| {
+            let tool = Tool {
+                description: "x".repeat(description),
+                ..Tool::new("m.t")
+            };
+            let bound = Bound {
+                tool: tool.into(),
+                runner: Runner::Client,
+            };
+            let kind = EventKind::Run {
+                format: FORMAT,
+                prompts: PROMPTS,
+                task: "t".into(),
+                model: "m".into(),
+                request: Box::new(RunRequest::new(Uuid::nil(), "t")),
+                tools: BoundTools::from([bound]),
+                host: String::new(),
+            };
+            let what = Box::new(kind.clone());
+            let call = "c".to_owned();
+            [kind, EventKind::Sub { call, what }].map(|kind| {
+                let event = Event {
+                    kind,
+                    ..result(json!(1))
+                };
+                LiveEvent::of(event, &room)
+            })
+        };
+        for event in begin(20 << 10) {
+            assert!(matches!(event, LiveEvent::Large(..)), "{event:?}");
+        }
+        for event in begin(64 << 10) {
+            assert!(matches!(event, LiveEvent::Recorded(3)), "{event:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::rights::{Right, RightEnd};
 use crate::runs::dispatcher::DispatcherInner;
-use crate::runs::live::LiveEvent;
+use crate::runs::live::{LiveEvent, LivePlace};
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use uuid::Uuid;
 /// of sub-agents' replies are shown only to those who watch when they come.
 ///
 /// The events of a page from there count as unsent answers of the client until the page is used up, and so do their texts,
-/// which are sent meanwhile. Events that come as they happen are small, or have a place in the room of their run until they
-/// are taken.
+/// which are sent meanwhile. Events that come as they happen are small, or have a place in the room of their run until the
+/// next event is asked for.
 #[derive(Debug)]
 pub struct Watcher {
     inner: Arc<DispatcherInner>,
@@ -39,6 +39,8 @@ pub struct Watcher {
     read: Vec<Arc<Event>>,
     /// The memory of the events that were read last.
     unsent: Option<UnsentBytes>,
+    /// The place of the event that came as it happened and was returned last, if it is a larger one.
+    place: Option<Arc<LivePlace>>,
     viewer: Viewer,
     /// Whether the database may have more.
     reads: bool,
@@ -116,6 +118,7 @@ impl Watcher {
             lacks_text: true,
             read: Vec::new(),
             unsent: None,
+            place: None,
             viewer,
             reads: true,
             follow,
@@ -130,10 +133,16 @@ impl Watcher {
             return false;
         };
         match live.recv().await {
-            Ok(LiveEvent::Small(first) | LiveEvent::Large(first, _)) => {
+            Ok(LiveEvent::Small(first)) => {
                 // The first event has no predecessor.
                 self.reads = false;
                 self.read.push(first);
+                true
+            }
+            Ok(LiveEvent::Large(first, place)) => {
+                self.reads = false;
+                self.read.push(first);
+                self.place = Some(place);
                 true
             }
             Ok(LiveEvent::Recorded(_) | LiveEvent::Piece(_) | LiveEvent::LargePiece(_))
@@ -160,6 +169,7 @@ impl Watcher {
         loop {
             if self.is_over {
                 self.unsent = None;
+                drop(self.place.take());
                 return Ok(None);
             }
             if let Some(event) = self.read.pop() {
@@ -175,6 +185,7 @@ impl Watcher {
                 continue;
             }
             self.unsent = None;
+            drop(self.place.take());
             if self.reads {
                 let Some((page, unsent)) = self.page().await? else {
                     return Ok(None);
@@ -207,10 +218,10 @@ impl Watcher {
                     }
                     Ok(LiveEvent::LargePiece(seq)) if seq < self.next => self.lacks_text = true,
                     Ok(event) if event.seq() < self.next => {}
-                    Ok(LiveEvent::Small(event) | LiveEvent::Large(event, _))
-                        if event.seq == self.next =>
-                    {
+                    Ok(LiveEvent::Small(event)) if event.seq == self.next => self.read.push(event),
+                    Ok(LiveEvent::Large(event, place)) if event.seq == self.next => {
                         self.read.push(event);
+                        self.place = Some(place);
                     }
                     // It is one that is in the database alone or a piece behind one, or the channel dropped events while the
                     // database was read.

@@ -230,18 +230,19 @@ impl Store {
         let mut before = i64::MAX;
         // Another event may quote one.
         loop {
-            let row: Option<(i64, String)> = sqlx::query_as(SUMMARIES)
-                .bind(run.to_string())
-                .bind(SUMMARY_PATTERN)
-                .bind(SUB_PATTERN)
-                .bind(before)
-                .fetch_optional(&self.pool)
-                .in_time(&self.database)
-                .await?;
-            let Some((seq, line)) = row else {
+            let row: Option<(i64, String, Option<String>, Option<String>)> =
+                sqlx::query_as(SUMMARIES.as_str())
+                    .bind(run.to_string())
+                    .bind(SUMMARY_PATTERN)
+                    .bind(SUB_PATTERN)
+                    .bind(before)
+                    .fetch_optional(&self.pool)
+                    .in_time(&self.database)
+                    .await?;
+            let Some((seq, line, digest, text)) = row else {
                 return Ok(None);
             };
-            let line = shared_texts::whole(run, seq, (line, None, None));
+            let line = shared_texts::whole(run, seq, (line, digest, text));
             let kind = event(run, (seq, &line))?.kind;
             if let EventKind::ConversationSummarized { count, summary, .. } = kind {
                 return Ok(Some((count, *summary)));
@@ -314,8 +315,13 @@ static LINES: LazyLock<String> = LazyLock::new(|| {
 
 /// The newest event of a run before the event $4 that may tell of a summary. Those of a sub-agent, which are many, are not
 /// of this run's context.
-const SUMMARIES: &str = "SELECT seq, line FROM events WHERE run = $1 AND line LIKE $2 AND line NOT LIKE $3 \
-     AND seq < $4 ORDER BY seq DESC LIMIT 1";
+static SUMMARIES: LazyLock<String> = LazyLock::new(|| {
+    let events = shared_texts::EVENTS;
+    format!(
+        "SELECT events.seq, line, digest, content FROM {events} WHERE events.run = $1 AND line LIKE $2 \
+         AND line NOT LIKE $3 AND events.seq < $4 ORDER BY events.seq DESC LIMIT 1"
+    )
+});
 const SUMMARY_PATTERN: &str = "%\"event\":\"conversation_summarized\"%";
 const SUB_PATTERN: &str = "%\"event\":\"sub\"%";
 

@@ -219,7 +219,7 @@ impl Store {
                 }
                 // Locked until the commit, so the number of the row is known.
                 let head = audit_rows::lock_numbered_head(&mut transaction).await?;
-                let mut told = Vec::new();
+                let (mut told, mut locked) = (Vec::new(), Vec::new());
                 for change in &changes {
                     let mut event = change.event.clone();
                     let mut of = sources.clone();
@@ -241,9 +241,10 @@ impl Store {
                         &change.line,
                         &line,
                     );
-                    if !exchanged.await? {
+                    let Some(left) = exchanged.await? else {
                         return Err(ExchangeError::Changed);
-                    }
+                    };
+                    locked.extend(left);
                     if change.is_genuine {
                         told.push((event.seq, line_digest(&line)));
                     } else {
@@ -260,11 +261,14 @@ impl Store {
                     let draft = Draft::record_redacted(run, &of, &told);
                     audit_rows::append_after(transaction, head, &[&draft]).await?;
                 }
-                Ok(())
+                Ok(locked)
             })
         });
         match work.await {
-            Ok(()) => Ok(true),
+            Ok(locked) => {
+                self.delete_locked_texts(locked).await;
+                Ok(true)
+            }
             Err(ExchangeError::Changed) => Ok(false),
             Err(ExchangeError::Failed(error)) => Err(error.into()),
         }

@@ -62,11 +62,13 @@ impl LinePart {
     }
 }
 
-/// The part of the line of a run that begins from its settings on.
-pub fn settings_and_tools<'l>(line: &'l str, settings: &Settings) -> Option<&'l str> {
+/// The part of the line of a run that begins from its settings on. `tools` is the list at its end.
+pub fn settings_and_tools<'l>(line: &'l str, settings: &Settings, tools: &str) -> Option<&'l str> {
     let settings = serde_json::to_string(settings).ok()?;
     let (before, _) = line.split_at_checked(line.rfind(BEHIND)?)?;
-    before.get(before.find(&settings)?..)
+    // A client's schema, which stands before the settings, and that of a tool may have the same text.
+    let begin = before.strip_suffix(tools)?.rfind(&settings)?;
+    before.get(begin..)
 }
 
 /// The body of a Request up to its first message, if that is a system message and others follow.

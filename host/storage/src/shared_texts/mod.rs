@@ -98,6 +98,15 @@ impl SharedText {
         }
     }
 
+    /// True if `short`, a line that names the text, is read as `line`. A schema of a client or of a tool can look like a
+    /// name.
+    fn makes(&self, short: &str, line: &str) -> bool {
+        let (Some(digest), Some(text)) = (self.digest(), self.text()) else {
+            return false;
+        };
+        joined(short, digest, text).as_deref() == Some(line)
+    }
+
     /// Bytes of the text beyond those of its name.
     pub fn added(&self) -> Option<i64> {
         let name = self.part().name(self.digest()?);
@@ -118,7 +127,8 @@ impl Debug for SharedText {
 
 /// Returns the line of an event as it is stored, and the text that it names by its digest. `line` is the event's JSON text.
 pub fn stored(event: &Event, line: String) -> (String, Option<SharedText>) {
-    let (line, text) = match shared(&event.kind, &line) {
+    let named = shared(&event.kind, &line).filter(|(short, text)| text.makes(short, &line));
+    let (line, text) = match named {
         Some((short, text)) => (short, Some(text)),
         None => (line, None),
     };
@@ -129,12 +139,15 @@ pub fn stored(event: &Event, line: String) -> (String, Option<SharedText>) {
 /// Returns the line of an event as it was sealed.
 pub fn whole(run: Uuid, seq: i64, (line, digest, text): StoredLine) -> String {
     let named = digest.as_deref().zip(text.as_deref());
-    let exchanged = named.and_then(|(digest, text)| {
-        let mut parts = LinePart::ALL.into_iter();
-        parts.find_map(|part| part.exchanged(&line, &part.name(digest), text))
-    });
+    let exchanged = named.and_then(|(digest, text)| joined(&line, digest, text));
     // A line that names another text than its row says was edited: its seal does not match.
     with_key(exchanged.unwrap_or(line), &key(run, seq))
+}
+
+/// Returns a line with the text in the place of its name; `None` if the line does not name it.
+fn joined(line: &str, digest: &str, text: &str) -> Option<String> {
+    let mut parts = LinePart::ALL.into_iter();
+    parts.find_map(|part| part.exchanged(line, &part.name(digest), text))
 }
 
 /// Puts the digest of a text that may be that of other events, too, in its place. `None` of a line without such a text.
@@ -142,7 +155,8 @@ fn shared(kind: &EventKind, line: &str) -> Option<(String, SharedText)> {
     let text = match kind {
         EventKind::Sub { what, .. } => return shared(what, line),
         EventKind::Run { request, tools, .. } => {
-            let bytes = tools.json()?.len();
+            let list = tools.json()?;
+            let bytes = list.len();
             // These stand between settings and tools, and are of this run alone.
             let attached = |it: &Retrieval| it.attached.is_some();
             let is_special = request.plan.is_some()
@@ -153,7 +167,7 @@ fn shared(kind: &EventKind, line: &str) -> Option<(String, SharedText)> {
             } else if is_special {
                 return None;
             } else {
-                let text = settings_and_tools(line, &request.settings)?;
+                let text = settings_and_tools(line, &request.settings, list)?;
                 SharedText::of(LinePart::Settings, text)?
             }
         }
@@ -206,28 +220,29 @@ pub async fn write(
 const EXCHANGE: &str = "UPDATE events SET line = $1 WHERE run = $2 AND seq = $3 AND line = $4";
 const UNNAME: &str = "DELETE FROM event_texts WHERE run = $1 AND seq = $2";
 
-/// Exchanges the line of an event, if it is still `old`; `new` is of the same event. Returns whether it was. A text that the
-/// new line does not have is deleted if no other event names it.
+/// Exchanges the line of an event, if it is still `old`; `new` is of the same event. A text that the new line does not have
+/// is deleted if no other event names it. Returns what [`delete_unnamed`] returns; `None` if the line is another one.
 pub async fn exchange_line(
     transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     seq: i64,
     old: &str,
     new: &str,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Option<Vec<String>>, sqlx::Error> {
     let row = [run.into(), seq.into()];
     let found: Option<StoredLine> = transaction.row(LINE.as_str(), &row).await?;
     let Some(found) = found else {
-        return Ok(false);
+        return Ok(None);
     };
     let (line, digest, text) = found.clone();
     if whole(run, seq, found) != old {
-        return Ok(false);
+        return Ok(None);
     }
     let named = digest.as_deref().zip(text.as_deref());
     let short = named.and_then(|(digest, text)| {
         let mut parts = LinePart::ALL.into_iter();
-        parts.find_map(|part| part.exchanged(new, text, &part.name(digest)))
+        let short = parts.find_map(|part| part.exchanged(new, text, &part.name(digest)));
+        short.filter(|short| joined(short, digest, text).as_deref() == Some(new))
     });
     let former = digest.filter(|_| short.is_none());
     if former.is_some() {
@@ -241,10 +256,9 @@ pub async fn exchange_line(
         line.into(),
     ];
     let is_exchanged = transaction.execute(EXCHANGE, &values).await? > 0;
-    if let Some(former) = former {
-        delete_unnamed(transaction, &[former]).await?;
-    }
-    Ok(is_exchanged)
+    let former: Vec<String> = former.into_iter().collect();
+    let locked = delete_unnamed(transaction, &former).await?;
+    Ok(is_exchanged.then_some(locked))
 }
 
 /// At most $2 texts after $1 that no event names.
@@ -255,11 +269,16 @@ const OF_RUN: &str = "SELECT DISTINCT digest FROM event_texts JOIN shared_texts 
 const OF_SESSION: &str = "SELECT DISTINCT digest FROM event_texts JOIN shared_texts ON shared_texts.id = event_texts.text \
      JOIN runs ON runs.id = event_texts.run WHERE runs.session = $1";
 
-/// The lock of a text on PostgreSQL: a run that names it waits. A text of a run that names it now is locked already, and
-/// stays. PostgreSQL, SQLite.
+/// The lock of a text on PostgreSQL: a run that names it waits. A text that others have locked is left alone: they name it
+/// or delete it, and a transaction that waited for them could be in a deadlock with them. PostgreSQL, SQLite.
 const LOCK: [&str; 2] = [
     "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE SKIP LOCKED",
     "SELECT digest FROM shared_texts WHERE digest = $1",
+];
+/// Waits for the lock of a text, in a transaction that has no other locks.
+const WAIT: [&str; 2] = [
+    "SELECT digest FROM shared_texts WHERE digest = $1 FOR UPDATE",
+    LOCK[1],
 ];
 /// Only a statement after the lock sees a run that began before it.
 const DELETE: &str = "DELETE FROM shared_texts WHERE digest = $1 AND NOT EXISTS \
@@ -283,17 +302,34 @@ pub async fn of_session(
     Ok(rows.into_iter().map(|(digest,)| digest).collect())
 }
 
-/// Deletes those of the texts that no event names.
+/// Deletes those of the texts that no event names. Returns the digests of those that other transactions have locked:
+/// [`delete_unlocked`] looks at them again, after the commit.
 pub async fn delete_unnamed(
     transaction: &mut OpenTransaction<'_>,
     digests: &[String],
-) -> Result<(), sqlx::Error> {
+) -> Result<Vec<String>, sqlx::Error> {
     let lock = transaction.choose(LOCK);
+    let mut locked = Vec::new();
     for digest in digests {
         let held: Option<(String,)> = transaction.row(lock, &[digest.into()]).await?;
         if held.is_some() {
             transaction.execute(DELETE, &[digest.into()]).await?;
+        } else if !transaction.is_file() {
+            locked.push(digest.clone());
         }
+    }
+    Ok(locked)
+}
+
+/// Deletes a text that no event names, as soon as no other transaction has locked it. The transaction has no other locks.
+pub async fn delete_unlocked(
+    transaction: &mut OpenTransaction<'_>,
+    digest: &str,
+) -> Result<(), sqlx::Error> {
+    let wait = transaction.choose(WAIT);
+    let held: Option<(String,)> = transaction.row(wait, &[digest.into()]).await?;
+    if held.is_some() {
+        transaction.execute(DELETE, &[digest.into()]).await?;
     }
     Ok(())
 }
@@ -410,6 +446,37 @@ mod tests {
             let (line, named) = stored(&event, serde_json::to_string(&event).unwrap());
             assert!(named.is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_request_that_looks_like_one_with_a_name_is_stored_whole() {
+        let system = "Say what you find. ".repeat(60);
+        let mut request = asks_with(&system, &["What is it?"]);
+        let mut script = EventScript::new();
+        let event = script.event(request.clone());
+        let (_, named) = stored(&event, serde_json::to_string(&event).unwrap());
+        let named = named.unwrap();
+        // As a client's schema behind the messages may have it, who knows the text from an export.
+        if let EventKind::Request { body, .. } = &mut request {
+            body["extra"] = json!({"tools": {"catalogue": named.digest()}, "host": "x"});
+        }
+        let event = script.event(request);
+        let full = serde_json::to_string(&event).unwrap();
+        let (line, named) = stored(&event, full.clone());
+        assert!(named.is_none(), "{line}");
+        let read = whole(event.run, signed(event.seq), (line, None, None));
+        assert_eq!(read, full);
+    }
+
+    /// A client's schema stands before the settings.
+    #[test]
+    fn a_schema_that_has_the_settings_is_not_kept_with_them() {
+        let mut begin = begin_with(&offering("short", 2));
+        if let EventKind::Run { request, .. } = &mut begin {
+            request.output_schema = Some(json!({"settings": request.settings}));
+        }
+        let text = comes_back(&begin, LinePart::Settings);
+        assert!(!text.contains("\"settings\":"), "{text}");
     }
 
     #[test]

@@ -192,6 +192,34 @@ async fn a_run_that_begins_while_its_list_is_deleted_has_it() {
     }
 }
 
+/// Another server names the text, and does not come to its commit.
+#[tokio::test]
+async fn a_text_that_is_locked_while_its_record_is_deleted_goes_later() {
+    for database in databases().await {
+        if matches!(database.location, Location::File(_)) {
+            continue;
+        }
+        let store = opened(&database).await;
+        let events = ended(&store, &offering("many", 60), None).await;
+        let run = events[0].run;
+        let mut other = store.pool.begin().await.unwrap();
+        sqlx::query("SELECT id FROM shared_texts FOR SHARE")
+            .fetch_all(&mut *other)
+            .await
+            .unwrap();
+        let is_undone = async {
+            while !exported(&store, run).await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(kept(&store).await, (1, 0));
+            other.rollback().await.unwrap();
+        };
+        let (is_gone, ()) = tokio::join!(store.delete_run("ann", run), is_undone);
+        assert!(is_gone.unwrap());
+        assert_eq!(kept(&store).await, (0, 0));
+    }
+}
+
 #[tokio::test]
 async fn records_of_older_versions_have_their_tools_in_their_lines() {
     for database in databases().await {
@@ -288,7 +316,7 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
         let mut transaction = OpenTransaction::from(&mut *connection);
         let mut exchange = async |old: &str, new: &str| {
             let work = crate::shared_texts::exchange_line(&mut transaction, run, 0, old, new);
-            work.await.unwrap()
+            work.await.unwrap().is_some()
         };
         assert!(!exchange(&new, &old).await, "it is another line");
         assert!(exchange(&old, &new).await);
@@ -302,6 +330,24 @@ async fn a_line_that_is_exchanged_still_names_its_tools() {
         assert!(exchange(&new, &other).await);
         assert_eq!(kept(&store).await, (1, 1));
         assert_eq!(exported(&store, run).await[0], other);
+    }
+}
+
+/// A client's schema may have what events of a summary have.
+#[tokio::test]
+async fn a_begin_that_looks_like_a_summary_is_read_with_its_tools() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let mut begin = begin_with(&offering("many", 60));
+        if let EventKind::Run { request, .. } = &mut begin {
+            request.output_schema = Some(json!({"event": "conversation_summarized"}));
+        }
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let events = [script.event(begin), script.done()];
+        journal.append(&events).await.unwrap();
+        assert_eq!(kept(&store).await, (1, 1));
+        assert!(store.summed_up(script.run).await.unwrap().is_none());
     }
 }
 
@@ -351,7 +397,7 @@ async fn a_text_goes_with_the_last_line_that_names_it() {
             let mut transaction = OpenTransaction::from(&mut *connection);
             let run = event.run;
             let work = crate::shared_texts::exchange_line(&mut transaction, run, 1, &old, &new);
-            assert!(work.await.unwrap());
+            assert_eq!(work.await.unwrap(), Some(Vec::new()));
             assert_eq!(kept(&store).await, left);
             assert_eq!(exported(&store, run).await[1], new);
         }

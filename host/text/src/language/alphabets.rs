@@ -1,11 +1,14 @@
 //! Letters of languages, beside those that all languages of a script have.
 
+use super::endings::{self, Ending};
+
 /// Letters of the languages of one script.
 pub(super) struct Alphabet {
     /// True for letters that every language has.
     pub is_common: fn(char) -> bool,
     /// By the tag of a language, its other letters. A letter that no language has belongs to a language that is not known.
     pub letters: &'static [(&'static str, &'static str)],
+    pub endings: &'static [Ending],
 }
 
 pub(super) static LATIN: Alphabet = Alphabet {
@@ -49,6 +52,7 @@ pub(super) static LATIN: Alphabet = Alphabet {
         ("eu", "ñçü"),
         ("tl", "ñ"),
     ],
+    endings: endings::LATIN,
 };
 
 pub(super) static CYRILLIC: Alphabet = Alphabet {
@@ -67,6 +71,7 @@ pub(super) static CYRILLIC: Alphabet = Alphabet {
         ("tg", "ёийъэюяғӣқӯҳҷ"),
         ("uz", "ёийъьэюяўқғҳ"),
     ],
+    endings: endings::CYRILLIC,
 };
 
 pub(super) static ARABIC: Alphabet = Alphabet {
@@ -80,9 +85,11 @@ pub(super) static ARABIC: Alphabet = Alphabet {
         ("fa", "پچژگکیه"),
         ("ur", "پچژگکیہھےٹڈڑںۂۓۃ"),
     ],
+    endings: endings::NONE,
 };
 
 pub(super) static DEVANAGARI: Alphabet = Alphabet {
     is_common: |letter| !"ळऱ\u{93c}".contains(letter),
     letters: &[("hi", "\u{93c}"), ("mr", "ळऱ")],
+    endings: endings::NONE,
 };

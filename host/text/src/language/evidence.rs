@@ -3,18 +3,22 @@
 use super::lexicon::{LanguageSet, Lexicon};
 use super::prose::Word;
 
-/// Minimum points of a result: one word that no other language has.
-const MIN_POINTS: u32 = 10;
+/// Minimum points of a result: less than one word that no other language has, more than letters that no other has.
+const MIN_POINTS: u32 = 9;
 
 /// Minimum points of words that the language has and a rival does not have: one word.
 const MIN_LEAD: u32 = 5;
 
-/// The lead over a rival is at least this many times what speaks for the rival alone. Less is a text in two languages.
+/// Minimum ratio of the points that only the language has to those that only a rival has. Less is a text in two languages.
 const MIN_RATIO: u32 = 3;
 
 /// Points that a result needs beside one for each word. A text in a language without a table has a few words that look
 /// like those of another.
-const MORE_POINTS: usize = 6;
+const MORE_POINTS: usize = 5;
+
+/// Maximum number of words that say nothing, for each word that speaks for the result and is not one of most languages.
+/// Among more of them, one word of ten points may be that of a language without a table, or of a command.
+const MAX_SILENT: usize = 2;
 
 /// Maximum number of words that are weighed.
 const MAX_WORDS: usize = 256;
@@ -52,7 +56,13 @@ pub(super) fn weigh(family: &'static Lexicon, words: &[&Word<'_>]) -> Option<&'s
     };
     let best = family.masks().max_by_key(|&mask| points(mask))?;
     let total = points(best);
-    let is_enough = total >= MIN_POINTS && total as usize >= evidence.len() + MORE_POINTS;
+    let speaking = evidence
+        .iter()
+        .filter(|it| it.languages & best != 0 && it.points > 1);
+    let silent = evidence.iter().filter(|it| it.points == 0).count();
+    let is_enough = total >= MIN_POINTS
+        && total as usize >= evidence.len() + MORE_POINTS
+        && silent <= MAX_SILENT * speaking.count();
     let leads = family.masks().filter(|&rival| rival != best).all(|rival| {
         let own = lead(best, rival);
         own >= MIN_LEAD && own >= MIN_RATIO * lead(rival, best)
@@ -79,7 +89,9 @@ fn of_word(family: &Lexicon, word: &Word<'_>, is_name: bool) -> Option<Evidence>
     if is_name {
         return None;
     }
-    let languages = family.spelling(&text);
+    let spelling = family.spelling(&text);
+    let formed = family.ending(&text).map(|ending| spelling & ending);
+    let languages = formed.filter(|it| *it != 0).unwrap_or(spelling);
     let points = match languages.count_ones() {
         1 => 8,
         2 => 5,

@@ -1,6 +1,8 @@
 //! Chinese and Japanese, which share characters.
 
 use super::prose::Word;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 use unicode_script::{Script, UnicodeScript as _};
 
 /// Minimum number of characters of a text. One alone is a sign.
@@ -15,15 +17,39 @@ const JAPANESE: &str = "気円図対広転発売読変検総鉄単経済続戦�
     勧営厳収囲圧塩壊増壱寛専巣帯庁弐弾徳恵悪懐戯択拠拡挙捜掲揺摂暁暦栄桜桟楽歓殻毎涙渇渉渋渓満滝瀬焼犠獣\
     痩県砕稲穂竜粋粛絵継縁縄繊聴脳臓舎荘薬蔵蛍覚観訳譲賛軽辺遅郷酔醸釈銭録陥隠隣雑霊頼顕髪鶏麺黙齢";
 
-/// Characters that Chinese writes: simplified forms that no Japanese standard has (JIS X 0208), and words of grammar and
-/// traditional forms that Japanese does not use today.
-const CHINESE: &str = "个訂們麼來灣裡是我你她它這嗎吧哪怎跟沒讓幫說對譯寫單檢圖價數會國學發變讀賣關應點號當兩實體處廣與參總氣轉經續樣權驛\
-    團從帶吗呢请这么们给您还让帮谁为说对译删错误订单计电话语页图库测试链传输应该过时间问题级边发议长门开\
-    关东车马鸟鱼龙书买卖读记认识讲论词诗课谢设访证评诉详谈调费资质货购贵贺赛轻载较办动务劳华协历压县变吴\
-    启员响团园围场块处备复够头夹奖妇孙宁实审宪宾导尔尝层岁岛帐师带归录总战户扩扫扬护报择拟拥挡挤挥损换摄\
-    显晓术杂权极构标树样桥检欢汇汉汤济浏润涨渐满灵炼热爱爷狮环现玛疗监盘础确码种稳穷窝竞笔签简类紧红约纪\
-    纯纸纲纳纵纷纽线练组细织终经结绍绘络绝统绩绪续绿缓编缘缩罗罚职联聪肃肠肤胜脑节苏药获营虑虽补见观规视\
-    览觉讯频骤贴阅创龄";
+/// Characters that Chinese writes: the frequent simplified forms (GB 2312, level 1) that no Japanese standard has (JIS X 0208),
+/// and words of grammar and traditional forms that Japanese does not use today.
+const CHINESE: &str = "个訂們麼來灣裡是我它這嗎怎跟沒讓幫說對譯寫單檢圖價數會國學發變讀賣關應點號當兩實體處廣與參總氣轉經續樣權驛團\
+    從帶浏于很从并无网决广儿听价孩找吃哥愿仍哈坏怕抓弃嘛哦档挂呀粮苹咋做啊哎唉皑蔼爱氨胺肮盎翱袄扒吧疤靶坝罢爸摆\
+    败扳颁办绊帮梆绑镑谤饱报鲍辈贝钡狈备惫苯绷甭泵蹦笔毕毙毖币痹闭边编贬变辩辫标膘鳖憋别瘪濒滨宾摈饼拨钵铂脖驳补\
+    步财睬踩惭灿苍舱仓沧糙厕侧测层蹭茬查碴搽诧搀掺馋谗缠铲产阐颤场尝长偿肠畅钞巢吵车扯彻澈郴尘沉陈衬撑惩诚骋迟驰\
+    齿炽宠踌筹绸瞅橱锄雏滁础储搐处传疮闯创锤纯绰词赐聪囱丛凑蹿篡窜错达瘩傣带贷单郸掸氮惮诞弹挡荡捣岛导德蹬瞪凳邓\
+    敌涤翟递缔颠掂滇碘靛垫电惦碉叼刁钓调爹碟谍叠盯钉顶锭订丢东懂动栋侗冻陡犊读赌镀妒锻缎兑队对墩吨顿囤钝掇哆夺垛\
+    躲朵跺剁鹅额讹恶饿尔饵洱贰发罚阀珐矾钒烦贩饭仿访纺啡飞诽废费酚纷坟奋份愤粪丰枫锋风疯冯缝讽凤肤辐氟涪抚辅赋复\
+    负讣妇缚噶嘎该钙溉赶秆赣冈刚钢纲岗篙糕搞镐搁鸽胳疙阁铬给埂龚宫巩贡钩沟构购够菇咕蛊顾剐关观馆惯贯逛规归龟闺轨\
+    诡柜贵刽辊滚锅过氦骇憨韩焊汉夯嚎郝菏阂鹤贺嘿黑哼轰烘鸿红壶唬护沪户哗华划话怀欢环还缓换唤痪焕涣磺谎挥辉毁贿秽\
+    烩汇讳诲绘荤浑伙获货祸击圾积饥讥鸡姬绩缉极辑级挤蓟剂济计记际继纪夹荚颊贾钾驾歼监坚笺间艰缄茧检碱硷拣捡简俭减\
+    槛鉴贱见键舰剑饯渐溅涧浆桨奖讲酱胶浇骄娇搅铰矫侥饺缴绞轿较揭秸阶节洁结诫紧锦仅谨进靳烬劲荆鲸惊经颈镜痉竞净揪\
+    纠驹举锯俱剧鹃绢撅觉诀绝钧军骏咖卡开凯砍炕烤坷棵磕颗壳渴课啃垦恳抠库裤垮挎块筷侩宽矿眶旷亏盔岿窥馈溃捆扩阔垃\
+    蜡腊啦赖蓝栏拦篮阑兰澜谰揽览懒缆烂滥捞劳佬涝乐镭垒类棱篱离鲤荔丽厉砾历傈沥俩联莲连镰涟帘敛脸链炼练两辆晾谅疗\
+    辽撂镣猎磷临邻鳞赁拎龄铃灵岭领另馏刘龙聋咙笼垄拢陇娄搂篓卢颅庐掳卤虏鲁赂潞录陆驴吕铝侣缕虑氯滤绿峦挛孪滦抡轮\
+    伦仑沦纶论萝罗逻锣箩骡骆络妈玛码蚂马骂吗买卖迈瞒馒满谩锚铆贸么玫酶霉镁每门闷们锰眯醚谜觅幂绵缅瞄庙灭抿悯闽鸣\
+    铭谬摹蘑谋亩哪呐钠纳氖奶难囊挠脑恼闹淖呢馁妮拟你腻蔫撵酿鸟聂孽啮镊镍您柠狞宁拧泞扭钮纽脓浓农疟挪诺鸥呕沤啪趴\
+    帕盘盼乓庞耪刨跑呸赔喷砰抨鹏碰坯毗啤骗飘撇拼频贫乒评泼颇扑铺莆谱柒沏歧脐齐骑岂启讫掐牵扦钎铅迁签谦钱钳谴堑枪\
+    呛墙蔷强抢锹桥瞧乔侨撬翘俏窍钦亲轻氢倾擎氰顷请庆琼穷趋驱龋颧权醛劝炔瘸鹊榷确瓤嚷让饶扰绕热韧认纫扔荣绒软锐闰\
+    润萨鳃赛叁伞嗓丧搔骚扫涩杀纱傻啥煞筛删闪陕赡缮墒伤赏晌捎烧绍赊摄慑涉设砷绅审婶肾渗绳胜圣师狮诗时蚀实识驶势适\
+    释饰视试瘦兽输书赎术树竖耍摔甩帅拴谁顺说硕烁丝饲耸怂颂讼诵擞苏僳诉肃虽绥岁孙损缩琐锁塌她獭挞蹋酞态坍摊贪瘫滩\
+    坛谭谈碳叹汤搪膛倘躺趟烫绦讨腾誊踢锑题惕屉舔贴铁厅烃酮铜彤捅统偷头秃图涂团颓蜕吞拖鸵驮驼椭挖洼袜顽烷晚惋韦违\
+    桅围为潍维苇伟伪纬喂谓卫闻纹稳问嗡挝蜗涡窝卧呜钨乌污诬芜吴捂坞雾务误硒矽嘻锡牺烯袭习媳铣戏细虾辖吓锨鲜纤贤衔\
+    闲显险现县馅羡宪线厢镶乡详响项萧嚣销晓啸协胁谐泻谢锌衅兴邢汹锈绣须许酗绪续轩悬选癣绚勋询寻驯汛训讯逊压鸦鸭丫\
+    蚜哑亚讶阉盐严颜阎艳厌砚唁焰谚验鸯杨扬疡阳氧养样摇尧窑谣舀药爷页业铱颐遗仪胰蚁艺亿忆义诣议谊译异绎荫阴银饮隐\
+    樱婴鹰应缨莹萤营荧蝇赢颖哟拥佣臃痈恿优忧邮铀诱榆舆俞鱼渔娱屿语喻狱预驭鸳辕园员圆缘远约跃钥阅郧匀陨运蕴酝晕砸\
+    杂灾载咱攒暂赞赃脏凿枣皂灶责择则泽贼增赠喳轧铡闸眨栅榨诈斋债毡詹盏斩辗崭蘸栈战绽漳张涨帐账胀赵蛰辙锗这贞针侦\
+    诊镇阵挣睁狰怔帧郑证吱织职执值侄纸挚掷帜质盅钟终种肿众诌轴皱骤诸诛烛拄瞩蛀贮铸驻拽专砖转赚桩妆锥赘坠缀谆桌茁\
+    浊兹资淄籽渍鬃综总纵邹揍诅组钻";
+
+static ONLY_JAPANESE: LazyLock<HashSet<char>> = LazyLock::new(|| JAPANESE.chars().collect());
+static ONLY_CHINESE: LazyLock<HashSet<char>> = LazyLock::new(|| CHINESE.chars().collect());
 
 /// Tag of the language of these words of Chinese characters and kana.
 pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
@@ -32,8 +58,8 @@ pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
     let kana = characters()
         .filter(|c| matches!(c.script(), Script::Hiragana | Script::Katakana))
         .count();
-    let chinese = characters().filter(|c| CHINESE.contains(*c)).count();
-    let japanese = characters().filter(|c| JAPANESE.contains(*c)).count();
+    let chinese = characters().filter(|c| ONLY_CHINESE.contains(c)).count();
+    let japanese = characters().filter(|c| ONLY_JAPANESE.contains(c)).count();
     // One kana alone is an ornament of Chinese names (の).
     match (kana, japanese, chinese) {
         (2.., _, _) if kana >= KANA_RATIO * chinese => Some("ja"),

@@ -1,13 +1,22 @@
 //! Words that are frequent in a language, and its letters, for the languages of one script.
 //!
 //! A line of a table is the tag of a language and its words: pronouns, prepositions, numbers, and the verbs and nouns of
-//! ordinary tasks. The tables were written by hand; the most frequent words of 1 000 sentences of each language were
-//! added (test data of the crate lingua, Apache-2.0).
+//! ordinary tasks, in the forms that requests and everyday speech use. The tables were written by hand; the most frequent
+//! words of 1 000 sentences of each language were added (test data of the crate lingua, Apache-2.0). Which other languages
+//! have a word was looked up in the frequency lists of wordfreq and in Hunspell's dictionaries.
+//!
+//! A word stands in the line of each language that has it. Where it is missing in one, it speaks for the others against
+//! that one, and this is how a wrong result comes about: check a new word against all relatives of its language.
+//! Indonesian has words alone that Malay knows but seldom uses (`singkat`, `hapus`); not the other way round, since
+//! most texts that could be either are Indonesian.
 
 use super::alphabets::{self, Alphabet};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
+
+/// Minimum number of letters before an ending.
+const MIN_STEM: usize = 3;
 
 /// A set of the languages of a family, one bit each.
 pub(super) type LanguageSet = u64;
@@ -22,6 +31,7 @@ struct Tables {
     tags: Vec<&'static str>,
     words: HashMap<&'static str, LanguageSet>,
     letters: HashMap<char, LanguageSet>,
+    endings: Vec<(&'static str, LanguageSet)>,
     alphabet: &'static Alphabet,
 }
 
@@ -72,6 +82,12 @@ impl Lexicon {
         super::name(tag).map(|_| *tag)
     }
 
+    /// The languages with these tags.
+    #[cfg(test)]
+    pub fn languages(&self, tags: &[&str]) -> LanguageSet {
+        self.tables.languages(tags)
+    }
+
     /// The languages in which this word is frequent.
     pub fn word(&self, word: &str) -> Option<LanguageSet> {
         self.tables.words.get(word).copied()
@@ -89,6 +105,16 @@ impl Lexicon {
             }
         })
     }
+
+    /// The languages that form words with the longest ending of this word. Absent if no ending of it is known.
+    pub fn ending(&self, word: &str) -> Option<LanguageSet> {
+        let endings = self.tables.endings.iter().filter(|(ending, _)| {
+            word.strip_suffix(ending)
+                .is_some_and(|stem| stem.chars().nth(MIN_STEM - 1).is_some())
+        });
+        let (_, languages) = endings.max_by_key(|(ending, _)| ending.len())?;
+        Some(*languages)
+    }
 }
 
 impl Tables {
@@ -97,6 +123,7 @@ impl Tables {
             tags: Vec::new(),
             words: HashMap::new(),
             letters: HashMap::new(),
+            endings: Vec::new(),
             alphabet,
         };
         for (index, line) in text.lines().enumerate() {
@@ -111,7 +138,17 @@ impl Tables {
                 *tables.letters.entry(letter).or_default() |= 1 << index;
             }
         }
+        for (ending, tags) in alphabet.endings {
+            let languages = tables.languages(tags);
+            tables.endings.push((ending, languages));
+        }
         tables
+    }
+
+    fn languages(&self, tags: &[&str]) -> LanguageSet {
+        let indexes = self.tags.iter().enumerate();
+        let named = indexes.filter(|(_, tag)| tags.contains(tag));
+        named.fold(0, |mask, (index, _)| mask | (1 << index))
     }
 
     fn all(&self) -> LanguageSet {

@@ -9,6 +9,7 @@
 //! Quotations, code, URLs, names and numbers are no evidence ([`prose`]).
 
 mod alphabets;
+mod endings;
 mod evidence;
 mod han;
 mod lexicon;

@@ -62,7 +62,17 @@ pub(super) fn words(text: &str) -> Vec<Word<'_>> {
         }
         if let Some(script) = script.filter(|script| *script != Script::Inherited) {
             begin = Some((at, script));
-        } else if matches!(c, '.' | '!' | '?' | '\n' | ':' | '…' | '¿' | '¡' | '•') {
+            continue;
+        }
+        // Only Spanish and a neighbour of it begin a question with a mark.
+        if matches!(c, '¿' | '¡') {
+            words.push(Word {
+                text: &text[at..at + c.len_utf8()],
+                script: Script::Latin,
+                is_name: false,
+            });
+        }
+        if matches!(c, '.' | '!' | '?' | '\n' | ':' | '…' | '¿' | '¡' | '•') {
             is_first = true;
         }
     }

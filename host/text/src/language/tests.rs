@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::HashSet;
 
 #[test]
 fn code_names_urls_and_numbers_tell_no_language() {
@@ -83,6 +84,215 @@ fn languages_known_only_as_rivals_are_never_told() {
 }
 
 #[test]
+fn ordinary_and_colloquial_tasks_tell_their_language() {
+    for (tag, texts) in [
+        (
+            "ar",
+            ["قطتي تعطس كثيرا، هل هذا خطير؟", "اقترح اسما لمخبزي الجديد"],
+        ),
+        (
+            "cs",
+            [
+                "Proč je můj kód tak pomalý?",
+                "Recept na zeleninovou polévku",
+            ],
+        ),
+        (
+            "da",
+            [
+                "Findes der gode bøger om Rom?",
+                "Foreslå et navn til mit bageri",
+            ],
+        ),
+        (
+            "de",
+            [
+                "Bring mir Gitarre bei",
+                "Meine Katze niest ständig, ist das schlimm?",
+            ],
+        ),
+        (
+            "en",
+            [
+                "My cat keeps sneezing, should I worry?",
+                "Proofread my essay",
+            ],
+        ),
+        ("es", ["Dibuja un gato", "¿Conviene comprar o alquilar?"]),
+        ("fi", ["Piirrä kissa", "Miksi koodini on hidas?"]),
+        (
+            "fr",
+            [
+                "Compte les lignes sans prix",
+                "Tu peux raccourcir ce paragraphe ?",
+            ],
+        ),
+        ("hi", ["मेरी बेकरी के लिए नाम सुझाओ", "इसे हाइकू बना दो"]),
+        (
+            "id",
+            ["Gimana caranya daftar BPJS?", "Apa bedanya CV sama PT?"],
+        ),
+        (
+            "it",
+            ["Conviene comprare o affittare?", "Leggimi le notizie"],
+        ),
+        ("ja", ["コードが遅いのはなぜ", "卵は何分茹でる?"]),
+        ("ko", ["노트북이 안 켜져요", "이 문단 줄여줘"]),
+        ("ms", ["Susun folder mengikut abjad", "Resipi sup sayur"]),
+        (
+            "nb",
+            ["Hvor lenge koker man et egg?", "Hva er klokka i Tokyo?"],
+        ),
+        ("nl", ["Maak er een haiku van", "Hoe lang kook je een ei?"]),
+        ("pl", ["Policz wiersze bez ceny", "Wymyśl bajkę o smoku"]),
+        (
+            "pt",
+            ["Dá um título a este texto", "Manda uma mensagem pra Laura"],
+        ),
+        ("ru", ["Что подарить тёще?", "Вреден ли кофе?"]),
+        ("sv", ["Rita en katt", "Hur länge kokar man ett ägg?"]),
+        ("th", ["ต้มไข่กี่นาที", "ช่วยตั้งชื่อร้านขนมปัง"]),
+        ("tr", ["Haberleri oku", "Kahve zararlı mı?"]),
+        ("uk", ["Розстав папки за абеткою", "Скільки варити яйце?"]),
+        ("vi", ["Luộc trứng mấy phút?", "Nhắc tôi tưới cây ngày mai"]),
+        ("zh", ["鸡蛋煮几分钟", "数一下没有价格的行"]),
+    ] {
+        for text in texts {
+            assert_eq!(recognise(text), Some(tag), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_smaller_of_two_languages_is_told_only_by_words_that_the_other_lacks() {
+    for (text, tag) in [
+        // Indonesian and Malay.
+        ("Kenapa langit berwarna biru?", None),
+        ("Bandingkan kedua kontrak", None),
+        ("Bandingkan kedua kontrak karena harganya beda", Some("id")),
+        (
+            "Bandingkan kedua kontrak kerana harganya berbeza",
+            Some("ms"),
+        ),
+        ("Kenapa mobil saya nggak mau jalan?", Some("id")),
+        ("Kenapa kereta saya tak mahu hidup?", Some("ms")),
+        // Danish and Norwegian.
+        ("Sammenlign de to kontrakter", None),
+        (
+            "Sammenlign de to kontrakter i dag og skriv hvad du mener",
+            Some("da"),
+        ),
+        (
+            "Sammenlign de to kontraktene og skriv hva du mener",
+            Some("nb"),
+        ),
+        // Czech and Slovak.
+        ("Oprav chyby", None),
+        ("Oprav chyby, prosím tě, ještě dnes", Some("cs")),
+        // Dutch and Afrikaans.
+        ("Hoe laat is dit?", None),
+        ("Hoe laat vertrekt jullie trein?", Some("nl")),
+    ] {
+        assert_eq!(recognise(text), tag, "{text}");
+    }
+}
+
+#[test]
+fn texts_in_languages_without_a_table_tell_none() {
+    for text in [
+        // Esperanto, Welsh, Irish, Luxembourgish, Frisian, Latin, Hausa, Javanese, Maltese, Breton, Zulu.
+        "Kiu estas la ĉefurbo de Aŭstralio?",
+        "Beth yw prifddinas Awstralia?",
+        "Scríobh dán gearr faoin bhfarraige",
+        "Wéi eng Haaptstad huet Australien?",
+        "Skriuw in koart gedicht oer de see",
+        "Quae est urbs maxima Italiae?",
+        "Rubuta gajeren waƙa game da teku",
+        "Tulisen geguritan cekak bab segara",
+        "Iktebli poeżija qasira dwar il-baħar",
+        "Skriv ur varzhoneg berr diwar-benn ar mor",
+        "Bhala inkondlo emfushane ngolwandle",
+    ] {
+        assert_eq!(recognise(text), None, "{text}");
+    }
+}
+
+#[test]
+fn words_of_a_table_are_in_lower_case_and_stand_there_once() {
+    for family in [
+        include_str!("latin.txt"),
+        include_str!("cyrillic.txt"),
+        include_str!("arabic.txt"),
+        include_str!("devanagari.txt"),
+    ] {
+        for line in family.lines() {
+            let (tag, words) = line.split_once(' ').unwrap();
+            let mut known = HashSet::new();
+            for word in words.split(' ') {
+                assert_eq!(word.to_lowercase(), word, "{tag}");
+                assert!(!word.is_empty() && known.insert(word), "{tag} {word:?}");
+            }
+        }
+    }
+}
+
+/// A word that stands in the table of one language alone decides between it and all others.
+#[test]
+fn words_that_two_languages_share_stand_in_both_tables() {
+    let lexicon = &lexicon::LATIN;
+    for (word, tags) in [
+        ("karena", &["id"][..]),
+        ("nggak", &["id"]),
+        ("kerana", &["ms"]),
+        ("mesyuarat", &["ms"]),
+        ("kenapa", &["id", "ms"]),
+        ("esok", &["id", "ms"]),
+        ("percuma", &["id", "ms"]),
+        ("hoeveel", &["nl", "af"]),
+        ("hvor", &["da", "nb"]),
+        ("eit", &["nn"]),
+    ] {
+        let languages = lexicon.word(word).unwrap();
+        let expected = lexicon.languages(tags);
+        assert_eq!(languages, expected, "{word}");
+    }
+}
+
+#[test]
+fn endings_tell_languages_of_words_without_a_table() {
+    for (word, tags) in [
+        ("gedrukktheid", &["nl", "af"][..]),
+        ("quantizzazione", &["it"]),
+        ("kwantyfikacji", &["pl"]),
+        ("bekijktjes", &["nl"]),
+    ] {
+        let family = &lexicon::LATIN;
+        assert_eq!(family.word(word), None, "{word}");
+        assert_eq!(family.ending(word), Some(family.languages(tags)), "{word}");
+    }
+    let family = &lexicon::CYRILLIC;
+    assert_eq!(
+        family.ending("квантування"),
+        Some(family.languages(&["uk"]))
+    );
+    // The word is the ending.
+    assert_eq!(family.ending("ння"), None);
+}
+
+#[test]
+fn languages_of_endings_have_tables() {
+    for (family, endings) in [
+        (&lexicon::LATIN, endings::LATIN),
+        (&lexicon::CYRILLIC, endings::CYRILLIC),
+    ] {
+        for (ending, tags) in endings {
+            let count = family.languages(tags).count_ones() as usize;
+            assert_eq!(count, tags.len(), "{ending}");
+        }
+    }
+}
+
+#[test]
 fn each_language_that_can_be_told_has_a_name() {
     let tags: Vec<&str> = LANGUAGES.iter().map(|(tag, _)| *tag).collect();
     assert!(tags.is_sorted());
@@ -91,7 +301,7 @@ fn each_language_that_can_be_told_has_a_name() {
 }
 
 proptest! {
-    /// No text makes it panic, whatever its marks and however it is cut.
+    /// No text makes it panic, with any marks and cut at any place.
     #[test]
     fn any_text_is_read(text in "[a-zа-яñ\u{300}漢かक「」\"«»`:./ \n]{0,60}", times in 1_usize..200) {
         let _ = recognise(&text.repeat(times));

@@ -313,7 +313,7 @@ impl Performer {
                 role: SideRole::Summary,
                 endpoint: own.name().to_owned(),
                 model: own.clone(),
-                price: self.parent.settings.price.clone(),
+                price: self.parent.settings.price,
             })
         })
     }

@@ -127,8 +127,8 @@ impl Machine {
         self.rules.are_current() && CORRECTIONS.contains(&name)
     }
 
-    /// True if an argument that begins with a dagger is a reference: the model was told of references, there is data, or
-    /// calls of this reply write some. A plan that was given to the run was checked with its references.
+    /// True if an argument that begins with a dagger is a reference: the run has data, its Request describes references, or
+    /// calls of this reply write data. A plan that was given to the run was checked with its references.
     fn has_references(&self, call: &Call) -> bool {
         let writes = |call: &Call| call.output_path.is_some();
         !self.rules.are_current()

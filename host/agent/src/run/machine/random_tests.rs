@@ -31,7 +31,7 @@ struct Sketch {
     tool: usize,
 }
 
-/// Calls of the first so many [`TOOLS`].
+/// Calls of the first `tools` of [`TOOLS`].
 fn sketches(tools: usize) -> impl Strategy<Value = Vec<Sketch>> {
     let place = 0..PLACES.len();
     let sketch = (

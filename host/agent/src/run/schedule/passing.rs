@@ -178,7 +178,7 @@ impl Node {
                 && self.looks_at().any(|place| place.overlaps(path)))
     }
 
-    /// The same for a call that comes later, where `later` may write anywhere.
+    /// Whether `later`, a later call that may write anywhere, touches what this call reads or writes.
     fn touches_any(&self, later: &Self) -> bool {
         let writes = !self.writes.is_empty() || self.appends != Appends::Nowhere;
         (self.instance == later.instance && writes)

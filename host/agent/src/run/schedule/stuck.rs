@@ -15,8 +15,8 @@ struct Hold {
 }
 
 impl Schedule {
-    /// Lets a call pass, where no call runs, the blocked calls that it is behind and that wait for it themselves, also
-    /// through others. Returns false if there was none. Behind a call that does not wait for it, it goes on waiting.
+    /// Breaks a circle of waiting calls, where no call runs: one call passes the blocked calls before it that wait for it,
+    /// directly or through others. It still waits behind the others. Returns false if there is no circle.
     pub fn let_pass(&mut self, data: &Data) -> bool {
         let blocked = |index: &usize| self.is_blocked(*index);
         let passes = |index: &usize| {

@@ -75,7 +75,7 @@ fn under_the_rules_of_format_3_calls_wait_only_for_what_they_read() {
     assert_eq!(calls(LoopRules::Current).unblock(&data), [0]);
 }
 
-/// Under these rules the last one to end counts, whatever its place in the reply.
+/// By these rules the call that ends last counts, at any place in the reply.
 #[test]
 fn under_the_rules_of_format_3_a_later_failure_spoils_what_is_read() {
     for (rules, ready) in [
@@ -121,9 +121,9 @@ fn a_writer_waits_for_the_writers_and_readers_before_it() {
     write(&mut data, "†s.b");
     let mut schedule = schedule(&[
         ("slow", "", "†s.c"),
-        ("reads old", "†s.a && †s.c", ""),
+        ("reads old", "†s.a, †s.c", ""),
         ("writes new", "", "†s.a"),
-        ("writes again", "", "†s.a.x && †s.d"),
+        ("writes again", "", "†s.a.x, †s.d"),
         ("apart", "", "†s.b"),
         ("one:apart", "", "†s.a"),
         ("reads new", "†s.a", ""),
@@ -165,8 +165,8 @@ fn a_call_that_waits_for_a_later_one_lets_it_pass() {
     let mut data = Data::default();
     write(&mut data, "†s.a");
     let mut schedule = schedule(&[
-        ("reader", "†s.a && †s.b", ""),
-        ("writer", "", "†s.a && †s.b"),
+        ("reader", "†s.a, †s.b", ""),
+        ("writer", "", "†s.a, †s.b"),
         ("last", "", "†s.a"),
     ]);
     assert!(schedule.unblock(&data).is_empty());
@@ -190,7 +190,7 @@ fn a_call_that_cannot_be_made_lets_the_writers_behind_it_go() {
     write(&mut data, "†s.a");
     let mut schedule = schedule(&[
         ("fails", "", "†s.b"),
-        ("reader", "†s.a && †s.b", "†s.a"),
+        ("reader", "†s.a, †s.b", "†s.a"),
         ("writer", "", "†s.a"),
     ]);
     assert_eq!(schedule.unblock(&data), [0]);
@@ -239,7 +239,7 @@ fn an_expression_waits_for_one_or_for_all() {
         ("a", "", "†s.a"),
         ("b", "", "†s.b"),
         ("any", "†s.a || †s.b", ""),
-        ("all", "†s.a && †s.b", ""),
+        ("all", "†s.a, †s.b", ""),
     ]);
     assert_eq!(schedule.unblock(&data), [0, 1]);
     write(&mut data, "†s.b");
@@ -341,7 +341,7 @@ fn instances_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_may_be_appended_is_read_after_the_call_that_may_append_it() {
+fn an_appended_place_is_read_after_the_call_that_may_append_to_it() {
     let mut data = Data::default();
     write(&mut data, "†inbox.ada");
     write(&mut data, "†rules.a");
