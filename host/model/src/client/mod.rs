@@ -13,6 +13,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::thinking::ReasoningChange;
 use self::tokenize::TokenCounter;
 use crate::chat::{ChatRequest, Delivery, FieldNames};
 use crate::decode::Decoder;
@@ -226,19 +227,17 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let mut reasoning = None;
+        let mut change = None;
         let response = loop {
-            let sending = self.transport.send(self.http_request(request, reasoning));
-            let response = clock.bound(false, sending).await??;
+            let sending = self.transport.send(self.http_request(request, change));
+            let response = clock.bound(sending).await??;
             if (200..=299).contains(&response.status) {
                 break response;
             }
             let mut refusal = self.refusal(response).await;
-            if reasoning.is_none() {
-                reasoning = thinking::lacking(request, &refusal);
-                if reasoning.is_some() {
-                    continue;
-                }
+            if let Some(next) = ReasoningChange::after(&refusal, request, change) {
+                change = Some(next);
+                continue;
             }
             if request.images() > 0 {
                 refusal.advise_of_images();
@@ -254,7 +253,8 @@ impl OpenAiModel {
             .offering(functions.collect());
         let mut body = response.body;
         while !decoder.is_done() {
-            match clock.bound(decoder.is_tail(), body.next()).await {
+            clock.note_tail(decoder.is_tail());
+            match clock.bound(body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
                         clock.saw_token();
@@ -291,14 +291,14 @@ impl OpenAiModel {
         Ok(completion)
     }
 
-    /// `reasoning`: the member of a message that all calls have.
-    fn http_request(&self, request: &ChatRequest, reasoning: Option<&str>) -> HttpRequest {
+    /// `change`: of the reasoning in the messages, after a refusal.
+    fn http_request(&self, request: &ChatRequest, change: Option<ReasoningChange>) -> HttpRequest {
         let mut body = request.body_for(self.delivery, &self.names);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
         }
-        if let Some(member) = reasoning {
-            thinking::fill(&mut body, member);
+        if let Some(change) = change {
+            change.make(&mut body);
         }
         if let Value::Object(fields) = &mut body {
             for (key, value) in &self.extra {
@@ -403,6 +403,8 @@ struct CompletionDeadlines<'a> {
     started: Instant,
     last_bytes: Instant,
     first_token: Option<Duration>,
+    /// When only the formal end of the answer was still to come. Keep-alives behind it change nothing.
+    tail: Option<Instant>,
 }
 
 impl<'a> CompletionDeadlines<'a> {
@@ -413,6 +415,7 @@ impl<'a> CompletionDeadlines<'a> {
             started: now,
             last_bytes: now,
             first_token: None,
+            tail: None,
         }
     }
 
@@ -424,6 +427,15 @@ impl<'a> CompletionDeadlines<'a> {
         self.last_bytes = Instant::now();
     }
 
+    /// `is_tail`: only the formal end is still to come.
+    fn note_tail(&mut self, is_tail: bool) {
+        if is_tail {
+            self.tail.get_or_insert_with(Instant::now);
+        } else {
+            self.tail = None;
+        }
+    }
+
     fn stamp(&self, completion: Completion) -> Completion {
         Completion {
             time_to_first_token: self.first_token,
@@ -432,24 +444,24 @@ impl<'a> CompletionDeadlines<'a> {
         }
     }
 
-    /// Waits as long as the phase allows. `is_tail`: only the formal end is still to come.
-    async fn bound<F: Future>(&self, is_tail: bool, future: F) -> Result<F::Output, ModelError> {
-        let (deadline, phase, after) = self.deadline(is_tail);
+    /// Waits as long as the phase allows.
+    async fn bound<F: Future>(&self, future: F) -> Result<F::Output, ModelError> {
+        let (deadline, phase, after) = self.deadline();
         match timeout_at(deadline, future).await {
             Ok(output) => Ok(output),
             Err(_) => Err(ModelError::Timeout { phase, after }),
         }
     }
 
-    fn deadline(&self, is_tail: bool) -> (Instant, TimeoutPhase, Duration) {
+    fn deadline(&self) -> (Instant, TimeoutPhase, Duration) {
         let Timeouts {
             first_token,
             idle,
             total,
             ..
         } = *self.timeouts;
-        let (since, phase, after) = if is_tail {
-            (self.last_bytes, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
+        let (since, phase, after) = if let Some(tail) = self.tail {
+            (tail, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
         } else if self.first_token.is_some() {
             (self.last_bytes, TimeoutPhase::Idle, idle)
         } else {
