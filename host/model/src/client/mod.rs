@@ -3,6 +3,7 @@
 mod thinking;
 mod tokenize;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use self::thinking::ReasoningChange;
 use self::tokenize::TokenCounter;
-use crate::chat::{ChatRequest, Delivery, FieldNames};
+use crate::chat::{ChatRequest, Delivery, FieldNames, ToolChoice};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
@@ -73,6 +74,8 @@ pub struct OpenAiModel {
     timeouts: Timeouts,
     max_answer_bytes: usize,
     delivery: Delivery,
+    /// True if an endpoint that refuses to be told to call a tool is not asked without that.
+    insists: bool,
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     names: FieldNames,
@@ -95,6 +98,7 @@ impl OpenAiModel {
             timeouts,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
             delivery: Delivery::default(),
+            insists: false,
             extra: Map::new(),
             names: FieldNames::default(),
             key_variable: None,
@@ -120,6 +124,13 @@ impl OpenAiModel {
     #[must_use]
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
+        self
+    }
+
+    /// Leaves every request as it is, for a probe: a refused demand of a call is a refusal.
+    #[must_use]
+    pub(crate) fn insisting(mut self) -> Self {
+        self.insists = true;
         self
     }
 
@@ -228,13 +239,22 @@ impl OpenAiModel {
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
         let mut change = None;
+        let mut asked = Cow::Borrowed(request);
         let response = loop {
-            let sending = self.transport.send(self.http_request(request, change));
+            let sending = self.transport.send(self.http_request(&asked, change));
             let response = clock.bound(sending).await??;
-            if (200..=299).contains(&response.status) {
+            if is_success(response.status) {
                 break response;
             }
             let mut refusal = self.refusal(response).await;
+            // Whether the reply calls a tool, the host checks in any case.
+            if !self.insists && asked.demands_call() && refusal.is_about_tool_choice() {
+                asked = Cow::Owned(ChatRequest {
+                    tool_choice: Some(ToolChoice::Auto),
+                    ..request.clone()
+                });
+                continue;
+            }
             if let Some(next) = ReasoningChange::after(&refusal, request, change) {
                 change = Some(next);
                 continue;
@@ -341,7 +361,7 @@ pub(crate) struct HttpAnswer {
 
 impl HttpAnswer {
     pub(crate) fn is_success(&self) -> bool {
-        (200..=299).contains(&self.status)
+        is_success(self.status)
     }
 
     /// There is no such route.
@@ -372,6 +392,10 @@ impl Model for OpenAiModel {
         let model = self.clone();
         Some(Arc::new(TokenCounter { model, with }))
     }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..=299).contains(&status)
 }
 
 /// The compression that the transport left on the body, because it cannot read it.
