@@ -11,8 +11,8 @@ const LIMIT: usize = 1 << 16;
 /// Bytes that the smallest body may become, and those that each of its bytes may: as the reader's own bounds.
 const FREE_BYTES: usize = 1 << 20;
 const MAX_RATIO: usize = 200;
-/// A piece of 4 KiB is expanded before it is weighed.
-const PIECE_BYTES: usize = 4 << 10;
+/// A piece of 1 KiB is expanded before it is weighed.
+const PIECE_BYTES: usize = 1 << 10;
 const PIECE_RATIO: usize = 1_100;
 
 /// The end of a body: its texts and what kind it is, or why it is not read.

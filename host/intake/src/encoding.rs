@@ -6,18 +6,21 @@
 //! much as the limit for a few bytes on the wire.
 
 use bytes::Bytes;
-use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzDecoder, ZlibDecoder};
 use futures_util::stream::{self, Stream, StreamExt as _};
-use std::io::Write;
+use std::io::{self, Write};
 use std::mem;
 use thiserror::Error;
 
 /// Bytes of a body that are expanded at a time. DEFLATE makes at most 1,032 times as many of them.
-const PIECE_BYTES: usize = 4 << 10;
+const PIECE_BYTES: usize = 1 << 10;
 /// Bytes that every body may become.
 const FREE_BYTES: u64 = 1 << 20;
 /// Most bytes that one byte of a larger body may become. Event streams, which repeat themselves, compress about thirtyfold.
 const MAX_RATIO: u64 = 200;
+/// Most members of a gzip body, one behind the other: servers send one. Each takes some 80 KiB of state, and an empty one has
+/// 20 bytes.
+const MAX_MEMBERS: u32 = 256;
 
 /// Compressions that are known by name and not read.
 const UNREAD: [&str; 5] = ["br", "zstd", "compress", "x-compress", "dcb"];
@@ -39,6 +42,9 @@ pub enum EncodingError {
         "its {name} compression, which was not asked for, makes more than {MAX_RATIO} times as many bytes of it"
     )]
     TooDense { name: &'static str },
+    /// The body is compressed in very many pieces, each by itself.
+    #[error("its gzip compression, which was not asked for, has more than {MAX_MEMBERS} members")]
+    TooManyMembers,
 }
 
 /// Takes the compression off one body.
@@ -59,8 +65,17 @@ enum Coding {
         is_deflate: bool,
     },
     Plain,
-    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Gzip(Box<GzipMembers>),
     Zlib(Box<ZlibDecoder<Vec<u8>>>),
+}
+
+/// A gzip body: members, one behind the other.
+#[derive(Debug)]
+struct GzipMembers {
+    /// The member that is being expanded.
+    member: GzDecoder<Vec<u8>>,
+    /// Number of members that have begun.
+    begun: u32,
 }
 
 impl Expander {
@@ -95,7 +110,7 @@ impl Expander {
         }
     }
 
-    /// Takes some of the next bytes of the body, and returns what they become: perhaps nothing, and at most about 4 MiB of
+    /// Takes some of the next bytes of the body, and returns what they become: perhaps nothing, and at most about 1 MiB of
     /// compressed ones.
     ///
     /// # Errors
@@ -129,12 +144,20 @@ impl Expander {
 
     fn expand(&mut self, piece: &[u8]) -> Result<Bytes, EncodingError> {
         let name = self.coding.name();
+        let corrupt = |_: io::Error| EncodingError::Corrupt { name };
         let expanded = match &mut self.coding {
             Coding::Undecided { .. } | Coding::Plain => return Ok(Bytes::copy_from_slice(piece)),
-            Coding::Gzip(decoder) => written(decoder, piece).map(|()| mem::take(decoder.get_mut())),
-            Coding::Zlib(decoder) => written(decoder, piece).map(|()| mem::take(decoder.get_mut())),
+            Coding::Gzip(members) => {
+                if !members.write(piece).map_err(corrupt)? {
+                    return Err(EncodingError::TooManyMembers);
+                }
+                mem::take(members.member.get_mut())
+            }
+            Coding::Zlib(decoder) => {
+                written(decoder, piece).map_err(corrupt)?;
+                mem::take(decoder.get_mut())
+            }
         };
-        let expanded = expanded.map_err(|_| EncodingError::Corrupt { name })?;
         self.taken = self.taken.saturating_add(piece.len() as u64);
         self.given = self.given.saturating_add(expanded.len() as u64);
         if self.given > FREE_BYTES && self.given > self.taken.saturating_mul(MAX_RATIO) {
@@ -148,7 +171,10 @@ impl Coding {
     /// By the first bytes; `None` if they are too few.
     fn of(head: &[u8], is_deflate: bool) -> Option<Self> {
         match head {
-            [0x1f, 0x8b, ..] => Some(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))),
+            [0x1f, 0x8b, ..] => Some(Self::Gzip(Box::new(GzipMembers {
+                member: GzDecoder::new(Vec::new()),
+                begun: 1,
+            }))),
             // RFC 1950: the method, and a checksum of both bytes.
             [method, flags, ..]
                 if is_deflate
@@ -169,6 +195,29 @@ impl Coding {
             Self::Gzip(_) => "gzip",
             Self::Zlib(_) => "deflate",
         }
+    }
+}
+
+impl GzipMembers {
+    /// Expands a piece into the buffer of the member. Returns false if the body has too many members.
+    fn write(&mut self, mut piece: &[u8]) -> io::Result<bool> {
+        while !piece.is_empty() {
+            match self.member.write(piece)? {
+                // The member is over, and this is the next one.
+                0 => {
+                    self.begun += 1;
+                    if self.begun > MAX_MEMBERS {
+                        return Ok(false);
+                    }
+                    self.member.try_finish()?;
+                    let expanded = mem::take(self.member.get_mut());
+                    self.member = GzDecoder::new(expanded);
+                }
+                taken => piece = piece.get(taken..).unwrap_or_default(),
+            }
+        }
+        self.member.flush()?;
+        Ok(true)
     }
 }
 
@@ -367,6 +416,15 @@ mod tests {
             assert_eq!(fault, Some(EncodingError::TooDense { name: "gzip" }));
             assert!(given < 6 << 20, "{given} of chunks of {chunk}");
             assert!(largest < 6 << 20, "{largest} of chunks of {chunk}");
+        }
+        // Members without anything: each costs the host more than the one who sends it.
+        let empty = gzip(b"");
+        for chunk in [1, 7, 1_000_000] {
+            let members = |count: u32| empty.repeat(count as usize);
+            let most = read(None, &members(MAX_MEMBERS), chunk);
+            assert_eq!(most, Ok(Vec::new()), "{chunk}");
+            let more = read(None, &members(MAX_MEMBERS + 1), chunk);
+            assert_eq!(more, Err(EncodingError::TooManyMembers), "{chunk}");
         }
         // What repeats itself as events do is read.
         let event = br#"data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"a"}}]}"#;

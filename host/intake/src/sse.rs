@@ -110,6 +110,12 @@ impl SseDecoder {
                 self.event.data.push_str(value);
             }
             "event" => self.event.name = Some(value.to_owned()),
+            // No field of the standard: llama.cpp's server told its errors so.
+            "error" if value.starts_with('{') && !self.has_data => {
+                self.event.name = Some(field.to_owned());
+                self.event.data.push_str(value);
+                self.has_data = true;
+            }
             // Comments (an empty field), `id`, `retry` and unknown fields carry nothing for us.
             _ => {}
         }
@@ -173,6 +179,8 @@ mod tests {
             (b"{\"a\":\n\n", &[]),
             (b"data: a\n{\"b\":1}\n\n", &["a"]),
             (b"{\"a\":1}\ndata: b\n\n", &["{\"a\":1}", "b"]),
+            (b"data: a\n\nerror: {\"b\":1}\n\n", &["a", "{\"b\":1}"]),
+            (b"error: words\ndata: a\n\n", &["a"]),
         ];
         for (bytes, expected) in cases {
             let text = String::from_utf8_lossy(bytes);

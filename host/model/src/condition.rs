@@ -47,6 +47,17 @@ impl ModelError {
         }
     }
 
+    /// Returns the HTTP status that the failure amounts to, for those who answer a client: errors inside of a stream and limits
+    /// behind another status have the same meaning as those with a status of their own.
+    pub fn meant_status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, detail, .. } => detail.status(Some(*status)),
+            Self::InStream { detail, .. } => detail.status(None),
+            Self::GaveUp { source, .. } => source.meant_status(),
+            _ => None,
+        }
+    }
+
     /// Returns the wait after which a client may send the same request again, where it is known: the endpoint asked for it,
     /// is left alone for a while, or opens no connection.
     pub fn available_after(&self) -> Option<Duration> {
@@ -183,6 +194,20 @@ mod tests {
             received: Box::default(),
         };
         assert_eq!(words.condition(), Busy);
+        for (error, meant) in [
+            (words, Some(429)),
+            (in_stream("400"), Some(400)),
+            (in_stream("server_error"), None),
+            (status(500, Some("rate_limit_error")), Some(429)),
+            (status(400, None), Some(400)),
+        ] {
+            let gave_up = ModelError::GaveUp {
+                attempts: 1,
+                waited: Duration::ZERO,
+                source: Box::new(error),
+            };
+            assert_eq!(gave_up.meant_status(), meant, "{gave_up:?}");
+        }
     }
 
     #[test]

@@ -150,8 +150,14 @@ impl Decoder {
 
     fn received(&mut self) -> Completion {
         let mut received = mem::take(&mut self.completion);
-        let is_cut = received.finish_reason.as_deref() == Some("length");
-        let FinishedCalls { calls, unplaced } = mem::take(&mut self.calls).finish(is_cut);
+        let reason = received.finish_reason.as_deref();
+        let is_cut = reason == Some("length");
+        let is_of_calls = matches!(reason, Some("tool_calls" | "function_call"));
+        let mut calls = mem::take(&mut self.calls);
+        if !is_of_calls && !received.content.trim().is_empty() {
+            calls.forget_announcement();
+        }
+        let FinishedCalls { calls, unplaced } = calls.finish(is_cut);
         received.tool_calls = calls;
         received.unplaced = unplaced;
         received.reasoning_details = mem::take(&mut self.details).finish();
@@ -209,6 +215,11 @@ impl Decoder {
             }
             Err(_) if is_error => self.fail(&serde_json::json!({ "error": data })),
             Ok(chunk) => self.take_chunk(&chunk, emit),
+            // As an error behind a whole answer: it costs nothing.
+            Err(_) if self.is_certain() => {
+                self.done = true;
+                Ok(())
+            }
             Err(source) => Err(unreadable("an event", data.as_bytes(), Some(source))),
         }
     }
@@ -218,11 +229,15 @@ impl Decoder {
         let (answers, is_whole) = match json::parse(&text) {
             // Some gateways wrap what they pass on into a list.
             Ok(Value::Array(answers)) => (answers, true),
-            Ok(answer) => (vec![answer], true),
+            Ok(answer) => {
+                // One line of a stream of lines is no answer.
+                let is_whole = !is_piece(&answer);
+                (vec![answer], is_whole)
+            }
             // Cut off by a clean end.
             Err(error) if error.is_eof() => return Ok(()),
             Err(source) => match json_lines(&text) {
-                Some(chunks) => (chunks, false),
+                Some(chunks) => chunks,
                 None => {
                     return Err(unreadable("an answer", bytes, Some(source)));
                 }
@@ -390,7 +405,7 @@ impl Decoder {
 }
 
 /// Members of a message that have reasoning as text.
-const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "thinking"];
+pub(crate) const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "thinking"];
 /// The member that has it in parts, some of them signed or encrypted.
 const DETAILS: &str = "reasoning_details";
 
@@ -418,11 +433,16 @@ const KNOWN_IN_DELTA: [&str; 9] = [
     "function_call",
 ];
 
-/// Chunks that come one a line, without the form of an event stream; the last one may be cut.
-fn json_lines(text: &str) -> Option<Vec<Value>> {
+/// Chunks that come one a line, without the form of an event stream, and whether the mark of the end follows them. The last
+/// one may be cut.
+fn json_lines(text: &str) -> Option<(Vec<Value>, bool)> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut chunks = Vec::new();
+    let (mut chunks, mut has_mark) = (Vec::new(), false);
     for line in lines {
+        if line == "[DONE]" {
+            has_mark = true;
+            break;
+        }
         match json::parse(line) {
             Ok(chunk) => chunks.push(chunk),
             Err(error) if error.is_eof() => break,
@@ -430,7 +450,15 @@ fn json_lines(text: &str) -> Option<Vec<Value>> {
         }
     }
     let is_chunk = |chunk: &Value| chunk.get("choices").is_some() || chunk.get("error").is_some();
-    chunks.first().is_some_and(is_chunk).then_some(chunks)
+    let has_chunk = chunks.first().is_some_and(is_chunk);
+    has_chunk.then_some((chunks, has_mark))
+}
+
+/// True for a piece of a stream, which says nothing of what follows it.
+fn is_piece(chunk: &Value) -> bool {
+    let first = chunk.pointer("/choices/0");
+    let has = |name: &str| first.and_then(|choice| choice.get(name)).is_some();
+    has("delta") && !has("message")
 }
 
 /// The model's reasoning in a list of content parts.

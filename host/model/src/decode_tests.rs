@@ -100,6 +100,21 @@ fn malformed_and_odd_answers() {
         ("JSON with empty choices", r#"{"choices":[]}"#.into(), Decode),
         ("JSON cut in the middle", r#"{"choices":[{"message":{"con"#.into(), Truncated("")),
         ("two JSON lines", "{\"message\":\"a\"}\n{\"message\":\"b\"}".into(), Decode),
+        ("JSON lines", lines(&[HI, STOP]).replace("data: ", ""), Done("hi", "", &[])),
+        ("JSON lines without an end", [HI, HI].join("\n").replace("data: ", ""), Truncated("hihi")),
+        ("one JSON line without an end", HI.replace("data: ", ""), Truncated("hi")),
+        ("JSON lines with the mark", [HI, "[DONE]"].join("\n").replace("data: ", ""), Done("hi", "", &[])),
+        ("JSON lines, the last one cut", [HI, STOP, "{\"cho"].join("\n").replace("data: ", ""), Done("hi", "", &[])),
+        ("a filter's word before and between (Azure)", lines(&[r#"data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#, r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"finish_reason":null,"logprobs":null,"content_filter_results":{}}]}"#, HI, r#"data: {"choices":[{"index":0,"finish_reason":null,"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false}}}]}"#, STOP, r#"data: {"choices":[{"index":0,"finish_reason":null,"content_filter_results":{}}]}"#, "data: [DONE]"]), Done("hi", "", &[])),
+        ("an empty finish reason in every chunk", lines(&[r#"data: {"choices":[{"delta":{"content":"h"},"finish_reason":""}]}"#, r#"data: {"choices":[{"delta":{"content":"i"},"finish_reason":""}]}"#, STOP]), Done("hi", "", &[])),
+        ("an empty chunk with the counts behind the end (OpenRouter)", lines(&[": OPENROUTER PROCESSING", HI, STOP, r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null,"native_finish_reason":null,"logprobs":null}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#]), Done("hi", "", &[])),
+        ("the counts in every chunk (vLLM, continuous_usage_stats)", lines(&[r#"data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":null}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#, STOP, "data: [DONE]"]), Done("hi", "", &[])),
+        ("the end beside the last text, and the mark (TGI, TensorRT-LLM, Gemini)", lines(&[HI, r#"data: {"choices":[{"delta":{"role":"assistant","content":"!"},"finish_reason":"stop"}]}"#, "data: [DONE]"]), Done("hi!", "", &[])),
+        ("the counts in a chunk of the end, thoughts that are null (DeepSeek)", lines(&[r#"data: {"choices":[{"delta":{"content":null,"reasoning_content":"hm"},"finish_reason":null}],"usage":null}"#, r#"data: {"choices":[{"delta":{"content":"hi","reasoning_content":null},"finish_reason":null}],"usage":null}"#, r#"data: {"choices":[{"delta":{"content":"","reasoning_content":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#, "data: [DONE]"]), Done("hi", "hm", &[])),
+        ("a call whole in one chunk, the end in the next (Ollama)", lines(&[r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","index":0,"type":"function","function":{"name":"add","arguments":"{}"}},{"id":"call_2","index":0,"type":"function","function":{"name":"mul","arguments":"{}"}}]},"finish_reason":null}]}"#, r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"tool_calls"}]}"#, "data: [DONE]"]), Done("", "", &["add", "mul"])),
+        ("a call that is an object and no list (TGI)", lines(&[r#"data: {"choices":[{"delta":{"role":"assistant","tool_calls":{"index":0,"id":"","type":"function","function":{"name":"add","arguments":"{}"}}},"finish_reason":"eos_token"}]}"#, "data: [DONE]"]), Done("", "", &["add"])),
+        ("an error as a field (llama.cpp)", lines(&[HI, r#"error: {"code":500,"message":"slot died","type":"server_error"}"#]), InStream("slot died")),
+        ("words behind the end", lines(&[HI, STOP, "event: done\ndata: that was all"]), Done("hi", "", &[])),
         ("a page", "<!doctype html><title>Welcome</title>".into(), NotAnEndpoint),
         ("a page with a byte order mark", "\u{feff}\n<html></html>".into(), NotAnEndpoint),
     ];
@@ -131,6 +146,30 @@ fn malformed_and_odd_answers() {
             | (Err(ModelError::NotAnEndpoint { .. }), NotAnEndpoint) => {}
             _ => panic!("{what}: {result:?}"),
         }
+    }
+}
+
+/// Some servers have an empty call in each chunk of a text. Where a call was announced and there is no answer, it is lost.
+#[test]
+fn an_empty_call_beside_a_text_is_no_lost_one() {
+    const NONE: &str = r#""function_call":{"name":"","arguments":""}"#;
+    const EMPTY: &str =
+        r#""tool_calls":[{"index":0,"id":"","function":{"name":"","arguments":""}}]"#;
+    for (call, content, reason, unplaced) in [
+        (NONE, "hi", "stop", 0),
+        (EMPTY, "hi", "stop", 0),
+        (EMPTY, "I call.", "tool_calls", 1),
+        (EMPTY, "\n", "stop", 1),
+    ] {
+        let chunk = serde_json::json!(content);
+        let body = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":{chunk},{call}}},\"finish_reason\":null}}]}}\n\n\
+             data: {{\"choices\":[{{\"delta\":{{{call}}},\"finish_reason\":\"{reason}\"}}]}}\n\n"
+        );
+        let completion = decode(&body).unwrap();
+        assert_eq!(completion.content, content);
+        assert_eq!(completion.unplaced, unplaced, "{body}");
+        assert!(completion.tool_calls.is_empty(), "{body}");
     }
 }
 

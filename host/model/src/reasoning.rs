@@ -5,6 +5,9 @@ use toolhold_protocol::completion::REASONING_DETAILS_BYTES;
 
 /// Parts of one answer's reasoning: one for each thought between two calls.
 const MAX_PARTS: usize = 256;
+/// Maximum values in the parts of one answer, nested ones included. Small values take many times the memory of their text,
+/// and a run keeps the parts of each of its replies.
+const MAX_VALUES: usize = 8 << 10;
 /// Members of a part whose text comes in pieces.
 const TEXTS: [&str; 2] = ["text", "summary"];
 
@@ -13,6 +16,8 @@ const TEXTS: [&str; 2] = ["text", "summary"];
 pub(crate) struct ReasoningDetails {
     parts: Vec<Value>,
     bytes: usize,
+    /// Values that were kept, those that others replaced included.
+    values: usize,
     /// There is more than is kept. Parts are signed, so none of them is of use then.
     is_full: bool,
 }
@@ -21,21 +26,34 @@ impl ReasoningDetails {
     /// Takes the parts of one chunk.
     pub(crate) fn take(&mut self, details: &Value) {
         for part in details.as_array().into_iter().flatten() {
-            let begun = self.parts.iter().rposition(|begun| is_same(begun, part));
-            let bytes = match begun.and_then(|place| self.parts.get_mut(place)) {
-                Some(begun) => go_on(begun, part),
-                None => {
-                    self.parts.push(part.clone());
-                    part.to_string().len()
-                }
-            };
-            self.bytes = self.bytes.saturating_add(bytes);
-            self.is_full |= self.parts.len() > MAX_PARTS || self.bytes > REASONING_DETAILS_BYTES;
             if self.is_full {
-                self.parts.clear();
                 return;
             }
+            let begun = self.parts.iter().rposition(|begun| is_same(begun, part));
+            match begun.and_then(|place| self.parts.get_mut(place)) {
+                Some(begun) => {
+                    let (bytes, values) = go_on(begun, part);
+                    self.count(bytes, values);
+                }
+                // Counted first: it may be large.
+                None => {
+                    self.count(part.to_string().len(), values_in(part));
+                    if !self.is_full {
+                        self.parts.push(part.clone());
+                    }
+                }
+            }
+            if self.is_full || self.parts.len() > MAX_PARTS {
+                self.is_full = true;
+                self.parts = Vec::new();
+            }
         }
+    }
+
+    fn count(&mut self, bytes: usize, values: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.values = self.values.saturating_add(values);
+        self.is_full |= self.bytes > REASONING_DETAILS_BYTES || self.values > MAX_VALUES;
     }
 
     pub(crate) fn finish(self) -> Vec<Value> {
@@ -65,12 +83,12 @@ fn is_same(part: &Value, piece: &Value) -> bool {
     is_open && has_same("index") && has_same("type") && is_same_id && piece.get("data").is_none()
 }
 
-/// Adds a piece to its part. Returns the bytes that were added.
-fn go_on(part: &mut Value, piece: &Value) -> usize {
+/// Adds a piece to its part. Returns how many bytes were added, and how many values.
+fn go_on(part: &mut Value, piece: &Value) -> (usize, usize) {
     let (Value::Object(part), Value::Object(piece)) = (part, piece) else {
-        return 0;
+        return (0, 0);
     };
-    let mut bytes = 0;
+    let (mut bytes, mut values) = (0, 0);
     for (name, value) in piece.iter().filter(|(_, value)| !value.is_null()) {
         let is_text = TEXTS.contains(&name.as_str());
         if let (true, Some(Value::String(text)), Value::String(more)) =
@@ -80,10 +98,21 @@ fn go_on(part: &mut Value, piece: &Value) -> usize {
             bytes += more.len();
         } else if part.get(name) != Some(value) {
             part.insert(name.clone(), value.clone());
-            bytes += value.to_string().len();
+            bytes += name.len() + value.to_string().len();
+            values += values_in(value);
         }
     }
-    bytes
+    (bytes, values)
+}
+
+/// The number of values in a value, itself included. JSON that was read has a bounded depth.
+fn values_in(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::Array(items) => items.iter().map(values_in).sum(),
+        Value::Object(members) => members.values().map(values_in).sum(),
+        _ => 0,
+    };
+    inner + 1
 }
 
 #[cfg(test)]
@@ -143,8 +172,12 @@ mod tests {
         let large =
             json!([{"type": "reasoning.encrypted", "data": "A".repeat(REASONING_DETAILS_BYTES)}]);
         let small = json!([{"type": "reasoning.encrypted", "data": "A"}]);
-        assert!(taken(&[small.clone(), large, small]).is_empty());
+        assert!(taken(&[small.clone(), large, small.clone()]).is_empty());
         let many: Vec<Value> = (0..=MAX_PARTS).map(|n| json!({"data": n})).collect();
         assert!(taken(&[json!(many)]).is_empty());
+        // Less text than may be kept, and much memory.
+        let tiny = json!([{"type": "t", "data": vec![json!([]); MAX_VALUES]}]);
+        assert!(tiny.to_string().len() < REASONING_DETAILS_BYTES);
+        assert!(taken(&[tiny, small]).is_empty());
     }
 }

@@ -13,6 +13,7 @@
 //! - arguments under an index of no call, without a name, go on with the only call that lacks some;
 //! - arguments that begin anew replace what came of them (servers that send the first character, or
 //!   `{}`, and then all of them), and whole arguments may be repeated;
+//! - behind whole arguments a mark of the template (`<|eot_id|>`) or a bracket too many says nothing;
 //! - arguments may be an object instead of text, and then are whole.
 //!
 //! What fits none of them is counted, so that nothing is done with a call that may lack its arguments.
@@ -27,6 +28,9 @@ use toolhold_protocol::completion::{ChatToolCall, Delta};
 
 /// More calls than this in one answer are a model gone astray; each would become work.
 const MAX_CALLS: usize = 256;
+/// Maximum bytes of a name that comes in pieces: four times as many as the names of functions have. Each piece copies what
+/// came before it.
+const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one completion.
 #[derive(Debug, Default)]
@@ -108,6 +112,11 @@ impl ToolCalls {
         self.calls.is_empty()
     }
 
+    /// Forgets that a call was announced: the answer is text, and some servers have an empty call in each chunk of it.
+    pub(crate) fn forget_announcement(&mut self) {
+        self.is_announced = false;
+    }
+
     /// Takes one element of a `tool_calls` array (or an old `function_call` object), and tells what is new in it, once
     /// it is certain. Returns whether there is something in it that was not known.
     pub(crate) fn push(
@@ -145,7 +154,7 @@ impl ToolCalls {
         let is_taken = |id: &str| self.calls.iter().any(|slot| slot.id == id);
         let id = fragment.id.map(|id| (id, is_taken(id)));
         let slot = &mut self.calls[place];
-        let before = slot.call.arguments.len();
+        let before = (slot.call.arguments.len(), slot.is_empty_object());
         let mut is_new = is_named;
         if let Some((id, is_taken)) = id.filter(|_| slot.id.is_empty()) {
             id.clone_into(&mut slot.id);
@@ -158,11 +167,14 @@ impl ToolCalls {
             slot.call.name = name;
         }
         let is_placed = slot.write(&fragment.arguments);
-        is_new |= slot.call.arguments.len() != before || !is_placed;
+        is_new |= (slot.call.arguments.len(), slot.is_empty_object()) != before || !is_placed;
         if !is_placed {
             self.lose();
         }
-        self.tell(place, emit);
+        // Not for each piece that repeats what is known: all functions that are offered are looked through.
+        if is_new {
+            self.tell(place, emit);
+        }
         Ok(is_new)
     }
 
@@ -224,7 +236,7 @@ impl ToolCalls {
         if fragment.name.is_none() && !fragment.arguments.is_empty() {
             return match self.only_open(fragment) {
                 Some(place) => Some(PieceTarget::At(place, None)),
-                None if fragment.arguments.trim_matches(SPACE).is_empty() => None,
+                None if says_nothing(&fragment.arguments) => None,
                 None => Some(PieceTarget::New),
             };
         }
@@ -251,7 +263,8 @@ impl ToolCalls {
     fn longer_name(&self, slot: &Slot, fragment: &Fragment<'_>, piece: &str) -> Option<String> {
         let before = slot.call.name.as_str();
         let is_open = slot.call.arguments.is_empty() && !slot.is_name_told;
-        if !is_open || fragment.has_other_id(slot) || fragment.index != slot.index {
+        let is_too_long = before.len().saturating_add(piece.len()) > MAX_NAME_BYTES;
+        if !is_open || is_too_long || fragment.has_other_id(slot) || fragment.index != slot.index {
             return None;
         }
         let is_offered = |text: &str| self.offered.iter().any(|name| name == text);
@@ -371,7 +384,7 @@ impl<'a> Fragment<'a> {
             return false;
         }
         let is_again = slot.is_empty_object() || arguments == slot.call.arguments;
-        arguments.is_empty() || (self.has_id_of(slot) && is_again)
+        says_nothing(arguments) || (self.has_id_of(slot) && is_again)
     }
 }
 
@@ -406,10 +419,10 @@ impl Slot {
             if begins && next.trim_end_matches(SPACE) != so_far {
                 self.replace(next);
             }
-            return begins;
+            return begins || says_nothing(next);
         }
         if self.is_whole() {
-            return next.trim_end_matches(SPACE) == so_far;
+            return next.trim_end_matches(SPACE) == so_far || says_nothing(next);
         }
         match next.strip_prefix(so_far) {
             // The beginning again, and more.
@@ -464,6 +477,13 @@ impl Slot {
                 arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
             })
     }
+}
+
+/// True for a piece without any argument: blanks, ends of JSON, or a mark of the template that ends the model's turn.
+fn says_nothing(piece: &str) -> bool {
+    let piece = piece.trim_matches(SPACE);
+    let is_mark = piece.starts_with('<') && piece.ends_with('>') && !piece.contains(SPACE);
+    is_mark || piece.chars().all(|c| "\"}]".contains(c))
 }
 
 /// Whether JSON that begins with `before` may go on with `more`.

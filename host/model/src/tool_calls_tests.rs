@@ -275,6 +275,74 @@ fn pieces_that_servers_put_elsewhere_find_their_call() {
             vec![call("a", "read", "[[1]]")],
         ),
         (
+            "a mark of the template behind the arguments, with the name (TGI)",
+            json!([
+                {"index": 0, "id": "", "function": {"name": "read", "arguments": "{\"path\":"}},
+                {"index": 0, "id": "", "function": {"name": "read", "arguments": "\"x\"}"}},
+                {"index": 0, "id": "", "function": {"name": "read", "arguments": "<|eot_id|>"}}]),
+            vec![path("call_0")],
+        ),
+        (
+            "the end of the arguments twice (vLLM)",
+            json!([
+                {"index": 0, "id": "a", "function": {"name": "read", "arguments": "{\"path\":\"x\"}"}},
+                {"index": 0, "function": {"arguments": "\"}"}},
+                {"index": 1, "id": "b", "function": {"name": "now", "arguments": "{}"}},
+                {"index": 1, "function": {"arguments": "}"}}]),
+            vec![path("a"), now("b")],
+        ),
+        (
+            "whole calls of index 0 with ids, of one function twice (Ollama)",
+            json!([
+                {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"x\"}"}},
+                {"index": 0, "id": "b", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+                {"index": 0, "id": "c", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"x\"}"}}]),
+            vec![path("a"), now("b"), path("c")],
+        ),
+        (
+            "whole calls without an index and with an empty id (Gemini)",
+            json!([
+                {"function": {"arguments": "{\"path\":\"x\"}", "name": "read"}, "id": "", "type": "function"},
+                {"function": {"arguments": "{\"path\":\"x\"}", "name": "read"}, "id": "", "type": "function"},
+                {"function": {"arguments": "{}", "name": "now"}, "id": "", "type": "function"}]),
+            vec![path("call_0"), path("call_1"), now("call_2")],
+        ),
+        (
+            "index 0 for all, and pieces without an id",
+            json!([
+                {"index": 0, "id": "a", "function": {"name": "read", "arguments": ""}},
+                {"index": 0, "function": {"arguments": "{\"path\":\"x\"}"}},
+                {"index": 0, "id": "b", "function": {"name": "now", "arguments": ""}},
+                {"index": 0, "function": {"arguments": "{}"}}]),
+            vec![path("a"), now("b")],
+        ),
+        (
+            "interleaved pieces without an index",
+            json!([
+                {"id": "a", "function": {"name": "read", "arguments": ""}},
+                {"id": "b", "function": {"name": "read", "arguments": ""}},
+                {"id": "a", "function": {"arguments": "{\"path\":"}},
+                {"id": "b", "function": {"arguments": "{\"path\":\"x\"}"}},
+                {"id": "a", "function": {"arguments": "\"x\"}"}}]),
+            vec![path("a"), path("b")],
+        ),
+        (
+            "members that are null or empty in later pieces (SGLang, DashScope)",
+            json!([
+                {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": null}},
+                {"index": 0, "id": null, "type": "function", "function": {"name": null, "arguments": "{\"path\":"}},
+                {"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": "\"x\"}"}},
+                {"index": 1, "id": "b", "type": "function", "function": {"name": "now", "arguments": null}}]),
+            vec![path("a"), now("b")],
+        ),
+        (
+            "an index that is a text",
+            json!([
+                {"index": "0", "id": "a", "function": {"name": "read", "arguments": "{\"path\":"}},
+                {"index": "0", "function": {"arguments": "\"x\"}"}}]),
+            vec![path("a")],
+        ),
+        (
             "blanks around the arguments",
             json!([
                 {"index": 0, "id": "a", "function": {"name": "read", "arguments": " "}},
@@ -332,6 +400,22 @@ fn pieces_that_fit_nowhere_are_counted() {
         assert!(finished.unplaced > 0, "{what}");
         assert_told(&told, &finished, what);
     }
+}
+
+/// A name in pieces without end is many calls, and those are bounded.
+#[test]
+fn a_name_in_pieces_is_bounded() {
+    let mut calls = ToolCalls::default();
+    let piece = json!({"name": "ab"});
+    let result =
+        (0..MAX_CALLS * MAX_NAME_BYTES).try_for_each(|_| calls.push(&piece, &mut |_| {}).map(drop));
+    assert!(
+        matches!(result, Err(ModelError::TooLarge { .. })),
+        "{result:?}"
+    );
+    let calls = calls.finish(false).calls;
+    let longest = calls.iter().map(|call| call.name.len()).max();
+    assert_eq!(longest, Some(MAX_NAME_BYTES));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Most bytes of a reply's reasoning that go back with its calls: some ten thousand tokens. Of a longer one its end goes
@@ -71,6 +72,14 @@ impl Completion {
         }
         members
     }
+}
+
+/// Returns the reasoning among the members of a message, for those who count its tokens: its text, or the JSON of its parts,
+/// which may be encrypted.
+pub fn reasoning_text(members: &Map<String, Value>) -> Option<Cow<'_, str>> {
+    let text = members.values().find_map(Value::as_str);
+    let parts = || Some(Cow::Owned(members.get(REASONING_DETAILS)?.to_string()));
+    text.map(Cow::Borrowed).or_else(parts)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
@@ -307,5 +316,21 @@ mod tests {
         let carried = long.carried_reasoning();
         assert_eq!(carried["r"].as_str().unwrap().len(), REASONING_BYTES);
         assert_eq!(end_of("aé", 1), "");
+    }
+
+    #[test]
+    fn parts_of_reasoning_are_counted_where_there_is_no_text() {
+        let parts = json!([{"data": "AA"}]);
+        for (members, text) in [
+            (json!({}), None),
+            (
+                json!({"reasoning": "hm", "reasoning_details": parts}),
+                Some("hm".to_owned()),
+            ),
+            (json!({"reasoning_details": parts}), Some(parts.to_string())),
+        ] {
+            let members = members.as_object().unwrap();
+            assert_eq!(reasoning_text(members).as_deref(), text.as_deref());
+        }
     }
 }

@@ -279,10 +279,13 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         // A reply that has to call a tool is refused for its text by who demands the call.
         let output_schema = view.output_schema.filter(|_| !view.composition.forced);
         solution.output = Some(match output_schema {
-            Some(_) => written_output(text).ok_or_else(|| {
-                let finish = function_of_member(FINISH, view);
-                format!("the final output must be given by calling {finish}")
-            })?,
+            Some(_) => Some(text)
+                .filter(|_| !view.composition.finish_alone)
+                .and_then(written_output)
+                .ok_or_else(|| {
+                    let finish = function_of_member(FINISH, view);
+                    format!("the final output must be given by calling {finish}")
+                })?,
             None => json!(text),
         });
     }

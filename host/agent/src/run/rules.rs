@@ -8,8 +8,8 @@ use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 pub enum LoopRules {
     /// Before: calls of a reply wait for what they read alone, votes of consulted advisors do not count, a property that
     /// names another call is ignored, arguments of latent calls are not repaired, a dagger is always a reference, names of
-    /// tools are exact, but for a hyphen in the place of a dot, and function calls without arguments are made when the next
-    /// one begins.
+    /// tools are exact, but for a hyphen in the place of a dot, function calls without arguments are made when the next one
+    /// begins, and an output of a schema is given by calling its function alone.
     Format3,
     #[default]
     Current,

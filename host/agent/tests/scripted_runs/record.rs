@@ -725,3 +725,26 @@ async fn a_record_is_replayed_by_the_rules_of_its_format() {
         }
     }
 }
+
+/// In format 3 an output of a schema had to be given by its function, also where the text of a reply was that output.
+#[tokio::test]
+async fn a_record_keeps_what_was_an_output_in_its_format() {
+    let finish = Reply::of(Contract::Tools, &json!({"calls": [], "output": 42}));
+    for (first, is_same) in [(finish, true), (Reply::text("42"), false)] {
+        let script = Script::new([first]);
+        let mut asked = request([plain_tools(&["echo"])]);
+        asked.settings.contract = Contract::Tools;
+        asked.output_schema = Some(json!({"type": "integer"}));
+        let activities = Activities::default().with("echo", Echo::default().activity());
+        let mut events = run(&driver(&script, activities), asked).await;
+        assert_eq!(end(&events), ("output".into(), json!(42)));
+        let mut replayed_as = |of: u32| {
+            if let EventKind::Run { format, .. } = &mut events[0].kind {
+                *format = of;
+            }
+            replay(&events)
+        };
+        assert!(replayed_as(FORMAT).is_ok());
+        assert_eq!(replayed_as(OLDEST_FORMAT).is_ok(), is_same);
+    }
+}

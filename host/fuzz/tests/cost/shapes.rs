@@ -272,6 +272,24 @@ pub const STREAMS: &[Shape] = &[
             "data: [DONE]\n\n",
         )
     }),
+    ("a name in pieces", |n| {
+        many(
+            n,
+            "",
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"name\":\"n#\"},{\"name\":\"m#\"}]}}]}\n\n",
+            "",
+            "data: [DONE]\n\n",
+        )
+    }),
+    ("thoughts in parts of small values", |n| {
+        many(
+            n,
+            "",
+            "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"t\",\"index\":#,\"data\":[[],[],[],[]]}]}}]}\n\n",
+            "",
+            "data: [DONE]\n\n",
+        )
+    }),
     ("pieces that fit no call", |n| {
         many(
             n,

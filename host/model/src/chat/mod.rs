@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
-use toolhold_protocol::completion::ChatToolCall;
+use toolhold_protocol::completion::{ChatToolCall, reasoning_text};
 use toolhold_protocol::image::Image;
 use uuid::Uuid;
 
@@ -294,9 +294,9 @@ impl ChatMessage {
         }
     }
 
-    /// The reasoning, if it is there as text.
-    pub fn thought(&self) -> Option<&str> {
-        self.reasoning.values().find_map(Value::as_str)
+    /// The reasoning, for those who count its tokens.
+    pub fn thought(&self) -> Option<Cow<'_, str>> {
+        reasoning_text(&self.reasoning)
     }
 
     fn text_of(role: Role, text: impl Into<String>) -> Self {
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(message.thought(), None);
         let members = json!({"reasoning": "hm", "reasoning_details": [{"data": "AA"}]});
         message.reasoning = members.as_object().unwrap().clone();
-        assert_eq!(message.thought(), Some("hm"));
+        assert_eq!(message.thought().as_deref(), Some("hm"));
         let body = ChatRequest::new("m", vec![message]).body();
         assert_eq!(
             body["messages"][0],

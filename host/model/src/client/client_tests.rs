@@ -188,6 +188,29 @@ async fn a_finished_answer_is_not_lost_to_what_follows_it() {
     }
 }
 
+/// The formal end is waited for as long as it may take, and not for as long as the connection lives.
+#[tokio::test(start_paused = true)]
+async fn keep_alives_behind_the_end_do_not_hold_an_answer() {
+    let mut steps = vec![Send(CONTENT), Send(STOP)];
+    steps.extend((0..100).flat_map(|_| [Wait(500), Send(": ping\n\n")]));
+    steps.push(Hang);
+    let patient = Timeouts {
+        first_token: Duration::from_secs(20),
+        idle: Duration::from_secs(20),
+        total: Duration::from_mins(2),
+        ..timeouts()
+    };
+    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient);
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    let completion = model.complete(&request, &mut |_| {}).await.unwrap();
+    assert_eq!(completion.content, "hi");
+    assert!(
+        completion.duration <= TAIL_TIMEOUT + Duration::from_millis(100),
+        "{:?}",
+        completion.duration
+    );
+}
+
 /// In this one a finish reason stands in each chunk.
 const NOT: &str =
     "data: {\"choices\":[{\"delta\":{\"content\":\"not \"},\"finish_reason\":\"stop\"}]}\n\n";

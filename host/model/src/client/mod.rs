@@ -14,6 +14,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::thinking::ReasoningChange;
 use self::tokenize::TokenCounter;
 use crate::chat::{ChatRequest, Delivery, FieldNames, ToolChoice};
 use crate::decode::Decoder;
@@ -237,27 +238,25 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let mut reasoning = None;
+        let mut change = None;
         let mut asked = Cow::Borrowed(request);
         let response = loop {
-            let sending = self.transport.send(self.http_request(&asked, reasoning));
-            let response = clock.bound(false, sending).await??;
+            let sending = self.transport.send(self.http_request(&asked, change));
+            let response = clock.bound(sending).await??;
             if is_success(response.status) {
                 break response;
             }
             let mut refusal = self.refusal(response).await;
-            if reasoning.is_none() {
-                reasoning = thinking::lacking(request, &refusal);
-                if reasoning.is_some() {
-                    continue;
-                }
-            }
             // Whether the reply calls a tool, the host checks in any case.
             if !self.insists && asked.demands_call() && refusal.is_about_tool_choice() {
                 asked = Cow::Owned(ChatRequest {
                     tool_choice: Some(ToolChoice::Auto),
                     ..request.clone()
                 });
+                continue;
+            }
+            if let Some(next) = ReasoningChange::after(&refusal, request, change) {
+                change = Some(next);
                 continue;
             }
             if request.images() > 0 {
@@ -274,7 +273,8 @@ impl OpenAiModel {
             .offering(functions.collect());
         let mut body = response.body;
         while !decoder.is_done() {
-            match clock.bound(decoder.is_tail(), body.next()).await {
+            clock.note_tail(decoder.is_tail());
+            match clock.bound(body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
                         clock.saw_token();
@@ -311,14 +311,14 @@ impl OpenAiModel {
         Ok(completion)
     }
 
-    /// `reasoning`: the member of a message that all calls have.
-    fn http_request(&self, request: &ChatRequest, reasoning: Option<&str>) -> HttpRequest {
+    /// `change`: of the reasoning in the messages, after a refusal.
+    fn http_request(&self, request: &ChatRequest, change: Option<ReasoningChange>) -> HttpRequest {
         let mut body = request.body_for(self.delivery, &self.names);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
         }
-        if let Some(member) = reasoning {
-            thinking::fill(&mut body, member);
+        if let Some(change) = change {
+            change.make(&mut body);
         }
         if let Value::Object(fields) = &mut body {
             for (key, value) in &self.extra {
@@ -427,6 +427,8 @@ struct CompletionDeadlines<'a> {
     started: Instant,
     last_bytes: Instant,
     first_token: Option<Duration>,
+    /// When only the formal end of the answer was still to come. Keep-alives behind it change nothing.
+    tail: Option<Instant>,
 }
 
 impl<'a> CompletionDeadlines<'a> {
@@ -437,6 +439,7 @@ impl<'a> CompletionDeadlines<'a> {
             started: now,
             last_bytes: now,
             first_token: None,
+            tail: None,
         }
     }
 
@@ -448,6 +451,15 @@ impl<'a> CompletionDeadlines<'a> {
         self.last_bytes = Instant::now();
     }
 
+    /// `is_tail`: only the formal end is still to come.
+    fn note_tail(&mut self, is_tail: bool) {
+        if is_tail {
+            self.tail.get_or_insert_with(Instant::now);
+        } else {
+            self.tail = None;
+        }
+    }
+
     fn stamp(&self, completion: Completion) -> Completion {
         Completion {
             time_to_first_token: self.first_token,
@@ -456,24 +468,24 @@ impl<'a> CompletionDeadlines<'a> {
         }
     }
 
-    /// Waits as long as the phase allows. `is_tail`: only the formal end is still to come.
-    async fn bound<F: Future>(&self, is_tail: bool, future: F) -> Result<F::Output, ModelError> {
-        let (deadline, phase, after) = self.deadline(is_tail);
+    /// Waits as long as the phase allows.
+    async fn bound<F: Future>(&self, future: F) -> Result<F::Output, ModelError> {
+        let (deadline, phase, after) = self.deadline();
         match timeout_at(deadline, future).await {
             Ok(output) => Ok(output),
             Err(_) => Err(ModelError::Timeout { phase, after }),
         }
     }
 
-    fn deadline(&self, is_tail: bool) -> (Instant, TimeoutPhase, Duration) {
+    fn deadline(&self) -> (Instant, TimeoutPhase, Duration) {
         let Timeouts {
             first_token,
             idle,
             total,
             ..
         } = *self.timeouts;
-        let (since, phase, after) = if is_tail {
-            (self.last_bytes, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
+        let (since, phase, after) = if let Some(tail) = self.tail {
+            (tail, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
         } else if self.first_token.is_some() {
             (self.last_bytes, TimeoutPhase::Idle, idle)
         } else {

@@ -1,43 +1,86 @@
-//! Calls whose reasoning is not known, such as those of worked examples and of clients, at endpoints that refuse them
-//! without it.
+//! Reasoning before calls at endpoints that refuse a request for it: calls without reasoning, such as those of worked
+//! examples and of clients, or members of a message that the endpoint does not know.
 
 use serde_json::Value;
 
 use crate::chat::{ChatMessage, ChatRequest, REASONING_STAND_IN};
+use crate::decode::REASONING;
 use crate::error::ModelError;
+use toolhold_protocol::completion::REASONING_DETAILS;
 
 /// The member that DeepSeek, and those who serve its models, want with each call.
 const MEMBER: &str = "reasoning_content";
 
-/// Returns the member that calls of the request lack, if it was refused for that. Such refusals name the member and have no
-/// code of their own.
-pub(super) fn lacking(request: &ChatRequest, refusal: &ModelError) -> Option<&'static str> {
-    let ModelError::Status {
-        status: 400 | 422,
-        detail,
-        ..
-    } = refusal
-    else {
-        return None;
-    };
-    let lacks = |message: &ChatMessage| {
-        !message.tool_calls.is_empty() && !message.reasoning.contains_key(MEMBER)
-    };
-    let is_why = detail.message.contains(MEMBER) && request.messages.iter().any(lacks);
-    is_why.then_some(MEMBER)
+/// A change of the reasoning in a request, after a refusal that names a member of it. Such refusals have no code of their
+/// own, and those that want a member differ from those that do not know it in their words alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReasoningChange {
+    /// Calls without reasoning have a text in its place.
+    Filled,
+    /// No message has reasoning.
+    LeftOut,
 }
 
-/// Gives each message with calls the member, with a text that stands for reasoning.
-pub(super) fn fill(body: &mut Value, member: &str) {
-    let messages = body.get_mut("messages").and_then(Value::as_array_mut);
-    for message in messages.into_iter().flatten() {
-        if let Value::Object(message) = message
-            && message.contains_key("tool_calls")
-        {
-            let fields = message.entry(member);
-            fields.or_insert_with(|| REASONING_STAND_IN.into());
+impl ReasoningChange {
+    /// Returns the change with which a request that was refused is sent again; `before` is the one that it had. Each is made
+    /// once.
+    pub(super) fn after(
+        refusal: &ModelError,
+        request: &ChatRequest,
+        before: Option<Self>,
+    ) -> Option<Self> {
+        let ModelError::Status {
+            status: 400 | 422,
+            detail,
+            ..
+        } = refusal
+        else {
+            return None;
+        };
+        let words = detail.message.as_str();
+        let lacks = |message: &ChatMessage| {
+            !message.tool_calls.is_empty() && !message.reasoning.contains_key(MEMBER)
+        };
+        let mut messages = request.messages.iter();
+        if before.is_none() && names(words, MEMBER) && messages.clone().any(lacks) {
+            return Some(Self::Filled);
+        }
+        let has_named =
+            |message: &ChatMessage| message.reasoning.keys().any(|member| names(words, member));
+        (before != Some(Self::LeftOut) && messages.any(has_named)).then_some(Self::LeftOut)
+    }
+
+    /// Makes the change in the body of the request.
+    pub(super) fn make(self, body: &mut Value) {
+        let messages = body.get_mut("messages").and_then(Value::as_array_mut);
+        for message in messages.into_iter().flatten() {
+            let Value::Object(message) = message else {
+                continue;
+            };
+            match self {
+                Self::Filled if message.contains_key("tool_calls") => {
+                    let fields = message.entry(MEMBER);
+                    fields.or_insert_with(|| REASONING_STAND_IN.into());
+                }
+                Self::Filled => {}
+                Self::LeftOut => message.retain(|name, _| {
+                    let name = name.as_str();
+                    name != REASONING_DETAILS && !REASONING.contains(&name)
+                }),
+            }
         }
     }
+}
+
+/// True if the words have the name of the member by itself, and not as a part of another name.
+fn names(words: &str, member: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    words.match_indices(member).any(|(at, found)| {
+        let before = words.get(..at).and_then(|text| text.chars().next_back());
+        let behind = words.get(at + found.len()..);
+        let after = behind.and_then(|text| text.chars().next());
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
 }
 
 #[cfg(test)]
@@ -68,26 +111,62 @@ mod tests {
     fn only_a_refusal_that_names_the_member_says_that_it_is_lacking() {
         const WORDS: &str = "the `reasoning_content` in the thinking mode must be passed back";
         let with = json!({"reasoning_content": "hm"});
+        let filled = Some(ReasoningChange::Filled);
         for (messages, status, words, expected) in [
-            (vec![calling(json!({}))], 400, WORDS, Some(MEMBER)),
+            (vec![calling(json!({}))], 400, WORDS, filled),
             (
                 vec![calling(with.clone()), calling(json!({}))],
                 422,
                 WORDS,
-                Some(MEMBER),
+                filled,
             ),
-            (vec![calling(with)], 400, WORDS, None),
             (vec![ChatMessage::assistant("hi")], 400, WORDS, None),
             (vec![calling(json!({}))], 400, "no such model", None),
+            (vec![calling(with)], 400, "no such model", None),
             (vec![calling(json!({}))], 503, WORDS, None),
         ] {
             let request = ChatRequest::new("m", messages);
             assert_eq!(
-                lacking(&request, &refusal(status, words)),
+                ReasoningChange::after(&refusal(status, words), &request, None),
                 expected,
                 "{status} {words}"
             );
         }
+    }
+
+    #[test]
+    fn a_member_that_the_endpoint_does_not_know_is_left_out() {
+        use ReasoningChange::{Filled, LeftOut};
+        const UNKNOWN: &str = "property 'reasoning_content' is unsupported";
+        const EXTRA: &str =
+            r#"Extra inputs are not permitted at ["body","messages",2,"reasoning"]"#;
+        let content = || vec![calling(json!({"reasoning_content": "hm"}))];
+        let details = || vec![calling(json!({"reasoning": "hm", "reasoning_details": []}))];
+        let mixed = || {
+            vec![
+                calling(json!({"reasoning_content": "hm"})),
+                calling(json!({})),
+            ]
+        };
+        for (messages, words, before, expected) in [
+            (content(), UNKNOWN, None, Some(LeftOut)),
+            (details(), EXTRA, None, Some(LeftOut)),
+            (mixed(), UNKNOWN, None, Some(Filled)),
+            (mixed(), UNKNOWN, Some(Filled), Some(LeftOut)),
+            (mixed(), UNKNOWN, Some(LeftOut), None),
+            (vec![calling(json!({}))], UNKNOWN, Some(Filled), None),
+            // Of another member.
+            (details(), "reasoning_effort is not supported", None, None),
+            (details(), UNKNOWN, Some(Filled), None),
+        ] {
+            let request = ChatRequest::new("m", messages);
+            let change = ReasoningChange::after(&refusal(400, words), &request, before);
+            assert_eq!(change, expected, "{words} {before:?}");
+        }
+        let mut body = ChatRequest::new("m", details()).body();
+        LeftOut.make(&mut body);
+        let plain = ChatRequest::new("m", vec![calling(json!({}))]).body();
+        assert_eq!(body, plain);
     }
 
     #[test]
@@ -98,7 +177,7 @@ mod tests {
             calling(json!({})),
         ];
         let mut body = ChatRequest::new("m", messages).body();
-        fill(&mut body, MEMBER);
+        ReasoningChange::Filled.make(&mut body);
         let thoughts: Vec<&Value> = body["messages"]
             .as_array()
             .unwrap()

@@ -26,7 +26,7 @@ pub fn prompt_tokens(request: &ChatRequest) -> u64 {
             None => {}
         }
         if let Some(thought) = message.thought() {
-            count.text(thought);
+            count.text(&thought);
         }
         count.tokens += TOKENS_PER_ATTACHMENT * message.images.len() as u64;
         for call in &message.tool_calls {

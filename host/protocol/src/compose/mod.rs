@@ -80,6 +80,9 @@ pub struct Composition<'a> {
     /// Functions have the schemas of tools as their authors wrote them: the endpoint has no grammar. Where data is wired,
     /// their schemas are composed all the same, because parameters accept references then.
     pub authored: bool,
+    /// An output of a schema is given by calling its function alone, as the rules of format 3 say: JSON that is the text of
+    /// a reply is none.
+    pub finish_alone: bool,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -261,6 +264,7 @@ mod tests {
         forcing: Forcing::Named,
         names: None,
         authored: false,
+        finish_alone: false,
     };
 
     #[test]

@@ -552,7 +552,7 @@ pub struct RunFailure {
     /// True if the run had to call a tool, and its model made no such call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_call: bool,
-    /// HTTP status with which the endpoint answered.
+    /// HTTP status with which the endpoint answered, or to which an error inside of its answer amounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }

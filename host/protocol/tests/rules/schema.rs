@@ -20,6 +20,7 @@ const HOW: Composition<'_> = Composition {
     demanded: &[],
     forcing: toolhold_protocol::compose::Forcing::Named,
     authored: false,
+    finish_alone: false,
     names: None,
 };
 

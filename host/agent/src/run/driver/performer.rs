@@ -407,7 +407,7 @@ impl Performer {
                             Err(error) => Input::ModelFailed(RunFailure {
                                 overflow: error.context_overflow(),
                                 retry_after_ms: error.available_after().map(millis),
-                                status: error.status(),
+                                status: error.meant_status(),
                                 took_ms: Some(millis(heard.asked.elapsed())),
                                 ..RunFailure::new(error.class(), error.to_string())
                             }),

@@ -228,6 +228,7 @@ impl Machine {
                 forcing: self.forcing(),
                 names: self.names(),
                 authored: self.has_authored_schemas(),
+                finish_alone: !self.rules.are_current(),
             },
         }
     }

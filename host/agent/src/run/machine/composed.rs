@@ -54,11 +54,10 @@ impl Size {
 /// The texts that an endpoint counts: the messages, and native tools.
 pub(super) fn texts(request: &ChatRequest) -> impl Iterator<Item = Cow<'_, str>> {
     let messages = request.messages.iter().flat_map(|message| {
-        let said = [message.text(), message.thought()];
+        let said = [message.text().map(Cow::Borrowed), message.thought()];
         let calls = message.tool_calls.iter();
         said.into_iter()
             .flatten()
-            .map(Cow::Borrowed)
             .chain(calls.map(|call| Cow::Owned(format!("{}\n{}", call.name, call.arguments))))
     });
     let tools = request.tools.iter().map(|tool| {

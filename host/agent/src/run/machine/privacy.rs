@@ -354,7 +354,7 @@ fn hidden_members(vault: &mut Vault, members: Map<String, Value>) -> Map<String,
     let shown = members.into_iter().filter_map(|(name, value)| match value {
         Value::String(text) => Some((name, Value::from(vault.hide_again(&text)))),
         parts => {
-            let is_same = vault.hide_value(&parts) == parts;
+            let is_same = vault.hide_value_again(&parts) == parts;
             is_same.then_some((name, parts))
         }
     });
@@ -446,6 +446,14 @@ mod tests {
         let hidden = shown(&mut privacy, &format!("I write to {MAIL}."));
         assert_eq!(hidden.as_object().unwrap().len(), 1, "{hidden}");
         assert!(!hidden.to_string().contains(MAIL), "{hidden}");
+        // The model writes of what it was shown.
+        let words = "I write to <email_1>.";
+        assert_eq!(hidden["reasoning"], words);
+        let again = shown(&mut privacy, words);
+        assert_eq!(
+            again,
+            json!({"reasoning": words, "reasoning_details": details(words)})
+        );
         let mut message = ChatMessage::assistant_calls(None, Vec::new());
         message.reasoning.insert("reasoning".into(), MAIL.into());
         let request = privacy.hide_request(ChatRequest::new("m", vec![message]));

@@ -10,10 +10,9 @@ use super::tools::ShowingLimits;
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
-use serde_json::Value;
 use toolhold_model::chat::ChatRequest;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::completion::ContextOverflow;
+use toolhold_protocol::completion::{ContextOverflow, reasoning_text};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -130,8 +129,8 @@ impl Machine {
                 // Its size is no text's.
                 Turn::Image(_) => {}
                 Turn::Exchange(exchange) => {
-                    let thoughts = exchange.reasoning.members.values().find_map(Value::as_str);
-                    known.extend(thoughts.map(|text| (Part::History, text.to_owned())));
+                    let thoughts = reasoning_text(&exchange.reasoning.members);
+                    known.extend(thoughts.map(|text| (Part::History, text.into_owned())));
                     for answered in &exchange.calls {
                         known.push((Part::Results, answered.text.clone()));
                         known.push((Part::History, answered.call.tool.clone()));
