@@ -6,7 +6,7 @@
 
 mod map;
 
-pub use map::{MAX_OUTWARD, NameKind, NameMap};
+pub use map::{MAX_OUTWARD, NameKind, NameMap, bare_name};
 
 use crate::solution::Call;
 use crate::tool::Tool;
@@ -59,7 +59,7 @@ impl ToolNames {
     /// True if a function that was called is the one that stands for this member.
     pub fn is_member(&self, member: &str, function: &str) -> bool {
         let form = self.member(member);
-        form == function || (self.map.meant(function).is_none() && map::bare(function) == form)
+        form == function || (self.map.meant(function).is_none() && bare_name(function) == form)
     }
 
     /// The call with its arguments under the names that go out.
