@@ -51,18 +51,22 @@ impl CallableNames {
     /// spelling; Kimi adds a prefix and a number.
     pub(super) fn tool(&self, name: &str) -> Option<String> {
         let name = name.trim();
+        let known = self.names.as_ref().map(|names| names.map());
+        let own = known.and_then(|known| known.meant(name)).unwrap_or(name);
+        if let Some(own) = self.offered.get(own) {
+            return Some(own.clone());
+        }
         let name = name.strip_prefix("functions.").unwrap_or(name);
         let name = match name.rsplit_once(':') {
             Some((name, number)) if number.bytes().all(|c| c.is_ascii_digit()) => name,
             _ => name,
         };
-        [name.to_owned(), name.replace('-', ".")]
-            .into_iter()
-            .find(|name| self.offered.contains(name))
-            .or_else(|| {
-                let own = self.names.as_ref()?.map().meant(name)?;
-                self.offered.get(own).cloned()
-            })
+        let own = self.offered.get(name);
+        let own = own.or_else(|| {
+            let with_dots = name.replace('-', ".");
+            self.offered.get(&with_dots).filter(|_| known.is_none())
+        });
+        own.cloned()
     }
 
     /// The same where a name may hold nothing but letters, digits and `_`: the only tool that it can mean.

@@ -35,7 +35,7 @@ const NAMESPACES: [&str; 11] = [
 const TYPE: &str = "string";
 
 /// Words of the form of calls, and not of their content, in alphabetical order.
-const FORM: [&str; 69] = [
+const FORM: [&str; 70] = [
     "_tool",
     "action_end",
     "analysis",
@@ -76,6 +76,7 @@ const FORM: [&str; 69] = [
     "longcat_arg_value",
     "longcat_tool_call",
     "message",
+    "minimax",
     "name",
     "null",
     "output",
