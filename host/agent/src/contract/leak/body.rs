@@ -52,8 +52,9 @@ impl CallableNames {
     pub(super) fn tool(&self, name: &str) -> Option<String> {
         let name = name.trim();
         let known = self.names.as_ref().map(|names| names.map());
-        let own = known.and_then(|known| known.meant(name)).unwrap_or(name);
-        if let Some(own) = self.offered.get(own) {
+        let exact = self.offered.get(name);
+        let own = exact.or_else(|| self.offered.get(known?.meant(name)?));
+        if let Some(own) = own {
             return Some(own.clone());
         }
         let name = name.strip_prefix("functions.").unwrap_or(name);
