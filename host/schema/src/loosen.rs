@@ -3,6 +3,8 @@
 //! What satisfies the schema as it was written satisfies what is left. So a keyword that turns others round (`not`,
 //! `if`, `oneOf`) goes with what is left out in it.
 
+use crate::bounds::{MAX_PATTERN_BYTES, MAX_PATTERNS};
+use crate::pattern::{self, PatternFault};
 use crate::tree::SchemaTree;
 use crate::{Validator, Violation};
 use serde_json::{Map, Value, json};
@@ -10,6 +12,8 @@ use toolhold_text::cut;
 
 /// Maximum keywords that are looked at one by one; of a schema with more of them only the names stay.
 const MAX_KEYWORDS: usize = 2_000;
+/// Maximum patterns that are too large to be compiled.
+const MAX_TOO_LARGE: u64 = 4;
 /// Maximum nesting of schemas that is looked at.
 const MAX_DEPTH: usize = 64;
 /// Maximum characters of a reference in a reason.
@@ -69,6 +73,7 @@ pub fn loosened(schema: &Value) -> Option<LooseSchema> {
             dialect: schema.get("$schema").filter(|own| is_usable(own)),
             left_out: Vec::new(),
             left: MAX_KEYWORDS,
+            pattern_bytes: MAX_PATTERN_BYTES,
             has_looser_definition: false,
         };
         let mut copy = schema.clone();
@@ -122,6 +127,8 @@ struct LooseningWalk<'a> {
     left_out: Vec<Violation>,
     /// Keywords that may still be looked at.
     left: usize,
+    /// Bytes of patterns that may still be compiled: each one that is large takes a tenth of a second.
+    pattern_bytes: u64,
     /// True if something was left out in a schema that references may lead to.
     has_looser_definition: bool,
 }
@@ -149,6 +156,10 @@ impl LooseningWalk<'_> {
                 return false;
             }
             self.left -= 1;
+            if !self.compiles(name, value) {
+                self.left = 0;
+                return false;
+            }
             if let Some(reason) = self.fault(name, value) {
                 self.left_out.push(Violation {
                     pointer: place,
@@ -169,7 +180,8 @@ impl LooseningWalk<'_> {
             }
         }
         let is_looser = self.left_out.len() > before;
-        if is_looser {
+        // What a definition says no more was not left over before.
+        if is_looser || self.has_looser_definition {
             for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
                 keywords.shift_remove(keyword);
             }
@@ -202,6 +214,33 @@ impl LooseningWalk<'_> {
             _ => {}
         }
         self.left_out.len() > before
+    }
+
+    /// Counts the patterns of one keyword. False if all of them together are too large to be compiled one by one.
+    fn compiles(&mut self, name: &str, value: &Value) -> bool {
+        let patterns: Vec<&str> = match (name, value) {
+            ("pattern", Value::String(pattern)) => vec![pattern],
+            ("patternProperties", Value::Object(named)) => {
+                named.keys().map(String::as_str).collect()
+            }
+            _ => return true,
+        };
+        // With more, the keyword is refused before any is compiled again.
+        patterns.into_iter().take(MAX_PATTERNS).all(|pattern| {
+            let bytes = match pattern::bytes(pattern) {
+                Ok(bytes) => bytes,
+                // So large that compiling it was tried in vain.
+                Err(PatternFault::TooLarge) => MAX_PATTERN_BYTES / MAX_TOO_LARGE,
+                Err(PatternFault::Backtracking | PatternFault::TooLong) => 0,
+            };
+            match self.pattern_bytes.checked_sub(bytes) {
+                Some(left) => {
+                    self.pattern_bytes = left;
+                    true
+                }
+                None => false,
+            }
+        })
     }
 
     /// Returns the reason if one keyword cannot be checked; the schemas in it are not looked at.
@@ -344,6 +383,40 @@ mod tests {
         let (rest, _) = left_out(&closed);
         let validator = Validator::new(&rest).unwrap();
         assert!(validator.check(&json!({"a": 1, "b": 2})).is_ok(), "{rest}");
+    }
+
+    /// A definition describes fewer properties than before, so that more would be left over.
+    #[test]
+    fn what_a_looser_definition_leaves_over_is_not_refused() {
+        let schema = json!({
+            "$defs": {"a": {"patternProperties": {"^(?!x)": {}}}},
+            "properties": {"p": {"type": "object", "$ref": "#/$defs/a", "unevaluatedProperties": false}},
+        });
+        let (rest, _) = left_out(&schema);
+        let validator = Validator::new(&rest).unwrap();
+        assert!(validator.check(&json!({"p": {"b": 1}})).is_ok(), "{rest}");
+        assert!(validator.check(&json!({"p": 1})).is_err(), "{rest}");
+    }
+
+    /// Each of these patterns takes long to compile.
+    #[test]
+    fn large_patterns_are_compiled_a_few_times() {
+        let named = |pattern: &str| -> Map<String, Value> {
+            let each = (0..400).map(|n| {
+                let schema = json!({"pattern": format!("{pattern}{n}"), "description": "d"});
+                (format!("p{n}"), schema)
+            });
+            each.collect()
+        };
+        let begun = std::time::Instant::now();
+        for pattern in ["[\\p{L}]{900}", "[\\p{L}]{99999}"] {
+            let mut properties = named(pattern);
+            properties.insert("bad".into(), json!({"pattern": "(?=a)a"}));
+            let (rest, places) = left_out(&json!({"type": "object", "properties": properties}));
+            assert_eq!(places, [""], "{pattern}");
+            assert_eq!(rest["properties"]["p0"], json!({"description": "d"}));
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
     }
 
     #[test]

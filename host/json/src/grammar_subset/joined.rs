@@ -1,6 +1,8 @@
 //! Keywords that hold together, from wherever in a schema they are.
 
 use serde_json::{Map, Value};
+use std::collections::HashMap;
+use toolhold_schema::size;
 
 /// Keywords that say something about a reduced schema. Beside others than these, alternatives stay as they are.
 const TELLING: [&str; 24] = [
@@ -30,8 +32,32 @@ const TELLING: [&str; 24] = [
     "dependencies",
 ];
 
+/// Keywords that hold lists, or schemas by names, all of which are looked at together.
+const LISTS: [&str; 11] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "properties",
+    "patternProperties",
+    "required",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "prefixItems",
+    "items",
+];
+
 /// Keywords that combine schemas, or refer to one.
 const COMBINING: [&str; 7] = ["allOf", "anyOf", "oneOf", "if", "then", "else", "$ref"];
+
+/// Keywords with the schemas of an object's members and a list's items.
+const DESCRIBED: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+];
 
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = [
@@ -120,6 +146,30 @@ impl<'s> Joined<'s> {
         self.parts.len() + named.map(Map::len).sum::<usize>()
     }
 
+    /// Work of copying it.
+    pub fn weight(&self) -> u64 {
+        let copied = [
+            self.parts.len(),
+            self.unions.len(),
+            self.perhaps.len(),
+            self.references.len(),
+        ];
+        1 + copied.iter().sum::<usize>() as u64
+    }
+
+    /// Size of the schemas of its members. `sizes` has those of parts that were measured before.
+    pub fn described(&self, sizes: &mut HashMap<*const Map<String, Value>, u64>) -> u64 {
+        let measured = |part: &&Map<String, Value>| {
+            let members = DESCRIBED.iter().filter_map(|keyword| part.get(*keyword));
+            1 + members.map(size).sum::<u64>()
+        };
+        let each = self.parts.iter().map(|part| {
+            let known = sizes.entry(std::ptr::from_ref(*part));
+            *known.or_insert_with(|| measured(part))
+        });
+        each.sum()
+    }
+
     /// Makes the alternatives what may hold: too many of them hold beside each other.
     pub fn fold(&mut self) {
         for union in std::mem::take(&mut self.unions) {
@@ -187,4 +237,40 @@ fn says_only(keywords: &Map<String, Value>, only: &str) -> bool {
     let others = ["unevaluatedProperties", "$dynamicRef", "$recursiveRef"];
     let mut telling = TELLING.iter().chain(&COMBINING).chain(&others);
     !telling.any(|keyword| *keyword != only && keywords.contains_key(*keyword))
+}
+
+/// Schemas of a schema that hold in some cases.
+pub(super) fn perhaps(keywords: &Map<String, Value>) -> impl Iterator<Item = Perhaps<'_>> {
+    let conditional = ["if", "then", "else"]
+        .into_iter()
+        .filter_map(move |keyword| {
+            Some(Perhaps {
+                schema: keywords.get(keyword)?,
+                is_condition: keyword == "if",
+            })
+        });
+    let dependent = ["dependentSchemas", "dependencies"].into_iter();
+    let dependent = dependent
+        .filter_map(move |keyword| keywords.get(keyword)?.as_object())
+        .flat_map(Map::values)
+        .map(|schema| Perhaps {
+            schema,
+            is_condition: false,
+        });
+    conditional.chain(dependent)
+}
+
+/// Work of looking at the keywords of one schema, without the schemas in it.
+pub(super) fn weight(keywords: &Map<String, Value>) -> u64 {
+    let length = |keyword: &&str| match keywords.get(*keyword) {
+        Some(Value::Array(items)) => items.len(),
+        // One schema.
+        Some(Value::Object(_)) if *keyword == "items" => 0,
+        Some(Value::Object(named)) => {
+            let inner = named.values().filter_map(Value::as_array);
+            named.len() + inner.map(Vec::len).sum::<usize>()
+        }
+        _ => 0,
+    };
+    1 + LISTS.iter().map(length).sum::<usize>() as u64
 }

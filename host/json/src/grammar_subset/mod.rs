@@ -14,6 +14,7 @@
 mod authored;
 mod joined;
 mod limits;
+mod pointers;
 #[cfg(test)]
 mod property_tests;
 mod reduction;

@@ -1,6 +1,7 @@
 //! One schema on its way to the grammar subset: joins what holds together, tells alternatives apart, follows references.
 
-use super::joined::{Joined, Perhaps, lone_part, lone_reference};
+use super::joined::{Joined, lone_part, lone_reference, perhaps, weight};
+use super::pointers::{decoded, has_ids};
 use super::{ALSO, GrammarSubset, MAX_DEPTH, ObjectMembers, authored};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -12,10 +13,12 @@ const MAX_ALTERNATIVES: usize = 256;
 /// Maximum schemas that are joined. What holds beyond them is left to validation.
 const MAX_PARTS: usize = 64;
 /// Work for each step of a schema's size: what stands beside alternatives, and what is referred to beside other keywords,
-/// is repeated. Where the work is used up, anything goes.
-const WORK_PER_STEP: u64 = 8;
+/// is repeated. A schema that repeats nothing takes about two. Where the work is used up, anything goes.
+const WORK_PER_STEP: u64 = 12;
 /// Work of the smallest schema.
-const MIN_WORK: u64 = 4_000;
+const MIN_WORK: u64 = 6_000;
+/// Maximum alternatives with which a further one is compared, so that equal ones stand there once.
+const MAX_COMPARED: usize = 256;
 /// Maximum bytes of a keyword's value under [`ALSO`].
 const MAX_TOLD_BYTES: usize = 400;
 
@@ -126,12 +129,16 @@ impl<'r, 's> Reduction<'r, 's> {
             let others = members.additional.unwrap_or(Value::Bool(false));
             let own: HashSet<&String> = members.required.iter().collect();
             required.retain(|name| own.contains(name));
-            for (name, schemas) in &mut known {
+            for name in &names {
+                let Some(schemas) = known.get_mut(name) else {
+                    continue;
+                };
                 match properties.swap_remove(name) {
                     Some(own) => push(schemas, own),
-                    // Without a name of its own, it is one of the others.
-                    None if others != Value::Bool(false) => push(schemas, others.clone()),
-                    None => {}
+                    None if others == Value::Bool(false) => {}
+                    // Without a name of its own, it is one of the others. Each name of each alternative has a copy.
+                    None if self.spends(size(&others)) => push(schemas, others.clone()),
+                    None => push(schemas, json!({})),
                 }
             }
             if others != Value::Bool(false) {
@@ -167,6 +174,10 @@ impl<'r, 's> Reduction<'r, 's> {
     /// Reduces `parts`, which all hold, to one schema.
     pub(super) fn all(&mut self, parts: &[&'s Value], depth: usize) -> Value {
         if self.is_verbatim {
+            let work: u64 = parts.iter().map(|part| size(part)).sum();
+            if !self.spends(work) {
+                return json!({});
+            }
             let mut each: Vec<Value> = parts.iter().map(|part| authored::known(part)).collect();
             return match each.len() {
                 1 => each.remove(0),
@@ -254,33 +265,38 @@ impl<'r, 's> Reduction<'r, 's> {
         Some(reduced)
     }
 
-    /// The alternatives that `joined` has, each with all that holds beside it; none if they are too many.
+    /// The alternatives that `joined` has, each with all that holds beside it; none if they are too many, or repeat too much.
     fn alternatives(&mut self, joined: &Joined<'s>) -> Option<Vec<Joined<'s>>> {
         let mut whole = Vec::new();
         let mut open = vec![joined.clone()];
         let mut needed = 0;
+        let mut sizes = HashMap::new();
+        let mut copies = self.work / 4;
         while let Some(mut next) = open.pop() {
             let Some(union) = next.unions.pop() else {
                 let is_impossible = next.types().is_some_and(|types| types.is_empty());
                 if !is_impossible {
-                    needed += next.size() as u64;
+                    needed += next.described(&mut sizes);
                     whole.push(next);
                 }
                 continue;
             };
             // The first is taken next.
-            for branch in union.iter().rev() {
-                if *branch != Value::Bool(false) {
-                    let mut with = next.clone();
-                    self.take(&mut with, branch);
-                    open.push(with);
+            let possible = union.iter().filter(|branch| **branch != Value::Bool(false));
+            for branch in possible.rev() {
+                // Each has a copy of all that holds beside it.
+                let is_full = open.len() + whole.len() >= MAX_ALTERNATIVES;
+                copies = copies.checked_sub(next.weight()).filter(|_| !is_full)?;
+                if !self.spends(next.weight()) {
+                    return None;
                 }
-            }
-            if open.len() + whole.len() > MAX_ALTERNATIVES {
-                return None;
+                let mut with = next.clone();
+                self.take(&mut with, branch);
+                open.push(with);
             }
         }
-        (!whole.is_empty() && needed <= self.work).then_some(whole)
+        // What stands beside the alternatives is reduced with each of them, and more is to come.
+        (!whole.is_empty() && needed <= self.work / 2).then_some(whole)
     }
 
     /// Adds a schema, and what it combines, to those that hold.
@@ -289,7 +305,7 @@ impl<'r, 's> Reduction<'r, 's> {
             // `true` says nothing; of what satisfies `false`, which is nothing, all is right.
             return;
         };
-        if joined.parts.len() >= MAX_PARTS || !self.spends(1) {
+        if joined.parts.len() >= MAX_PARTS || !self.spends(weight(keywords)) {
             joined.is_open = true;
             return;
         }
@@ -435,36 +451,16 @@ impl<'r, 's> Reduction<'r, 's> {
     }
 }
 
-/// Schemas of a schema that hold in some cases.
-pub(super) fn perhaps(keywords: &Map<String, Value>) -> impl Iterator<Item = Perhaps<'_>> {
-    let conditional = ["if", "then", "else"]
-        .into_iter()
-        .filter_map(move |keyword| {
-            Some(Perhaps {
-                schema: keywords.get(keyword)?,
-                is_condition: keyword == "if",
-            })
-        });
-    let dependent = ["dependentSchemas", "dependencies"].into_iter();
-    let dependent = dependent
-        .filter_map(move |keyword| keywords.get(keyword)?.as_object())
-        .flat_map(Map::values)
-        .map(|schema| Perhaps {
-            schema,
-            is_condition: false,
-        });
-    conditional.chain(dependent)
-}
-
 /// Adds an alternative, unless it is there already.
 fn push(branches: &mut Vec<Value>, branch: Value) {
-    if !branches.contains(&branch) {
+    let mut before = branches.iter().take(MAX_COMPARED);
+    if !before.any(|known| *known == branch) {
         branches.push(branch);
     }
 }
 
 /// One schema for several, of which the first is enough if it takes anything.
-fn any_of(mut branches: Vec<Value>) -> Value {
+pub(super) fn any_of(mut branches: Vec<Value>) -> Value {
     let is_any = |branch: &Value| branch.as_object().is_some_and(Map::is_empty);
     if branches.is_empty() || branches.iter().any(is_any) {
         return json!({});
@@ -473,28 +469,4 @@ fn any_of(mut branches: Vec<Value>) -> Value {
         return branches.remove(0);
     }
     json!({"anyOf": branches})
-}
-
-/// True if a part of the schema says which document it is.
-fn has_ids(schema: &Value, is_root: bool) -> bool {
-    match schema {
-        Value::Array(items) => items.iter().any(|item| has_ids(item, false)),
-        Value::Object(members) => {
-            let is_document = members.get("$id").is_some_and(Value::is_string);
-            (is_document && !is_root) || members.values().any(|part| has_ids(part, false))
-        }
-        _ => false,
-    }
-}
-
-/// The pointer in the fragment of an address.
-fn decoded(fragment: &str) -> Option<String> {
-    let mut parts = fragment.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let (code, rest) = part.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        bytes.extend(rest.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -179,6 +179,12 @@ fn a_value_that_fits_a_schema_fits_the_reduced_one() {
                 "then": {"properties": {"a": {}}}, "else": {"properties": {"k": {}, "b": {}}}}),
             json!({"y": 1, "k": 2, "b": 3}),
         ),
+        // What one case names may be one of the others in another case.
+        (
+            json!({"type": "object", "properties": {"k": {}}, "if": {"properties": {"k": {"const": 1}}, "required": ["k"]},
+                "then": {"properties": {"a": {"type": "string"}}}, "else": {"additionalProperties": {"type": "integer"}}}),
+            json!({"k": 2, "a": 3}),
+        ),
         (
             json!({"type": "object", "properties": {"y": {}}, "required": ["z"]}),
             json!({"y": 1, "z": 2}),
@@ -425,4 +431,83 @@ fn authored_schemas_stay_without_keys_that_are_no_keywords() {
     assert_eq!(members.required, ["x-own"]);
     let whole = subset.finish(json!({}));
     assert_eq!(whole["$defs"], schema["$defs"]);
+}
+
+/// Schemas in which little is said once and holds in many places, with the members of each.
+#[test]
+fn hostile_schemas_take_work_in_proportion_to_their_size() {
+    let names = |prefix: &str, count: usize, schema: &Value| -> Map<String, Value> {
+        let each = (0..count).map(|n| (format!("{prefix}{n}"), schema.clone()));
+        each.collect()
+    };
+    let integer = json!({"type": "integer"});
+    // Each name of an alternative may be any of the others of all alternatives.
+    let open = (0..200).map(|n| {
+        let values: Vec<usize> = (n..n + 200).collect();
+        json!({"properties": names(&format!("p{n}_"), 30, &integer), "additionalProperties": {"enum": values}})
+    });
+    let open: Vec<Value> = open.collect();
+    // Each alternative has all conditions beside it.
+    let many = names("c", 4_000, &json!({"minProperties": 1}));
+    let alternatives = vec![json!({"maxProperties": 9}); 4_000];
+    // Each reference has something beside it, so that what it leads to is joined with that.
+    let referring = json!({"$ref": "#/$defs/Big", "minProperties": 1});
+    let parts =
+        json!({"type": "object", "properties": names("a", 40, &integer), "required": ["a1"]});
+    let begun = std::time::Instant::now();
+    for schema in [
+        json!({"type": "object", "anyOf": open}),
+        json!({"type": "object", "dependentSchemas": many, "anyOf": alternatives}),
+        json!({"type": "object", "properties": names("r", 2_000, &referring),
+            "$defs": {"Big": {"type": "object", "properties": names("f", 6_000, &json!(false))}}}),
+        json!({"type": "object", "properties": names("r", 2_000, &referring),
+            "$defs": {"Big": {"type": "object", "dependentRequired": {"a": (0..6_000).map(|n| n.to_string()).collect::<Vec<_>>()}}}}),
+        json!({"allOf": vec![json!({"anyOf": vec![parts; 20]}); 20]}),
+        // Round, by two ways.
+        json!({"type": "object", "properties": {"a": {}}, "if": {"$ref": "#/$defs/A"},
+            "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/B"}, {"$ref": "#/$defs/B", "minProperties": 1}]},
+                "B": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A", "minProperties": 1}]}}}),
+    ] {
+        let size = schema.to_string().len();
+        for is_authored in [false, true] {
+            let mut subset = GrammarSubset::new(None).with_descriptions();
+            let members = if is_authored {
+                subset.authored_members(&schema, "t")
+            } else {
+                subset.reduce_members(&schema, "t", |_| ())
+            };
+            let told = subset.finish(json!({"properties": members.properties}));
+            let bytes = told.to_string().len();
+            assert!(bytes < 40 * size + 100_000, "{bytes} bytes of {size}");
+        }
+        let mut subset = GrammarSubset::new(None);
+        let reduced = subset.reduce(&schema, "t");
+        let bytes = subset.finish(reduced).to_string().len();
+        assert!(bytes < 40 * size + 100_000, "{bytes} bytes of {size}");
+    }
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+/// An object of which one of several properties must be there keeps the schemas of all of them.
+#[test]
+fn alternatives_that_only_require_leave_the_properties_as_they_are() {
+    let own = json!({"type": "object", "required": ["x"], "additionalProperties": false, "properties": {
+        "x": {"type": "array", "items": {"enum": ["a", "b", "c"]}}, "y": {"type": "string"}, "z": {"type": "integer"}}});
+    let names: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
+    let properties: Map<String, Value> = names
+        .iter()
+        .map(|name| (name.clone(), own.clone()))
+        .collect();
+    let alternatives: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"required": [name]}))
+        .collect();
+    let schema = json!({"type": "object", "properties": properties, "anyOf": alternatives});
+    let members = GrammarSubset::new(None).reduce_members(&schema, "t", |_| ());
+    assert_eq!(members.properties.len(), names.len());
+    for (name, schema) in &members.properties {
+        let items = &schema["properties"]["x"]["items"];
+        assert_eq!(*items, json!({"enum": ["a", "b", "c"]}), "{name}: {schema}");
+    }
+    assert!(members.required.is_empty());
 }

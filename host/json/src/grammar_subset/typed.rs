@@ -1,9 +1,9 @@
 //! Schemas of one type, in the keywords that every grammar has.
 
 use super::MAX_DEPTH;
-use super::joined::{Joined, Perhaps};
+use super::joined::{Joined, Perhaps, perhaps, weight};
 use super::limits::{put_bounds, put_limits, put_text};
-use super::reduction::{Reduction, perhaps};
+use super::reduction::{Reduction, any_of};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use toolhold_schema::size;
@@ -23,6 +23,18 @@ pub(super) struct AlternativeMembers {
     pub additional: Option<Value>,
 }
 
+impl AlternativeMembers {
+    /// Members of any object.
+    fn any() -> Self {
+        Self {
+            properties: Map::new(),
+            required: Vec::new(),
+            requires: false,
+            additional: Some(json!({})),
+        }
+    }
+}
+
 /// Properties that an object may have because of schemas that hold in some cases.
 #[derive(Debug, Default)]
 struct Mentions<'s> {
@@ -35,7 +47,8 @@ struct Mentions<'s> {
     is_open: bool,
     /// True if a list may have items that no part describes.
     has_items: bool,
-    references: Vec<&'s str>,
+    /// References that were followed, and whether a condition led to them.
+    references: HashSet<(&'s str, bool)>,
 }
 
 /// One part's statement about the items of a list.
@@ -96,6 +109,9 @@ impl<'s> Reduction<'_, 's> {
     }
 
     pub(super) fn members(&mut self, joined: &Joined<'s>, depth: usize) -> AlternativeMembers {
+        if !self.spends(joined.size() as u64) {
+            return AlternativeMembers::any();
+        }
         let mut names: Vec<&'s str> = Vec::new();
         let mut schemas: HashMap<&'s str, Vec<&'s Value>> = HashMap::new();
         for (name, schema) in joined.named("properties") {
@@ -133,14 +149,24 @@ impl<'s> Reduction<'_, 's> {
             }
         }
         let mentions = self.mentions(joined, depth);
+        let mut additional = self.additional(joined, &closing, &mentions, depth);
         if closing.is_empty() {
+            let others = additional.as_ref().filter(|own| **own != false);
             for name in &mentions.names {
                 if let (false, Some(own)) =
                     (properties.contains_key(*name), mentions.schemas.get(name))
                 {
                     let each: Vec<_> = own.iter().map(|schema| vec![*schema]).collect();
-                    let schema = self.any(&each, depth + 1);
-                    properties.insert((*name).to_owned(), schema);
+                    let mut branches = vec![self.any(&each, depth + 1)];
+                    // Where the case does not hold, the property is one of the others.
+                    branches.extend(others.map(|others| {
+                        if self.spends(size(others)) {
+                            others.clone()
+                        } else {
+                            json!({})
+                        }
+                    }));
+                    properties.insert((*name).to_owned(), any_of(branches));
                 }
             }
             for name in &mentions.needed {
@@ -149,7 +175,6 @@ impl<'s> Reduction<'_, 's> {
                 }
             }
         }
-        let mut additional = self.additional(joined, &closing, &mentions, depth);
         if additional.is_none() && !(is_free && properties.is_empty()) {
             additional = Some(if is_free { json!({}) } else { json!(false) });
         }
@@ -242,7 +267,7 @@ impl<'s> Reduction<'_, 's> {
         let Value::Object(keywords) = perhaps_holds.schema else {
             return;
         };
-        if depth > MAX_DEPTH || !self.spends(1) {
+        if depth > MAX_DEPTH || !self.spends(weight(keywords)) {
             found.is_open = true;
             found.has_items = true;
             return;
@@ -288,9 +313,8 @@ impl<'s> Reduction<'_, 's> {
         }
         if let Some(Value::String(reference)) = keywords.get("$ref") {
             match self.target(reference) {
-                _ if !is_condition && found.references.contains(&reference.as_str()) => {}
+                _ if !found.references.insert((reference.as_str(), is_condition)) => {}
                 Some(schema) => {
-                    found.references.push(reference);
                     let target = Perhaps {
                         schema,
                         is_condition,

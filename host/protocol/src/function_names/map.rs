@@ -111,7 +111,7 @@ impl NameMap {
         if let Some(name) = self.exact(written) {
             return Some(name);
         }
-        let bare = bare(written);
+        let bare = bare_name(written);
         if let Some(name) = self.exact(&bare) {
             return Some(name);
         }
@@ -216,7 +216,7 @@ fn fold(name: &str) -> String {
 }
 
 /// The name without template marks, namespaces, quotes and white space, and without the number that Kimi puts behind it.
-pub(super) fn bare(written: &str) -> String {
+pub fn bare_name(written: &str) -> String {
     let named = written
         .rsplit_once("to=")
         .map_or(written, |(_, recipient)| recipient);

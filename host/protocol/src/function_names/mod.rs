@@ -6,7 +6,7 @@
 
 mod map;
 
-pub use map::{MAX_OUTWARD, NameKind, NameMap};
+pub use map::{MAX_OUTWARD, NameKind, NameMap, bare_name};
 
 use crate::solution::Call;
 use crate::tool::Tool;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Maximum nesting of schemas that is searched for names of parameters.
 const MAX_DEPTH: usize = 8;
+/// Maximum references of one schema that are followed for names of parameters.
+const MAX_REFERENCES: usize = 64;
 /// Keywords whose schemas are about the arguments themselves.
 const ALTERNATIVES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const CONDITIONS: [&str; 4] = ["if", "then", "else", "not"];
@@ -59,7 +61,7 @@ impl ToolNames {
     /// True if a function that was called is the one that stands for this member.
     pub fn is_member(&self, member: &str, function: &str) -> bool {
         let form = self.member(member);
-        form == function || (self.map.meant(function).is_none() && map::bare(function) == form)
+        form == function || (self.map.meant(function).is_none() && bare_name(function) == form)
     }
 
     /// The call with its arguments under the names that go out.
@@ -199,6 +201,9 @@ struct ParameterNames<'t> {
     names: BTreeSet<&'t str>,
     /// True if there may be others.
     is_open: bool,
+    schema: &'t Value,
+    /// References that were followed.
+    references: BTreeSet<&'t str>,
 }
 
 impl<'t> ParameterNames<'t> {
@@ -206,9 +211,19 @@ impl<'t> ParameterNames<'t> {
         let mut known = Self {
             names: BTreeSet::new(),
             is_open: schema.get("additionalProperties") != Some(&Value::Bool(false)),
+            schema,
+            references: BTreeSet::new(),
         };
         known.gather(schema, 0);
         known
+    }
+
+    /// The schema that a reference leads to, once for each reference.
+    fn target(&mut self, reference: &'t str) -> Option<&'t Value> {
+        let is_new = self.references.len() < MAX_REFERENCES && self.references.insert(reference);
+        let pointer = reference.strip_prefix('#').filter(|_| is_new)?;
+        let schema: &'t Value = self.schema;
+        schema.pointer(pointer)
     }
 
     fn gather(&mut self, schema: &'t Value, depth: usize) {
@@ -221,6 +236,10 @@ impl<'t> ParameterNames<'t> {
         }
         if depth > MAX_DEPTH {
             return;
+        }
+        let reference = keywords.get("$ref").and_then(Value::as_str);
+        if let Some(target) = reference.and_then(|reference| self.target(reference)) {
+            self.gather(target, depth + 1);
         }
         let properties = keywords.get("properties").and_then(Value::as_object);
         let named = properties.into_iter().flat_map(Map::keys);
@@ -316,6 +335,22 @@ mod tests {
         let names = ToolNames::new(&[open], &[]);
         let call = names.own_call(read(json!({"_tool": "t", "Name": 1, "of": 2})));
         assert_eq!(call.arguments, json!({"Name": 1, "_of": 2}));
+    }
+
+    #[test]
+    fn parameters_of_definitions_have_names_in_both_directions() {
+        let parameters = json!({
+            "type": "object",
+            "allOf": [{"$ref": "#/$defs/a"}],
+            "$defs": {"a": {"properties": {"_count": {}, "user.id": {}}, "anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}]}},
+        });
+        let names = ToolNames::new(&[tool("t", parameters)], &[]);
+        let call = names.own_call(read(json!({"_tool": "t", "count": 1, "user-id": 2})));
+        assert_eq!(call.arguments, json!({"_count": 1, "user.id": 2}));
+        let call = names.own_call(read(json!({"_tool": "t", "_count": 1})));
+        assert_eq!(call.arguments, json!({"_count": 1}));
+        let outward = names.outward_arguments(&call);
+        assert_eq!(outward.arguments, json!({"count": 1}));
     }
 
     #[test]

@@ -5,16 +5,16 @@
 //! them; results belong to the latest turn before them that has enough calls of their id.
 
 use super::messages::{ChatMessage, ClientCall};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// The client's calls, and which of them each message answers.
 #[derive(Debug, Default)]
 pub(super) struct ResultMatcher<'m> {
     calls: Vec<MatchedCall<'m>>,
-    /// The turn of the calls that came last.
-    turn: usize,
-    /// Places in `calls` of the calls with each id that have no result, in their order.
-    by_id: HashMap<&'m str, Vec<usize>>,
+    /// Place of the first call of each turn.
+    turns: Vec<usize>,
+    /// Places in `calls` of the calls with each id that have no result.
+    by_id: HashMap<&'m str, BTreeSet<usize>>,
     /// The last call with each id, whether it has a result or not.
     last_of_id: HashMap<&'m str, usize>,
     /// Places of the calls of each function, in their order. Those that have results leave when they are reached.
@@ -27,14 +27,16 @@ pub(super) struct ResultMatcher<'m> {
 #[derive(Debug)]
 struct MatchedCall<'m> {
     call: &'m ClientCall,
-    turn: usize,
     has_result: bool,
 }
 
 impl<'m> ResultMatcher<'m> {
     /// The calls of an earlier answer and of these messages, with the results among the messages.
     pub(super) fn new(before: &'m [ClientCall], messages: &'m [ChatMessage]) -> Self {
-        let mut matcher = Self::default();
+        let mut matcher = Self {
+            turns: vec![0],
+            ..Self::default()
+        };
         matcher.add(before);
         let mut rest = messages;
         let mut at = 0;
@@ -44,7 +46,7 @@ impl<'m> ResultMatcher<'m> {
             let calls = rest.iter().take_while(|message| is_call(message)).count();
             let (called, after) = rest.split_at(calls);
             if !called.is_empty() {
-                matcher.turn += 1;
+                matcher.turns.push(matcher.calls.len());
             }
             for message in called {
                 matcher.add(&message.tool_calls);
@@ -64,11 +66,10 @@ impl<'m> ResultMatcher<'m> {
             let place = self.calls.len();
             self.calls.push(MatchedCall {
                 call,
-                turn: self.turn,
                 has_result: false,
             });
             if !call.id.is_empty() {
-                self.by_id.entry(&call.id).or_default().push(place);
+                self.by_id.entry(&call.id).or_default().insert(place);
                 self.last_of_id.insert(&call.id, place);
             }
             let of_name = self.by_name.entry(&call.function.name).or_default();
@@ -111,7 +112,7 @@ impl<'m> ResultMatcher<'m> {
             if let (Some(id), Some(place)) = (id, place)
                 && let Some(open) = self.by_id.get_mut(id)
             {
-                open.retain(|own| *own != place);
+                open.remove(&place);
             }
             let answer = place.ok_or_else(|| no_call(id, name));
             self.answers.insert(index, answer);
@@ -119,15 +120,22 @@ impl<'m> ResultMatcher<'m> {
     }
 
     /// Returns the open calls that `count` results with this id answer: those of the latest turn, or the last `count` calls
-    /// if that turn has fewer.
+    /// if that turn has fewer. Takes time in proportion to `count`, because many calls may have one id.
     fn meant(&self, id: &str, count: usize) -> VecDeque<usize> {
-        let open = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
-        let turn_of = |place: &usize| self.calls.get(*place).map(|own| own.turn);
-        let latest = open.last().and_then(turn_of);
-        let of_latest = open.iter().filter(|place| turn_of(place) == latest).count();
-        let last = of_latest.max(count).min(open.len());
-        let from = open.len().saturating_sub(last);
-        open.iter().skip(from).copied().collect()
+        let Some(open) = self.by_id.get(id) else {
+            return VecDeque::new();
+        };
+        let turn = open.last().and_then(|last| {
+            let begun = self.turns.partition_point(|first| first <= last);
+            self.turns.get(begun.saturating_sub(1))
+        });
+        let of_turn = turn.and_then(|first| open.range(*first..).next());
+        // The first of the last `count` calls, as far as there are so many.
+        let of_last = open.iter().rev().take(count).min();
+        match of_turn.min(of_last) {
+            Some(from) => open.range(*from..).take(count).copied().collect(),
+            None => VecDeque::new(),
+        }
     }
 
     /// The call that the message at `index`, of the role `tool`, answers.
@@ -239,6 +247,20 @@ mod tests {
         ];
         assert_eq!(answered(&messages), ["news"]);
         assert_eq!(ResultMatcher::new(&[], &messages).unanswered().count(), 1);
+    }
+
+    /// A history may have a hundred thousand calls with one id.
+    #[test]
+    fn many_calls_of_one_id_take_time_in_proportion() {
+        const CALLS: usize = 40_000;
+        let many = vec![call("1", "news"); CALLS];
+        let mut messages = vec![calls(&many)];
+        for _ in 0..CALLS / 2 {
+            messages.extend([result(Some("1"), None), calls(&[call("2", "mail")])]);
+        }
+        let begun = std::time::Instant::now();
+        assert_eq!(answered(&messages).len(), CALLS / 2);
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     }
 
     #[test]

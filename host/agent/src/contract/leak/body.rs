@@ -47,22 +47,31 @@ impl CallableNames {
         self
     }
 
-    /// The tool that a model means by a name. Functions may not hold dots, so it may have learned another
-    /// spelling; Kimi adds a prefix and a number.
+    /// The tool that a model means by a name, which it may have learned in another spelling.
     pub(super) fn tool(&self, name: &str) -> Option<String> {
+        let own = self.exact(name).or_else(|| {
+            let names = self.names.as_ref()?;
+            self.offered.get(names.map().meant(name)?)
+        });
+        own.cloned()
+    }
+
+    /// The tool of this name, in its own form or in the one that goes out. Functions may not hold dots; Kimi adds a prefix
+    /// and a number.
+    fn exact(&self, name: &str) -> Option<&String> {
         let name = name.trim();
-        let name = name.strip_prefix("functions.").unwrap_or(name);
-        let name = match name.rsplit_once(':') {
-            Some((name, number)) if number.bytes().all(|c| c.is_ascii_digit()) => name,
-            _ => name,
+        let plain = name.strip_prefix("functions.").unwrap_or(name);
+        let plain = match plain.rsplit_once(':') {
+            Some((plain, number)) if number.bytes().all(|c| c.is_ascii_digit()) => plain,
+            _ => plain,
         };
-        [name.to_owned(), name.replace('-', ".")]
-            .into_iter()
-            .find(|name| self.offered.contains(name))
-            .or_else(|| {
-                let own = self.names.as_ref()?.map().meant(name)?;
-                self.offered.get(own).cloned()
+        [name, plain].into_iter().find_map(|name| {
+            let own = self.offered.get(name);
+            own.or_else(|| match &self.names {
+                Some(names) => self.offered.get(names.map().exact(name)?),
+                None => self.offered.get(&name.replace('-', ".")),
             })
+        })
     }
 
     /// The same where a name may hold nothing but letters, digits and `_`: the only tool that it can mean.
@@ -139,8 +148,9 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Opt
                 .flatten()
         })
     } else {
+        // A heading above an object looks like it, so only the name as it is offered counts.
         let (name, rest) = inner.split_once('\n')?;
-        named(name, rest.trim_start(), offer, end)
+        named(offer.exact(name)?, rest.trim_start(), offer, end)
     };
     let leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
     let mut leaked = leaked.written_as(inner);

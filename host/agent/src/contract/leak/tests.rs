@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
 fn offer() -> CallableNames {
@@ -22,6 +23,47 @@ fn found(text: &str) -> Vec<(String, Value)> {
 
 fn call(tool: &str, arguments: Value) -> (String, Value) {
     (tool.to_owned(), arguments)
+}
+
+/// Names are read in several spellings where a mark says that a call stands there, and in no other place: an answer may be a
+/// heading above an object.
+#[test]
+fn a_heading_above_an_object_is_no_name() {
+    let tools = ["weather.now", "news", "a-b", "a.b"].map(|name| Arc::new(Tool::new(name)));
+    let names = Arc::new(ToolNames::new(&tools, &[]));
+    // `a-b` is not offered.
+    let offered = [tools[0].clone(), tools[1].clone(), tools[3].clone()];
+    let offer = CallableNames::of(&offered).named(Some(&names));
+    let tool = |text: &str| {
+        let leaked = find(text, &offer, TextEnd::Own).unwrap_or_default();
+        leaked.calls.into_iter().map(|call| call.tool).next()
+    };
+    for name in ["weather.now", "weather-now", "functions.weather-now:0"] {
+        assert_eq!(
+            tool(&format!("{name}\n{{\"of\": 7}}")).as_deref(),
+            Some("weather.now")
+        );
+    }
+    for heading in [
+        "News",
+        "Weather.Now",
+        "weather_now",
+        "<b>news</b>",
+        "`news`",
+        "n e w s",
+    ] {
+        assert_eq!(
+            tool(&format!("{heading}\n{{\"of\": 7}}")),
+            None,
+            "{heading}"
+        );
+    }
+    for name in ["News", "tools.news", "functions.NEWS:0"] {
+        let text = format!("<tool_call>{{\"name\": \"{name}\", \"arguments\": {{}}}}</tool_call>");
+        assert_eq!(tool(&text).as_deref(), Some("news"), "{name}");
+    }
+    let hyphen = "<tool_call>{\"name\": \"a-b\", \"arguments\": {}}</tool_call>";
+    assert_eq!(tool(hyphen), None, "it is another tool");
 }
 
 /// Everything that a form may say: one call of `weather.now` in `Rome`, and where there are two, one of

@@ -14,6 +14,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashSet};
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::function_names::bare_name;
+use toolhold_protocol::tool::is_reserved;
 
 /// Maximum bytes of plain text that are kept of one source in a run. Beyond that no call is read out of text any more:
 /// what it may repeat is not known.
@@ -169,14 +171,16 @@ impl Provenance {
         if has(&CallText::new(written, tool)) {
             return true;
         }
-        // One of several calls in one text.
-        let arguments = parameters(arguments);
-        let alone = json!({"name": tool, "arguments": arguments}).to_string();
-        if has(&CallText::new(&alone, tool)) {
-            return true;
-        }
-        // Another form of it.
-        match CallText::of_wording(tool, &arguments) {
+        // One of several calls in one text, or another form of it.
+        readings(arguments).iter().any(|arguments| {
+            let alone = json!({"name": tool, "arguments": arguments}).to_string();
+            has(&CallText::new(&alone, tool)) || self.is_worded(tool, arguments)
+        })
+    }
+
+    /// Whether a text of others has the call in any form.
+    fn is_worded(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
+        match CallText::of_wording(tool, arguments) {
             Some(call) => call.is_in(&self.worded),
             None => {
                 let name = plain(tool);
@@ -200,18 +204,37 @@ impl Provenance {
         else {
             return false;
         };
-        let tool = object
+        let written = object
             .get("_tool")
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let mut arguments = parameters(object);
+        // A name is read without what stands around it, so a copy may have another prefix.
+        let bare = bare_name(written);
+        let mut names = vec![written];
+        if !bare.is_empty() && bare != written {
+            names.push(&bare);
+        }
+        readings(object).iter().any(|arguments| {
+            let mut names = names.iter();
+            names.any(|name| self.is_copy(contract, name, arguments, is_prose))
+        })
+    }
+
+    fn is_copy(
+        &self,
+        contract: Contract,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        is_prose: bool,
+    ) -> bool {
         let (own, written) = match contract {
             // Without arguments their member may be missing.
             Contract::Simple if arguments.is_empty() => (TOOL_NAME, json!({ TOOL_NAME: tool })),
             Contract::Simple => (TOOL_NAME, json!({TOOL_NAME: tool, ARGUMENTS: arguments})),
             _ => {
-                arguments.shift_insert(0, "_tool".into(), tool.into());
-                ("_tool", arguments.into())
+                let mut call = arguments.clone();
+                call.shift_insert(0, "_tool".into(), tool.into());
+                ("_tool", call.into())
             }
         };
         let written = written.to_string();
@@ -222,12 +245,21 @@ impl Provenance {
     }
 }
 
-/// Without the reserved properties: a form may demand those, so that a copy has them besides what is copied.
-fn parameters(properties: &Map<String, Value>) -> Map<String, Value> {
-    let parameters = properties.iter().filter(|(key, _)| !key.starts_with('_'));
-    parameters
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+/// The arguments as a copy may have them. Properties with a leading `_` may be demanded by a form, so that a copy has them
+/// besides what is copied; others than those of the host may be parameters of the tool.
+fn readings(properties: &Map<String, Value>) -> Vec<Map<String, Value>> {
+    let without = |is_left_out: fn(&str) -> bool| {
+        let kept = properties.iter().filter(|(key, _)| !is_left_out(key));
+        let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
+        kept.collect::<Map<String, Value>>()
+    };
+    let plain = without(|key| key.starts_with('_'));
+    let all = without(is_reserved);
+    if all.len() > plain.len() {
+        vec![plain, all]
+    } else {
+        vec![plain]
+    }
 }
 
 #[cfg(test)]
@@ -274,6 +306,40 @@ mod tests {
         };
         assert!(of("echo", json!({"of": 7, "_reasoningForCall": "why"})));
         assert!(!of("own", json!({"x": "mine alone"})));
+    }
+
+    /// A parameter may be called like a property of the host's.
+    #[test]
+    fn parameters_with_a_leading_underscore_are_compared() {
+        let text = "<function=echo>\n<parameter=_of>\nseven\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>";
+        let provenance = shown(TextSource::Other, &[text]);
+        for (of, is_copy) in [("seven", true), ("another value", false)] {
+            let arguments = json!({"_of": of, "n": 2, "_reasoningForCall": "why"});
+            let written = json!({"name": "echo", "arguments": arguments}).to_string();
+            let is_quoted = provenance.is_quoted(&written, "echo", arguments.as_object().unwrap());
+            assert_eq!(is_quoted, is_copy, "{of}");
+        }
+    }
+
+    /// Names are read without a prefix, so a copy may have one.
+    #[test]
+    fn a_copy_with_another_prefix_of_its_name_is_a_copy() {
+        let text = "{\"calls\": [{\"_tool\": \"echo\", \"of\": 7}]}";
+        let provenance = shown(TextSource::Other, &[text]);
+        for name in ["echo", "functions.echo", "tools/echo", "<|message|>echo"] {
+            let call = json!({"_tool": name, "of": 7});
+            assert!(
+                provenance.is_copied(Contract::Schema, &call, false),
+                "{name}"
+            );
+            let other = json!({"_tool": name, "of": 8});
+            assert!(
+                !provenance.is_copied(Contract::Schema, &other, false),
+                "{name}"
+            );
+        }
+        let text = "<function=tools.echo><parameter=of>7</parameter></function>";
+        assert!(is_quoted(&shown(TextSource::Other, &[text])));
     }
 
     #[test]

@@ -70,15 +70,19 @@ pub(super) fn calls(answer: &str, offer: &CallableNames, end: TextEnd) -> Option
     let mut reader = UnknownReader::new(offer);
     let mut leaked = LeakedCalls::default();
     let mut rest = reader.past_marks(&plain);
+    let mut from = 0;
     while !rest.is_empty() {
         let (call, after) = reader.call(rest)?;
-        leaked.take(call);
+        // Each with its own text: of two calls, one may be copied.
+        let end = plain.len() - after.len();
+        leaked.take(call.written_as(plain.get(from..end)?));
+        from = end;
         if leaked.calls.len() > MAX_CALLS {
             return None;
         }
         rest = reader.past_marks(after);
     }
-    (!leaked.calls.is_empty()).then(|| leaked.written_as(text))
+    (!leaked.calls.is_empty()).then_some(leaked)
 }
 
 /// Reads marks and calls, each byte once, and the text of a parameter once for each of [`MAX_CLOSES`] marks.

@@ -241,6 +241,29 @@ fn unknown_forms_are_never_made_of_material_or_beside_native_calls() {
     }
 }
 
+/// A call of the model's own beside a copied one does not make that its own.
+#[test]
+fn a_copied_call_behind_an_own_one_is_not_made() {
+    let call = |city: &str| {
+        format!("<function name=\"weather-now\"><param name=\"city\">{city}</param></function>")
+    };
+    let completion = Completion {
+        content: [call("Oslo"), call("Rome")].join("\n"),
+        ..Completion::default()
+    };
+    for (material, cities) in [
+        (String::new(), vec!["Oslo", "Rome"]),
+        (call("Rome"), vec!["Oslo"]),
+        (call("Oslo"), vec![]),
+    ] {
+        let provenance = Provenance::of([material.as_str()]);
+        let read = read_completion_from(Contract::Tools, &completion, &tools(), &provenance);
+        let calls = read.map(|solution| solution.calls).unwrap_or_default();
+        let called: Vec<_> = calls.iter().map(|call| &call.arguments["city"]).collect();
+        assert_eq!(called, cities, "{material}");
+    }
+}
+
 /// Marks without end are read in bounded time, and are none.
 #[test]
 fn marks_are_bounded() {

@@ -14,14 +14,28 @@ pub(super) const BETWEEN_WORDS: char = ':';
 const MAX_NUMBER: usize = 9;
 /// Maximum bytes of a tool's name.
 const MAX_NAME: usize = 64;
-/// Names of functions that servers put before a tool's name.
-const NAMESPACES: [&str; 2] = ["functions_", "default_api_"];
+/// Names of functions that servers put before a tool's name, some with a number behind it.
+const NUMBERED: [&str; 2] = ["functions_", "default_api_"];
+/// Prefixes of tool names, as they are read (`toolhold_protocol::function_names`).
+const NAMESPACES: [&str; 11] = [
+    "functions_",
+    "functions/",
+    "function_",
+    "function/",
+    "tools_",
+    "tools/",
+    "tool_",
+    "tool/",
+    "default_api_",
+    "default_api/",
+    "multi_tool_use_",
+];
 
 /// The attribute that says whether a value is a string or JSON.
 const TYPE: &str = "string";
 
 /// Words of the form of calls, and not of their content, in alphabetical order.
-const FORM: [&str; 60] = [
+const FORM: [&str; 70] = [
     "_tool",
     "action_end",
     "analysis",
@@ -40,6 +54,7 @@ const FORM: [&str; 60] = [
     "commentaryto",
     "constrain",
     "default_api",
+    "dots_function_call",
     "end",
     "end_action",
     "end_function_call",
@@ -57,7 +72,11 @@ const FORM: [&str; 60] = [
     "invoke",
     "invokename",
     "json",
+    "longcat_arg_key",
+    "longcat_arg_value",
+    "longcat_tool_call",
     "message",
+    "minimax",
     "name",
     "null",
     "output",
@@ -67,9 +86,11 @@ const FORM: [&str; 60] = [
     "plugin",
     "print",
     "python_tag",
+    "seed",
     "start",
     "start_action",
     "start_function_call",
+    "steptml",
     "string",
     "to",
     "tool",
@@ -79,7 +100,10 @@ const FORM: [&str; 60] = [
     "tool_code",
     "tool_input",
     "tool_name",
+    "toolcall",
     "tools",
+    "tools_prefix",
+    "tools_suffix",
     "true",
     "type",
 ];
@@ -154,7 +178,7 @@ fn words(text: &str) -> String {
         }
         let bare = without_type(before, bare(word), part);
         let name = NAMESPACES.iter().find_map(|space| bare.strip_prefix(space));
-        let is_placed = NAMESPACES.iter().any(|space| before.starts_with(space));
+        let is_placed = NUMBERED.iter().any(|space| before.starts_with(space));
         let is_index = is_placed && bare.chars().all(|c| c.is_ascii_digit());
         let is_type = before.ends_with(TYPE) && matches!(bare, "true" | "false");
         let is_value = matches!(bare, "true" | "false" | "null") && !is_type;
@@ -341,6 +365,11 @@ mod tests {
             "<｜DSML｜invoke name=\"files.write\"><｜DSML｜parameter name=\"path\" string=\"true\">a b</｜DSML｜parameter><｜DSML｜parameter name=\"content\" string=\"true\">one,two;three</｜DSML｜parameter><｜DSML｜parameter name=\"last\" string=\"false\">true</｜DSML｜parameter></｜DSML｜invoke>",
             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>files.write\n```json\n{\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}\n```<｜tool▁call▁end｜>",
             "```tool_code\nprint(files.write(path=\"a b\", content=\"one,two;three\", last=true))\n```",
+            "<seed:tool_call><function=files.write><parameter=path>a b</parameter><parameter=content>one,two;three</parameter><parameter=last>true</parameter></function></seed:tool_call>",
+            "<longcat_tool_call>files.write<longcat_arg_key>path</longcat_arg_key><longcat_arg_value>a b</longcat_arg_value><longcat_arg_key>content</longcat_arg_key><longcat_arg_value>one,two;three</longcat_arg_value><longcat_arg_key>last</longcat_arg_key><longcat_arg_value>true</longcat_arg_value></longcat_tool_call>",
+            "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"files.write\"><steptml:parameter name=\"path\">a b</steptml:parameter><steptml:parameter name=\"content\">one,two;three</steptml:parameter><steptml:parameter name=\"last\">true</steptml:parameter></steptml:invoke><｜tool_call_end｜>",
+            "<TOOLCALL>[{\"name\": \"tools.files.write\", \"arguments\": {\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}}]</TOOLCALL>",
+            "<|tools_prefix|>[{\"multi_tool_use.files.write\": {\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}}]<|tools_suffix|>",
         ] {
             assert_eq!(wording(call), words, "{call}");
         }
