@@ -105,11 +105,14 @@ impl ToolRunner for Renderer {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let (asked, result) = match &call.job {
             None => ("call".to_owned(), working(0)),
-            Some(JobQuestion::State(id)) => {
+            Some(JobQuestion::State(job)) => {
                 let next = self.states.lock().unwrap().pop_front();
-                (format!("state {id}"), next.unwrap_or_else(|| working(1)))
+                (
+                    format!("state {}", job.id),
+                    next.unwrap_or_else(|| working(1)),
+                )
             }
-            Some(JobQuestion::Cancel(id)) => (format!("cancel {id}"), done(Value::Null)),
+            Some(JobQuestion::Cancel(job)) => (format!("cancel {}", job.id), done(Value::Null)),
         };
         self.asked.lock().unwrap().push(asked);
         Box::pin(std::future::ready(result))
