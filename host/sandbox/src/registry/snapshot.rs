@@ -274,8 +274,8 @@ impl ModuleSnapshot {
         Some((self.resolve(module)?, tool))
     }
 
-    /// As [`Self::find`], the component of this digest among those that have the name: not the newest, nor one that took the
-    /// place of another.
+    /// Returns the component of this digest among those that a tool's name may mean, and the tool's name in it. A newer version,
+    /// or one that took its place, is another component.
     pub fn find_exact<'a>(&self, tool: &'a str, digest: &str) -> Option<(Arc<Module>, &'a str)> {
         let (module, tool) = tool.rsplit_once('.')?;
         let name = module.split_once('@').map_or(module, |(name, _)| name);
