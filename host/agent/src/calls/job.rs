@@ -80,7 +80,7 @@ impl OpenJobs {
     }
 
     /// Notes that `call` waits for `job` of `runner`.
-    pub(crate) fn open(&self, runner: &Arc<dyn ToolRunner>, call: &ToolCall, job: BegunJob) -> u64 {
+    fn open(&self, runner: &Arc<dyn ToolRunner>, call: &ToolCall, job: BegunJob) -> u64 {
         let cancel = ToolCall {
             job: Some(JobQuestion::Cancel(job)),
             timeout: CANCEL_TIME,
@@ -104,7 +104,7 @@ impl OpenJobs {
     }
 
     /// Tells the jobs of calls that the call `id` made, and that it did not wait for, to stop.
-    pub(crate) async fn cancel_nested(&self, id: &str) {
+    async fn cancel_nested(&self, id: &str) {
         let run = self.run;
         self.cancel_where(|job| {
             let nested = job.cancel.id.strip_prefix(id);
@@ -263,6 +263,8 @@ impl FollowedJob {
         call: &ToolCall,
         answer: ToolResult,
     ) -> ControlFlow<ToolResult, Option<JobProgress>> {
+        // The instance is over that had waited for them. Its next one, which is asked about the job, makes calls of its own.
+        self.open.cancel_nested(&call.id).await;
         let told = JobNews::of(&answer);
         let Some(mut job) = self.job.take() else {
             return match told {

@@ -623,7 +623,6 @@ impl Performer {
                         }
                     }
                 };
-                open_jobs.cancel_nested(&work.call.id).await;
                 let retry = match attempts.judge(&work.call, result, &budget) {
                     ControlFlow::Break(result) => break result,
                     ControlFlow::Continue(retry) => retry,
