@@ -219,6 +219,8 @@ attacks! {
         row_65_calls_in_places_that_an_end_frees
         row_65_calls_in_places_of_an_ended_session
         row_66_resumed_and_cancelled_at_once
+        row_67_jobs_that_lie
+        row_67_jobs_without_end
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -280,7 +282,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 66")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 67")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -83,44 +83,114 @@ pub fn fickle(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFailu
            (i64.or (i64.and (call $random) (i64.const 0x0f0f0f0f0f0f0f0f)) (i64.const 0x6060606060606060)))
          {list}"
     );
-    Ok(wat::parse_str(
-        world
-            .replace(
-                "(component",
-                "(component
-                   (import \"wasi:random/random@0.2.0\" (instance $source
-                     (export \"get-random-u64\" (func (result u64)))))
-                   (core func $random (canon lower (func $source \"get-random-u64\")))",
-            )
-            .replace(
-                "(core module $m",
-                "(core module $m (import \"h\" \"random\" (func $random (result i64)))",
-            )
-            .replace(
-                "(instantiate $m)",
-                "(instantiate $m (with \"h\" (instance (export \"random\" (func $random)))))",
-            )
-            .replace(&list, &anew),
-    )?)
+    Ok(wat::parse_str(with_random(&world).replace(&list, &anew))?)
+}
+
+/// The component of the world with the function `$random`, which returns an `i64`.
+fn with_random(world: &str) -> String {
+    world
+        .replace(
+            "(component",
+            "(component
+               (import \"wasi:random/random@0.2.0\" (instance $source
+                 (export \"get-random-u64\" (func (result u64)))))
+               (core func $random (canon lower (func $source \"get-random-u64\")))",
+        )
+        .replace(
+            "(core module $m",
+            "(core module $m (import \"h\" \"random\" (func $random (result i64)))",
+        )
+        .replace(
+            "(instantiate $m)",
+            "(instantiate $m (with \"h\" (instance (export \"random\" (func $random)))))",
+        )
 }
 
 /// The component as text, and where its list of tools is.
 fn text(tools: &[Claim], reply: &LiarReply) -> (String, u32) {
     let mut data = GuestMemory::default();
     let (list, answer) = (data.tools(tools), data.reply(reply));
-    let mut escaped = String::with_capacity(data.0.len() * 3);
-    for byte in &data.0 {
-        let _ = write!(escaped, "\\{byte:02x}");
+    (data.world(list, answer), list)
+}
+
+/// A module with the tool `render`, each call of which continues as a job.
+#[derive(Debug, Clone)]
+pub struct JobLies {
+    /// The id of each job.
+    pub id: String,
+    /// The note of each answer about a job.
+    pub note: String,
+    pub asked: JobAnswers,
+    /// True if `cancel` computes for ever.
+    pub is_unstoppable: bool,
+    /// True if `state` has the type of `cancel`.
+    pub is_mistyped: bool,
+}
+
+impl Default for JobLies {
+    fn default() -> Self {
+        Self {
+            id: "job-7".into(),
+            note: String::new(),
+            asked: JobAnswers::Works,
+            is_unstoppable: false,
+            is_mistyped: false,
+        }
     }
-    let end = data.0.len();
-    let pages = end / 65_536 + 1;
-    let world = WORLD
-        .replace("{pages}", &pages.to_string())
-        .replace("{end}", &end.to_string())
-        .replace("{list}", &list.to_string())
-        .replace("{answer}", &answer.to_string())
-        .replace("{data}", &escaped);
-    (world, list)
+}
+
+/// Answers about a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobAnswers {
+    /// Progress without end, with another number each time.
+    Works,
+    /// No answer: `state` computes for ever.
+    Spins,
+    /// The result `7`.
+    Ends,
+}
+
+/// The component whose calls continue as such jobs.
+///
+/// # Errors
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn with_jobs(lies: &JobLies) -> Result<Vec<u8>, AttackFailure> {
+    let mut data = GuestMemory::default();
+    let list = data.tools(&[Claim::named("render")]);
+    let answer = data.reply(&LiarReply::Value("null".into()));
+    let [id, id_bytes] = data.text(&lies.id);
+    // `result<started, tool-error>`, as long as the longer case, as all of these.
+    let start = data.words(&[0, 1, id, id_bytes, 0, 0, 0, 0]);
+    let ([note, note_bytes], [value, value_bytes]) = (data.text(&lies.note), data.text("7"));
+    // `result<job-state, tool-error>`, whose numbers are of 8 bytes.
+    data.0.resize(data.0.len().next_multiple_of(8), 0);
+    let state = data.words(&match lies.asked {
+        JobAnswers::Ends => [0, 0, 1, 0, 0, value, value_bytes, 0, 0, 0],
+        JobAnswers::Works | JobAnswers::Spins => [0, 0, 0, 0, 0, 0, 9, 0, note, note_bytes],
+    });
+    let cancel = data.words(&[0; 8]);
+    let spins = "(loop (br 0))";
+    let asked = match lies.asked {
+        JobAnswers::Works => format!("(i64.store (i32.const {}) (call $random))", state + 16),
+        JobAnswers::Spins => spins.to_owned(),
+        JobAnswers::Ends => String::new(),
+    };
+    let functions = JOB_FUNCTIONS
+        .replace("{start}", &start.to_string())
+        .replace("{asked}", &asked)
+        .replace("{state}", &state.to_string())
+        .replace("{stopped}", if lies.is_unstoppable { spins } else { "" })
+        .replace("{cancel}", &cancel.to_string());
+    let exports = JOB_EXPORTS.replace("{ask}", if lies.is_mistyped { "$stop" } else { "$ask" });
+    let (list_function, tools_export) = (
+        "(func (export \"list\")",
+        "(export \"toolhold:module/tools@0.1.0\"",
+    );
+    let world = data
+        .world(list, answer)
+        .replace(list_function, &format!("{functions}{list_function}"))
+        .replace(tools_export, &format!("{exports}{tools_export}"));
+    Ok(wat::parse_str(with_random(&world))?)
 }
 
 /// How a module fails to list its tools.
@@ -208,6 +278,22 @@ impl GuestMemory {
             let [at, length] = self.text(text);
             [1, at, length]
         })
+    }
+
+    /// The component over these bytes, as text.
+    fn world(&self, list: u32, answer: u32) -> String {
+        let mut escaped = String::with_capacity(self.0.len() * 3);
+        for byte in &self.0 {
+            let _ = write!(escaped, "\\{byte:02x}");
+        }
+        let end = self.0.len();
+        let pages = end / 65_536 + 1;
+        WORLD
+            .replace("{pages}", &pages.to_string())
+            .replace("{end}", &end.to_string())
+            .replace("{list}", &list.to_string())
+            .replace("{answer}", &answer.to_string())
+            .replace("{data}", &escaped)
     }
 
     fn words(&mut self, words: &[u32]) -> u32 {
@@ -305,3 +391,28 @@ const WORLD: &str = r#"(component
     (export "error-class" (type $class)) (export "tool-error" (type $error))
     (export "list-tools" (func $list)) (export "call" (func $call)))
   (export "toolhold:module/tools@0.1.0" (instance $tools)))"#;
+
+/// Functions about jobs, of the core module.
+const JOB_FUNCTIONS: &str = r#"(func (export "start") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+      (i32.const {start}))
+    (func (export "state") (param i32 i32) (result i32) {asked} (i32.const {state}))
+    (func (export "cancel") (param i32 i32) (result i32) {stopped} (i32.const {cancel}))
+    "#;
+
+/// `toolhold:module/jobs@0.1.0` over these.
+const JOB_EXPORTS: &str = r#"(type $started (variant (case "done" $output) (case "job" string)))
+  (type $progress (record (field "done" u64) (field "total" u64) (field "note" string)))
+  (type $state (variant (case "working" $progress) (case "done" $output) (case "failed" $error)))
+  (func $start (param "invocation" $invocation) (result (result $started (error $error)))
+    (canon lift (core func $i "start") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func $ask (param "job" string) (result (result $state (error $error)))
+    (canon lift (core func $i "state") (memory $i "memory") (realloc (func $i "realloc"))))
+  (func $stop (param "job" string) (result (result (error $error)))
+    (canon lift (core func $i "cancel") (memory $i "memory") (realloc (func $i "realloc"))))
+  (instance $jobs
+    (export "scoped-value" (type $scoped)) (export "invocation" (type $invocation)) (export "output" (type $output))
+    (export "error-class" (type $class)) (export "tool-error" (type $error))
+    (export "started" (type $started)) (export "job-progress" (type $progress)) (export "job-state" (type $state))
+    (export "start" (func $start)) (export "state" (func {ask})) (export "cancel" (func $stop)))
+  (export "toolhold:module/jobs@0.1.0" (instance $jobs))
+  "#;

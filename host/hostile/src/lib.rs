@@ -8,7 +8,7 @@
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
 //! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
-//! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`;
+//! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`, `jobs`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -55,6 +55,7 @@ mod freed;
 mod granted;
 mod ground;
 mod isolation;
+mod jobs;
 mod keys;
 mod killed;
 mod leaving;
@@ -140,7 +141,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 66;
+pub const ROWS: u8 = 67;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -206,6 +207,7 @@ pub fn suite() -> Vec<Attack> {
         forgotten::composed::ATTACKS,
         freed::ATTACKS,
         resumed::ATTACKS,
+        jobs::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

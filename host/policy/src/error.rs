@@ -34,6 +34,12 @@ impl ErrorClass {
 pub enum CallError {
     #[error("there is no tool named {tool:?}; {available}")]
     UnknownTool { tool: String, available: String },
+    /// The component that began the job is not loaded any more.
+    #[error(
+        "the module of {tool} is another one now than when the job of this call began, so the result of the job is lost; \
+         find out what the job did before you make the call again"
+    )]
+    JobExchanged { tool: String },
     #[error("the arguments do not fit: {reason}")]
     Arguments { reason: String },
     #[error(

@@ -45,10 +45,10 @@ pub mod text;
 pub mod tool;
 
 pub use call::{
-    AllowingRule, BeginCheck, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause,
-    Denial, Denials, Invocation, JobQuestion, JobState, KnowledgeAccess, Listener, MAX_CALL_DEPTH,
-    MAX_JOB_ID, NestedCall, NestedCalls, NestedResult, Output, OwnedCaller, ProfileSlot,
-    ProfileSummary, ProfiledFunction, Progress, is_job_id,
+    AllowingRule, BeginCheck, BegunJob, CallClock, CallProfile, CallReport, CallUsage, Caller,
+    ClockPause, Denial, Denials, Invocation, JobQuestion, JobState, KnowledgeAccess, Listener,
+    MAX_CALL_DEPTH, MAX_JOB_ID, NestedCall, NestedCalls, NestedResult, Output, OwnedCaller,
+    ProfileSlot, ProfileSummary, ProfiledFunction, Progress, is_job_id,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};

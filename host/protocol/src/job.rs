@@ -49,6 +49,9 @@ pub struct JobProgress {
     /// knows it may reach the job where the module does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub job: String,
+    /// Digest of the component that began the job, which alone is asked about it. Absent: no component began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
     /// In a unit of the module's own. Its note is not here: shields have not seen it.
     pub done: u64,
     /// Absent: unknown.
@@ -88,6 +91,7 @@ mod tests {
                 id: "call_1".into(),
                 tool: "video.render".into(),
                 job: "j-7".into(),
+                module: None,
                 done,
                 total,
                 waited_ms: 0,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use toolhold_admission::Backoff;
-use toolhold_policy::{ErrorClass, JobQuestion, JobState, Progress};
+use toolhold_policy::{BegunJob, ErrorClass, JobQuestion, JobState, Progress};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::job::{JobPolicy, JobProgress, MAX_JOB_EVENTS};
 use toolhold_protocol::result::{ToolResult, ToolUsage};
@@ -22,6 +22,10 @@ use uuid::Uuid;
 
 /// Time limit of telling a job that it is to stop: the end of a run waits for it.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// Time that the last question about a job has at least, when the time of the job is over: a result that is there by then is
+/// the result of the call.
+const LAST_QUESTION_TIME: Duration = Duration::from_secs(5);
 
 /// Minimum wait between questions, for any configuration: a job must not be asked about in a hot loop.
 const MIN_WAIT: Duration = Duration::from_millis(10);
@@ -75,10 +79,10 @@ impl OpenJobs {
         }
     }
 
-    /// Notes that `call` waits for the job `id` of `runner`.
-    pub(crate) fn open(&self, runner: &Arc<dyn ToolRunner>, call: &ToolCall, id: &str) -> u64 {
+    /// Notes that `call` waits for `job` of `runner`.
+    fn open(&self, runner: &Arc<dyn ToolRunner>, call: &ToolCall, job: BegunJob) -> u64 {
         let cancel = ToolCall {
-            job: Some(JobQuestion::Cancel(id.to_owned())),
+            job: Some(JobQuestion::Cancel(job)),
             timeout: CANCEL_TIME,
             // It is asked when its run has ended, and makes no calls itself.
             begin: None,
@@ -100,7 +104,7 @@ impl OpenJobs {
     }
 
     /// Tells the jobs of calls that the call `id` made, and that it did not wait for, to stop.
-    pub(crate) async fn cancel_nested(&self, id: &str) {
+    async fn cancel_nested(&self, id: &str) {
         let run = self.run;
         self.cancel_where(|job| {
             let nested = job.cancel.id.strip_prefix(id);
@@ -176,6 +180,15 @@ pub async fn call_to_end(
     }
 }
 
+/// A job that another process had begun and recorded.
+#[derive(Debug)]
+pub(crate) struct RecordedJob {
+    /// The last event of it, with the time for which it was waited until the end of the record.
+    pub progress: JobProgress,
+    /// Number of its events.
+    pub events: u32,
+}
+
 /// One call, from its answer on.
 pub(crate) struct FollowedJob {
     policy: JobPolicy,
@@ -198,6 +211,8 @@ struct WaitedJob {
     /// The call, with the question about its job.
     call: ToolCall,
     state: JobState,
+    /// Digest of the component that began it.
+    module: Option<String>,
     questions: u32,
     /// Number of events with its progress.
     told: u32,
@@ -228,15 +243,17 @@ impl FollowedJob {
     }
 
     /// Waits for a job that another process had begun and recorded.
-    pub fn resume(&mut self, call: &ToolCall, job: JobProgress) {
-        self.waited_before = Duration::from_millis(job.waited_ms);
+    pub fn resume(&mut self, call: &ToolCall, RecordedJob { progress, events }: RecordedJob) {
+        self.waited_before = Duration::from_millis(progress.waited_ms);
         let state = JobState {
-            id: job.job,
-            done: job.done,
-            total: job.total,
+            id: progress.job,
+            done: progress.done,
+            total: progress.total,
             note: String::new(),
         };
-        self.wait_for(call, state, ToolUsage::default(), Vec::new());
+        let mut job = self.wait_for(call, state, progress.module);
+        job.told = events;
+        self.job = Some(job);
     }
 
     /// Takes an answer to `call`, or to a question about its job. Breaks with the result of the call; or continues, with
@@ -246,11 +263,18 @@ impl FollowedJob {
         call: &ToolCall,
         answer: ToolResult,
     ) -> ControlFlow<ToolResult, Option<JobProgress>> {
+        // The instance is over that had waited for them. Its next one, which is asked about the job, makes calls of its own.
+        self.open.cancel_nested(&call.id).await;
         let told = JobNews::of(&answer);
         let Some(mut job) = self.job.take() else {
             return match told {
                 JobNews::Working(state) => {
-                    self.wait_for(call, state, answer.usage, answer.printed);
+                    let job = self.wait_for(call, state, answer.module);
+                    self.job = Some(WaitedJob {
+                        spent: answer.usage,
+                        printed: answer.printed,
+                        ..job
+                    });
                     ControlFlow::Continue(self.news())
                 }
                 _ => ControlFlow::Break(answer),
@@ -277,6 +301,11 @@ impl FollowedJob {
             }
             JobNews::Later => false,
             JobNews::Working(state) => {
+                // It was asked about this job, and tells of no other one.
+                let state = JobState {
+                    id: job.state.id.clone(),
+                    ..state
+                };
                 let is_new = state != job.state;
                 job.state = state;
                 is_new
@@ -304,7 +333,7 @@ impl FollowedJob {
         let idle = self.runner.idle();
         tokio::time::sleep(wait).await;
         drop(idle);
-        let timeout = self.call_timeout.min(self.left()).max(MIN_WAIT);
+        let timeout = self.call_timeout.min(self.left().max(LAST_QUESTION_TIME));
         let Some(job) = &mut self.job else {
             return without_job();
         };
@@ -312,27 +341,27 @@ impl FollowedJob {
         self.runner.call(&job.call).await
     }
 
-    fn wait_for(
-        &mut self,
-        call: &ToolCall,
-        state: JobState,
-        spent: ToolUsage,
-        printed: Vec<String>,
-    ) {
-        let number = self.open.open(&self.runner, call, &state.id);
+    /// Opens the job of this state, which the component of this digest began.
+    fn wait_for(&self, call: &ToolCall, state: JobState, module: Option<String>) -> WaitedJob {
+        let begun = BegunJob {
+            id: state.id.clone(),
+            module: module.clone(),
+        };
+        let number = self.open.open(&self.runner, call, begun.clone());
         let call = ToolCall {
-            job: Some(JobQuestion::State(state.id.clone())),
+            job: Some(JobQuestion::State(begun)),
             ..call.clone()
         };
-        self.job = Some(WaitedJob {
+        WaitedJob {
             number,
             call,
             state,
+            module,
             questions: 0,
             told: 0,
-            spent,
-            printed,
-        });
+            spent: ToolUsage::default(),
+            printed: Vec::new(),
+        }
     }
 
     /// Tells the call's listener how far the job is, and returns the progress that is to be recorded.
@@ -354,6 +383,7 @@ impl FollowedJob {
             id: job.call.id.clone(),
             tool: job.call.tool.clone(),
             job: job.state.id.clone(),
+            module: job.module.clone(),
             done: job.state.done,
             total: job.state.total,
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),

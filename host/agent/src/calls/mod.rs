@@ -45,7 +45,7 @@ pub(crate) use cached::ResultsOfRun;
 pub use cached::{KeptResults, ResultCache};
 pub use check::CallChecks;
 pub use decide::{CallDecider, NoDecision};
-pub(crate) use job::FollowedJob;
+pub(crate) use job::{FollowedJob, RecordedJob};
 pub use job::{OpenJobs, call_to_end};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};

@@ -272,7 +272,6 @@ impl CallPipeline {
                     }
                 }
             };
-            self.jobs.cancel_nested(&call.id).await;
             let retry = match attempts.judge(&call, result, &*self.budget) {
                 ControlFlow::Break(result) => break result,
                 ControlFlow::Continue(retry) => retry,

@@ -12,6 +12,7 @@ mod driver;
 mod machine;
 mod open_calls;
 mod outcomes;
+mod recorded_jobs;
 pub mod replay;
 mod rules;
 mod schedule;

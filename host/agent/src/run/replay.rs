@@ -1,9 +1,11 @@
 //! Replays a run's record (docs/protocol.md, 11): the events hold every input of the run, and the machine
 //! is deterministic, so the same inputs give the same run.
 
+use crate::calls::RecordedJob;
 use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
+use crate::run::recorded_jobs::RecordedJobs;
 use crate::run::rules::LoopRules;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budget, RunUsage};
@@ -16,7 +18,6 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{
     Event, EventKind, FORMAT, OLDEST_FORMAT, PROMPTS, Seal, StopReason, ToolOutcome,
 };
-use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -51,7 +52,7 @@ pub struct Replayed {
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Jobs of the run's own calls that have no result yet, by the call.
-    pub(super) jobs: BTreeMap<String, JobProgress>,
+    pub(super) jobs: BTreeMap<String, RecordedJob>,
     /// Usage of nested calls whose outer calls have no result yet.
     pub(super) nested: RunUsage,
     pub(super) ended: Option<SubAgentEnd>,
@@ -280,7 +281,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     let mut at_ms = first.at_ms;
     let mut elapsed = Duration::ZERO;
     let mut until = None;
-    let mut jobs = BTreeMap::new();
+    let mut jobs = RecordedJobs::default();
     for event in events {
         elapsed = match event.kind {
             EventKind::Resumed { active_ms, .. } => Duration::from_millis(active_ms),
@@ -290,16 +291,10 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
         if let EventKind::Sub { call, what } = &event.kind {
             player.machine.note_nested(call, what);
         }
-        match &event.kind {
-            EventKind::Job { job, .. } => {
-                player.machine.note_job(&job.id);
-                jobs.insert(job.id.clone(), job.clone());
-            }
-            EventKind::ToolResult { id, .. } => {
-                jobs.remove(id);
-            }
-            _ => {}
+        if let EventKind::Job { job, .. } = &event.kind {
+            player.machine.note_job(&job.id);
         }
+        jobs.take(&event.kind, elapsed);
         if matches!(
             event.kind,
             EventKind::Sub { .. }
@@ -366,7 +361,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs: inside.subs,
-        jobs,
+        jobs: jobs.open(elapsed),
         nested: inside.nested,
         lacks: lacks_from.map(|from| LackingTexts { from, until }),
         ended: SubAgentEnd::of(&last.kind, player.machine.spent()),

@@ -6,17 +6,21 @@ use super::support::{
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::{ErrorClass, JobQuestion, JobState};
-use toolhold_protocol::event::{Event, EventKind, NoJournal};
+use toolhold_protocol::event::{Event, EventKind, Journal, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Execution, Tool};
+
+/// Digest of the component that renders.
+const COMPONENT: &str = "c0ffee";
 
 /// `video.render` answers with a job, and says that it may not be repeated.
 #[derive(Debug, Default)]
@@ -53,7 +57,7 @@ fn answered(output: ToolOutput) -> ToolResult {
             ..ToolUsage::default()
         },
         printed: Vec::new(),
-        module: None,
+        module: Some(COMPONENT.into()),
         cached: None,
     }
 }
@@ -103,13 +107,19 @@ impl ToolSource for Renderer {
 
 impl ToolRunner for Renderer {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        // A question goes to the component that began the job, also in another process.
+        let module = call.job.as_ref().map(|question| &question.job().module);
+        assert!(module.is_none_or(|module| module.as_deref() == Some(COMPONENT)));
         let (asked, result) = match &call.job {
             None => ("call".to_owned(), working(0)),
-            Some(JobQuestion::State(id)) => {
+            Some(JobQuestion::State(job)) => {
                 let next = self.states.lock().unwrap().pop_front();
-                (format!("state {id}"), next.unwrap_or_else(|| working(1)))
+                (
+                    format!("state {}", job.id),
+                    next.unwrap_or_else(|| working(1)),
+                )
             }
-            Some(JobQuestion::Cancel(id)) => (format!("cancel {id}"), done(Value::Null)),
+            Some(JobQuestion::Cancel(job)) => (format!("cancel {}", job.id), done(Value::Null)),
         };
         self.asked.lock().unwrap().push(asked);
         Box::pin(std::future::ready(result))
@@ -136,6 +146,7 @@ fn told(events: &[Event]) -> Vec<u64> {
     let jobs = events.iter().filter_map(|event| match &event.kind {
         EventKind::Job { step: 1, job } => {
             assert_eq!((job.job.as_str(), job.total), ("job-1", Some(3)));
+            assert_eq!(job.module.as_deref(), Some(COMPONENT));
             Some(job.done)
         }
         _ => None,
@@ -282,4 +293,65 @@ async fn a_run_that_is_cancelled_before_it_is_resumed_tells_its_job_to_stop() {
         asked,
         "nothing else is asked"
     );
+}
+
+/// The journal of a run that another process drives by the time it ends.
+#[derive(Debug)]
+struct LostRun;
+
+impl Journal for LostRun {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        let ends = |event: &Event| matches!(event.kind, EventKind::Done { .. });
+        let appended = if events.iter().any(ends) {
+            Err(io::Error::other("another process drives the run"))
+        } else {
+            Ok(())
+        };
+        Box::pin(std::future::ready(appended))
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_lost_its_run_does_not_stop_its_job() {
+    let renderer = Renderer::answering([]);
+    let mut request = asking();
+    request.settings.timeout = Duration::from_millis(300);
+    let started = driver(&renderer).start(request, Box::new(LostRun)).await;
+    let mut run = started.unwrap();
+    while run.events.recv().await.is_some() {}
+    run.finished().await.unwrap_err();
+    assert!(renderer.count("state job-1") > 0);
+    assert_eq!(renderer.count("cancel job-1"), 0);
+}
+
+/// A module reports progress as often as it is asked.
+#[tokio::test]
+async fn progress_without_end_is_recorded_a_hundred_times() {
+    let states = (1..=110).map(working).chain([done(json!(7))]);
+    let renderer = Renderer::answering(states);
+    let mut request = asking();
+    request.settings.jobs.max_backoff = Duration::from_millis(10);
+    let events = run(&driver(&renderer), request).await;
+    assert_eq!(results(&events)[0].1["output"], 7);
+    assert_eq!(renderer.count("state job-1"), 111);
+    assert_eq!(told(&events).len(), 100);
+}
+
+/// A runner that is no sandbox may answer with any state.
+#[tokio::test]
+async fn an_answer_about_a_job_tells_of_no_other_one() {
+    let other = answered(ToolOutput {
+        job: Some(JobState {
+            id: "job-2".into(),
+            done: 2,
+            total: Some(3),
+            note: String::new(),
+        }),
+        ..ToolOutput::default()
+    });
+    let renderer = Renderer::answering([other, done(json!(7))]);
+    let events = run(&driver(&renderer), asking()).await;
+    assert_eq!(results(&events)[0].1["output"], 7);
+    // All of them are of the first one.
+    assert_eq!(told(&events), [0, 2]);
 }

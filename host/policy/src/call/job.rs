@@ -5,13 +5,32 @@ use serde::{Deserialize, Serialize};
 /// Maximum bytes of a job's id.
 pub const MAX_JOB_ID: usize = 256;
 
+/// A job as the host asks about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunJob {
+    /// The module's own name for it: see [`is_job_id`].
+    pub id: String,
+    /// Digest of the component that began it, which alone is asked about it: another one that took its name must not answer for
+    /// it, nor hear its id. Absent: no component began it.
+    pub module: Option<String>,
+}
+
 /// A question about a job, in the place of a call of its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobQuestion {
-    /// Asks for the state of the job of this id.
-    State(String),
-    /// Tells the job of this id to stop: nothing waits for its result any more.
-    Cancel(String),
+    /// Asks for the state of this job.
+    State(BegunJob),
+    /// Tells this job to stop: nothing waits for its result any more.
+    Cancel(BegunJob),
+}
+
+impl JobQuestion {
+    /// The job that is asked about.
+    pub fn job(&self) -> &BegunJob {
+        match self {
+            Self::State(job) | Self::Cancel(job) => job,
+        }
+    }
 }
 
 /// State of a job that is not over.

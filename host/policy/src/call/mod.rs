@@ -16,7 +16,7 @@ mod report;
 pub use begin::BeginCheck;
 pub use caller::{Caller, OwnedCaller};
 pub use denial::{AllowingRule, Denial, Denials};
-pub use job::{JobQuestion, JobState, MAX_JOB_ID, is_job_id};
+pub use job::{BegunJob, JobQuestion, JobState, MAX_JOB_ID, is_job_id};
 pub use knowledge::{
     FactQuery, FactToRemember, FoundPassages, KnowledgeAccess, KnowledgeCall, KnowledgeDocument,
     KnowledgeError, KnowledgePassage, KnowledgeResult, PassageQuery, ReadPlace, RememberedFact,

@@ -301,10 +301,8 @@ impl Module {
             })
         };
         if invocation.job.is_some() && self.jobs.is_none() {
-            // Another version of the module took the place of the one that began the job.
-            return refused(CallError::UnknownTool {
+            return refused(CallError::JobExchanged {
                 tool: invocation.tool.to_owned(),
-                available: format!("module {} has no jobs any more", self.name),
             });
         }
         let limits = context.limits;

@@ -61,9 +61,9 @@ impl GuestCall for AskJob<'_> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         let jobs = instance.toolhold_module_jobs();
         Ok(match self.question {
-            JobQuestion::State(id) => match jobs.call_state(store, id).await? {
+            JobQuestion::State(job) => match jobs.call_state(store, &job.id).await? {
                 Ok(GuestState::Working(progress)) => JobAnswer::Working(JobState {
-                    id: id.clone(),
+                    id: job.id.clone(),
                     done: progress.done,
                     total: Some(progress.total).filter(|total| *total > 0),
                     note: progress.note,
@@ -75,7 +75,7 @@ impl GuestCall for AskJob<'_> {
                 })),
                 Err(error) => JobAnswer::Ended(Err(error)),
             },
-            JobQuestion::Cancel(id) => match jobs.call_cancel(store, id).await? {
+            JobQuestion::Cancel(job) => match jobs.call_cancel(store, &job.id).await? {
                 Ok(()) => JobAnswer::Stopped,
                 Err(error) => JobAnswer::Ended(Err(error)),
             },

@@ -215,7 +215,9 @@ impl Module {
                     reason: format!("{error:#}"),
                 })?);
             }
-            let tools = world::list_tools(engine, &name, &limits, &pre, debug.as_ref()).await?;
+            let tools =
+                world::list_tools(engine, &name, &limits, &pre, jobs.as_ref(), debug.as_ref())
+                    .await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
         } else if is_shield {
             let pre = ShieldPre::new(pre).map_err(|error| LoadError::Link {
@@ -300,8 +302,9 @@ impl Module {
         let Code::World(pre) = &self.code else {
             return Ok(None);
         };
-        let debug = self.debug.as_ref();
-        let tools = world::list_tools(&self.engine, &self.name, &self.limits(), pre, debug).await?;
+        let (jobs, debug) = (self.jobs.as_ref(), self.debug.as_ref());
+        let limits = self.limits();
+        let tools = world::list_tools(&self.engine, &self.name, &limits, pre, jobs, debug).await?;
         let (tools, _) = fitting_examples(tools).await?;
         Ok(Some(tools))
     }

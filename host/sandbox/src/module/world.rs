@@ -1,5 +1,6 @@
 //! Modules of the tool world: what a module says of its own tools, checked and cleaned.
 
+use crate::bindings::jobs::JobToolsPre;
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{
     self, ArgumentText, CallContext, CallOutcome, CallState, CurrentCall, GrantedKnowledge,
@@ -34,6 +35,7 @@ pub(super) async fn list_tools(
     module: &str,
     limits: &Limits,
     pre: &ToolModulePre<CallState>,
+    jobs: Option<&JobToolsPre<CallState>>,
     debug: Option<&DebugInfo>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
     // The wait is bounded by the time of those before it, and does not count.
@@ -62,6 +64,7 @@ pub(super) async fn list_tools(
     };
     let listing = ListBeside {
         pre,
+        jobs,
         listing: context(),
     };
     // Boxed: two calls, one in the other, make a large future.
@@ -100,6 +103,9 @@ impl GuestCall for ListTools<'_> {
 /// written there. A list of tools writes more of them than most calls: so the first calls get a place that has none.
 struct ListBeside<'a> {
     pre: &'a ToolModulePre<CallState>,
+    /// Its first instance is one of these, where there are any: functions about jobs that have other types than the contract's
+    /// are noticed when the module is loaded, and not by its first call.
+    jobs: Option<&'a JobToolsPre<CallState>>,
     listing: CallContext<'a>,
 }
 
@@ -107,7 +113,11 @@ impl GuestCall for ListBeside<'_> {
     type Return = CallOutcome<Vec<types::Tool>>;
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
-        self.pre.instantiate_async(&mut *store).await?;
+        if let Some(jobs) = self.jobs {
+            jobs.instantiate_async(&mut *store).await?;
+        } else {
+            self.pre.instantiate_async(&mut *store).await?;
+        }
         Ok(call::run(self.listing, ListTools(self.pre)).await)
     }
 }

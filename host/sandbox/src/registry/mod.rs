@@ -330,8 +330,17 @@ impl RegistryState {
     }
 
     async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {
-        let found = self.snapshot.read().find(invocation.tool);
+        let begun_by = invocation.job.and_then(|job| job.job().module.as_deref());
+        let found = match begun_by {
+            Some(digest) => self.snapshot().find_exact(invocation.tool, digest),
+            None => self.snapshot.read().find(invocation.tool),
+        };
         let Some((module, tool)) = found else {
+            if begun_by.is_some() {
+                return CallReport::refused(CallError::JobExchanged {
+                    tool: invocation.tool.to_owned(),
+                });
+            }
             let tools = self.snapshot().tools();
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let available = if names.is_empty() {

@@ -274,6 +274,16 @@ impl ModuleSnapshot {
         Some((self.resolve(module)?, tool))
     }
 
+    /// Returns the component of this digest among those that a tool's name may mean, and the tool's name in it. A newer version,
+    /// or one that took its place, is another component.
+    pub fn find_exact<'a>(&self, tool: &'a str, digest: &str) -> Option<(Arc<Module>, &'a str)> {
+        let (module, tool) = tool.rsplit_once('.')?;
+        let name = module.split_once('@').map_or(module, |(name, _)| name);
+        let mut versions = self.names.get(name)?.iter();
+        let module = versions.find(|module| module.digest.to_string() == digest)?;
+        Some((module.clone(), tool))
+    }
+
     /// Returns the modules whose tools may be called: of several versions the newest that may run.
     pub fn offering(&self) -> Vec<Arc<Module>> {
         let mut offering: Vec<Arc<Module>> = Vec::new();

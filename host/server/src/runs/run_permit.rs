@@ -13,6 +13,7 @@ use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError
 use toolhold_policy::JobQuestion;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending};
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Annotations;
 use uuid::Uuid;
@@ -299,8 +300,13 @@ impl ToolRunner for PermittedRunner {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             if let Some(JobQuestion::Cancel(_)) = call.job {
-                // A run that ends waits for no place to tell its jobs.
-                self.permit.look().await;
+                // A run that ends waits for no place to tell its jobs, and tells them nothing without its owner's right.
+                if self.permit.right().look().await.is_err() {
+                    return ToolResult::failed(ToolFailure::correctable(
+                        "revoked",
+                        "the run's owner may call nothing any more",
+                    ));
+                }
                 return self.runner.call(call).await;
             }
             let _working = self.permit.step().await;
@@ -342,7 +348,6 @@ mod tests {
     use tokio::time::timeout;
     use toolhold_agent::{Activities, NoModules};
     use toolhold_model::NoModel;
-    use toolhold_protocol::failure::ToolFailure;
     use toolhold_storage::{Location, Permits, Store};
 
     fn lane() -> Lane<String> {

@@ -2,6 +2,7 @@
 
 use crate::primes::Work;
 use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
@@ -50,6 +51,10 @@ pub fn forget_old(folder: &Path) {
         return;
     };
     for entry in entries.flatten() {
+        // The directory may have files of others.
+        if !is_of_job(&entry.path()) {
+            continue;
+        }
         let written = entry.metadata().and_then(|metadata| metadata.modified());
         let age = written.ok().and_then(|written| written.elapsed().ok());
         if age.is_some_and(|age| age > OLD) {
@@ -60,11 +65,23 @@ pub fn forget_old(folder: &Path) {
 
 /// The host asks only about ids that this module gave out; a name that is none leads nowhere all the same.
 fn path(folder: &Path, id: &str) -> Result<PathBuf, Error> {
-    if id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if is_id(id) {
         Ok(folder.join(format!("{id}.job")))
     } else {
         Err(Error::fatal("there is no such job"))
     }
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// True for the file of a job, and for one that was about to become it.
+fn is_of_job(path: &Path) -> bool {
+    let is_kind = path
+        .extension()
+        .is_some_and(|kind| kind == "job" || kind == "new");
+    is_kind && path.file_stem().and_then(OsStr::to_str).is_some_and(is_id)
 }
 
 fn failed(error: &io::Error) -> Error {
@@ -87,5 +104,8 @@ mod tests {
         let folder = Path::new("/jobs");
         assert_eq!(path(folder, &one), Ok(folder.join(format!("{one}.job"))));
         assert!(path(folder, "../../etc/passwd").is_err());
+        assert!(path(folder, &one).is_ok_and(|path| is_of_job(&path)));
+        assert!(!is_of_job(Path::new("/jobs/letters.job")));
+        assert!(!is_of_job(&folder.join(&one)));
     }
 }

@@ -17,7 +17,7 @@ pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
 use crate::calls::aside::{BRIEF_STEPS, apart};
-use crate::calls::{CallRules, CallableTools, KeptResults, OpenJobs, ResultsOfRun};
+use crate::calls::{CallRules, CallableTools, KeptResults, OpenJobs, RecordedJob, ResultsOfRun};
 use crate::catalogue::ToolCatalogue;
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
@@ -50,7 +50,6 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
-use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest};
 use toolhold_protocol::shield::{Gates, ShieldPlace};
@@ -406,7 +405,7 @@ pub(super) struct StartingPoint {
     /// Sub-agents that were at work.
     pub subs: BTreeMap<String, Replayed>,
     /// Jobs of calls that are not over.
-    pub jobs: BTreeMap<String, JobProgress>,
+    pub jobs: BTreeMap<String, RecordedJob>,
     /// The class of the task, if that was decided.
     pub class: Option<String>,
 }

@@ -14,7 +14,7 @@ use crate::calls::privacy::revealed;
 use crate::calls::screen::{screen, screen_passages, screen_result};
 use crate::calls::{
     Attempts, CallPipeline, CallRules, CallableTools, CalledTool, FollowedJob, NestedCaller,
-    OpenJobs, PartyPrivacy,
+    OpenJobs, PartyPrivacy, RecordedJob,
 };
 use crate::retrieval::retrieve;
 use crate::run::RunUsage;
@@ -44,7 +44,6 @@ use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
-use toolhold_protocol::job::JobProgress;
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
@@ -82,7 +81,7 @@ pub(super) struct Performer {
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Jobs that another process had recorded, by the calls that wait for them.
-    pub(super) jobs: BTreeMap<String, JobProgress>,
+    pub(super) jobs: BTreeMap<String, RecordedJob>,
     /// Jobs that the calls of the run wait for.
     pub(super) open_jobs: OpenJobs,
     /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
@@ -340,12 +339,19 @@ impl Performer {
                 attempts.extend(self.attempts.take(kind));
             }
         }
-        if ended.is_some() {
-            // Before its readers go away, and maybe the process with them.
-            self.end_jobs().await;
-        }
         if !effects.events.is_empty() {
-            let published = self.sink.publish(effects.events, &mut self.grace).await?;
+            let stop = ended.is_some().then(|| self.stop_jobs());
+            // After its end is recorded: a process that lost the run must not stop what another one waits for. Before its
+            // readers go away, and maybe the process with them.
+            let stopped = async move {
+                if let Some(stop) = stop {
+                    stop.await;
+                }
+            };
+            let sink = &mut self.sink;
+            let published = sink
+                .publish(effects.events, &mut self.grace, stopped)
+                .await?;
             if published == Publication::Held {
                 self.untold = attempts;
                 self.open_recorded(effects.actions);
@@ -525,16 +531,18 @@ impl Performer {
         NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
     }
 
-    /// Tells the jobs that the run still waits for to stop, and those of the runs inside of it.
-    async fn end_jobs(&mut self) {
-        let has_inner = self.parent.depth == 0;
-        if !self.open_jobs.has_any(has_inner) {
-            return;
-        }
-        // A question that is under way could undo what the module does when it stops its job.
+    /// Tells the jobs that an ended run still waits for to stop, and those of the runs inside of it. The calls of the run end
+    /// first: a question that is under way could undo what the module does when it stops its job.
+    fn stop_jobs(&mut self) -> BoxFuture<'static, ()> {
         self.end.note();
-        let _ = timeout(CALLS_END, self.work.shutdown()).await;
-        self.open_jobs.cancel_run(has_inner).await;
+        let has_inner = self.parent.depth == 0;
+        let (mut calls, open_jobs) = (mem::take(&mut self.work), self.open_jobs.clone());
+        Box::pin(async move {
+            if open_jobs.has_any(has_inner) {
+                let _ = timeout(CALLS_END, calls.shutdown()).await;
+                open_jobs.cancel_run(has_inner).await;
+            }
+        })
     }
 
     /// Opens the jobs of calls that a cancelled run does not go on with, so that its end tells them to stop.
@@ -588,7 +596,9 @@ impl Performer {
             let step = work.step;
             let waits = || work.bound.waits(&rules.decisions);
             let mut caching = rules.results.begin(&work.call, &work.bound, waits, &*tools);
-            let known = if job.has_job() { None } else { caching.known() };
+            // Its result may be of another grant than the one under which it would be kept now.
+            let is_resumed = job.has_job();
+            let known = if is_resumed { None } else { caching.known() };
             let nested = effects.clone();
             let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, nested);
             let mut result = loop {
@@ -613,7 +623,6 @@ impl Performer {
                         }
                     }
                 };
-                open_jobs.cancel_nested(&work.call.id).await;
                 let retry = match attempts.judge(&work.call, result, &budget) {
                     ControlFlow::Break(result) => break result,
                     ControlFlow::Continue(retry) => retry,
@@ -630,7 +639,7 @@ impl Performer {
                 // Only the record says so of a call.
                 "tool".clone_into(&mut failure.kind);
             }
-            caching.keep(&result, effects.has_asked());
+            caching.keep(&result, is_resumed || effects.has_asked());
             let outcome = match &seen {
                 Some(seen) => revealed(&**seen, result.outcome),
                 None => result.outcome,

@@ -37,15 +37,19 @@ impl Sink {
     /// Records events that happened together in one write, and shows them. Nothing may follow from them before this
     /// returns, or if they are held. Pieces of a reply are shown and not recorded; nothing follows from them.
     ///
+    /// `then` is done when events are recorded, and before they are shown. It is not done where they are held, or where this
+    /// process has lost the run.
+    ///
     /// # Errors
     /// It is not known to be recorded, so nothing may follow from it, and nothing more may be published.
     pub(super) async fn publish(
         &mut self,
         kinds: Vec<EventKind>,
         grace: &mut EndGrace,
+        then: impl Future<Output = ()>,
     ) -> Result<Publication, RunError> {
         match self {
-            Self::Journal(publisher) => publisher.publish(kinds, grace).await,
+            Self::Journal(publisher) => publisher.publish(kinds, grace, then).await,
             // The run around it waits for the same journal, with its own grace, and drops this one when that is over.
             Self::Parent { calls, events } => {
                 let are_shown_only = kinds.iter().all(EventKind::is_shown_only);
@@ -54,6 +58,7 @@ impl Sink {
                     events.tell_all(kinds).await;
                 } else {
                     events.record(kinds).await;
+                    then.await;
                 }
                 Ok(Publication::Recorded)
             }
@@ -139,6 +144,7 @@ impl Publisher {
         &mut self,
         kinds: Vec<EventKind>,
         grace: &mut EndGrace,
+        then: impl Future<Output = ()>,
     ) -> Result<Publication, RunError> {
         let at_ms = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -218,6 +224,7 @@ impl Publisher {
             Err(source) => return Err(RunError::Journal { source }),
         }
         drop(recorded);
+        then.await;
         for event in events {
             self.show(event, grace).await;
         }
@@ -256,6 +263,7 @@ impl Publisher {
 mod tests {
     use super::*;
     use futures_util::future::BoxFuture;
+    use std::future::ready;
     use std::io;
     use std::sync::{Arc, Mutex};
 
@@ -339,7 +347,7 @@ mod tests {
         let mut grace = grace(&cancel, LONG);
         cancel.cancel();
         let begun = Instant::now();
-        let said = ends(at.sink.publish(notice(), &mut grace)).await;
+        let said = ends(at.sink.publish(notice(), &mut grace, ready(()))).await;
         assert!(
             matches!(said, Err(RunError::JournalSilent { .. })),
             "{said:?}"
@@ -355,7 +363,7 @@ mod tests {
         let mut at = published(0);
         let mut grace = grace(&RunCancel::default(), Duration::from_mins(1));
         let begun = Instant::now();
-        let said = ends(at.sink.publish(notice(), &mut grace)).await;
+        let said = ends(at.sink.publish(notice(), &mut grace, ready(()))).await;
         assert!(
             matches!(said, Err(RunError::JournalSilent { .. })),
             "{said:?}"
@@ -368,12 +376,17 @@ mod tests {
         let mut at = published(usize::MAX);
         let cancel = RunCancel::default();
         let mut grace = grace(&cancel, LONG);
-        at.sink.publish(notice(), &mut grace).await.unwrap();
+        at.sink
+            .publish(notice(), &mut grace, ready(()))
+            .await
+            .unwrap();
         at.sink.was_read().unwrap();
         cancel.cancel();
         let begun = Instant::now();
         for _ in 0..3 {
-            ends(at.sink.publish(notice(), &mut grace)).await.unwrap();
+            ends(at.sink.publish(notice(), &mut grace, ready(())))
+                .await
+                .unwrap();
         }
         assert_eq!(*at.recorded.lock().unwrap(), [0, 1, 2, 3]);
         let taken = begun.elapsed().as_secs();
@@ -401,7 +414,7 @@ mod tests {
             let first = events.recv().await.unwrap().seq;
             [first, events.recv().await.unwrap().seq]
         };
-        let all = async { tokio::join!(sink.publish(both, &mut grace), reads) };
+        let all = async { tokio::join!(sink.publish(both, &mut grace, ready(())), reads) };
         let (said, read) = ends(all).await;
         said.unwrap();
         assert_eq!(read, [0, 1]);

@@ -20,7 +20,7 @@ use toolhold_agent::calls::{
 };
 use toolhold_agent::{ToolCall, ToolRunner, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
-use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output, ProfileSlot};
+use toolhold_policy::{CallUsage, Captured, Denials, JobQuestion, LogLine, Output, ProfileSlot};
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -206,6 +206,9 @@ impl ToolRunner for ReportingTools {
                 Ok(report) => report,
                 Err(failure) => return ToolResult::failed(failure),
             };
+            if matches!(call.job, Some(JobQuestion::Cancel(_))) {
+                return tools::result(report);
+            }
             if call.id == self.id {
                 let reported = Reported {
                     usage: report.usage,
