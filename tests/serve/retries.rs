@@ -358,6 +358,25 @@ fn a_run_that_another_connection_follows_outlives_its_client() {
     assert!(text.contains(r#""reason":"output""#), "{text}");
 }
 
+/// Whatever becomes of others: OpenAI's background responses are asked for later.
+#[test]
+fn a_response_in_the_background_outlives_its_client() {
+    let host = host("[serve]\non_disconnect = \"cancel\"\n");
+    let endpoint = scripted([answers("late").delayed_ms(1_500, 0)]);
+    let server = serve(&host, &endpoint);
+    let mut body = response("t");
+    body["background"] = true.into();
+    body["stream"] = true.into();
+    let mut connection = sent(&server, RESPONSES, &body, &[]);
+    connection.read_exact(&mut [0]).unwrap();
+    drop(connection);
+    let run = until("its end", || {
+        let run = runs(&server).first()?.clone();
+        (run["state"] == "done").then_some(run)
+    });
+    assert_eq!(run["reason"], "output", "{run}");
+}
+
 #[test]
 fn equal_requests_under_one_key_at_the_same_time_get_one_answer() {
     let host = host("[serve]\nconcurrent_runs = 1\nkey_concurrent_runs = 1\n");

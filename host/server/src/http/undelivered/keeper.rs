@@ -32,7 +32,7 @@ impl App {
         let mut client = answer.client.subscribe();
         loop {
             let state = *client.borrow_and_update();
-            let patience = match (state, kept.on_disconnect) {
+            let patience = match (state, answer.on_disconnect) {
                 (ClientState::Settled, _) => return false,
                 (ClientState::Connected, _) => {
                     if client.changed().await.is_err() {
@@ -60,7 +60,7 @@ impl App {
                 break;
             }
         }
-        match kept.on_disconnect {
+        match answer.on_disconnect {
             OnDisconnect::Cancel => true,
             OnDisconnect::Continue => false,
             OnDisconnect::Wait => {
