@@ -48,7 +48,7 @@ pub struct Prepared {
     pub turn: Option<(Uuid, u32)>,
     /// The request of `/v1/responses` that the run answers, as JSON.
     pub asked: Option<String>,
-    /// True if the run goes on without its client, which asks for the outcome later.
+    /// True if the run outlives its client, which asks for the outcome later.
     pub is_background: bool,
 }
 

@@ -66,7 +66,7 @@ struct UndeliveredAnswer {
     party: Arc<str>,
     /// Digest of the request's path, agent, session and body.
     digest: String,
-    /// What becomes of the run without its client.
+    /// End of the run if its client leaves.
     on_disconnect: OnDisconnect,
     client: watch::Sender<ClientState>,
     begin: watch::Sender<BeginState>,
@@ -122,7 +122,7 @@ impl UndeliveredAnswers {
     }
 
     /// Notes the run that a request is about to begin, and that its client waits for the answer. A run in the background
-    /// (`is_background`) goes on without its client.
+    /// (`is_background`) outlives its client.
     pub fn enter(
         &self,
         party: &Arc<str>,
