@@ -358,6 +358,54 @@ fn a_run_that_another_connection_follows_outlives_its_client() {
     assert!(text.contains(r#""reason":"output""#), "{text}");
 }
 
+/// People take longer than clients: a call that waits for one is still there when the client was given up.
+#[test]
+fn a_run_that_waits_for_a_person_outlives_its_client() {
+    let host = host("[serve]\ndisconnect_wait_ms = 100\n[decisions]\nalways = [\"calculator\"]\n");
+    let [call, answer] = two_plus_two();
+    let endpoint = scripted([call, Reply::never(), answer]);
+    let server = serve(&host, &endpoint);
+    let first = sent(&server, CHAT, &chat("asks a person"), &[]);
+    let waits = waiting(&server);
+    drop(first);
+    let second = sent(&server, CHAT, &chat("asks nobody"), &[]);
+    until("its request", || {
+        (endpoint.requests().len() == 2).then_some(())
+    });
+    drop(second);
+    let ended = |task: &str| {
+        let runs = runs(&server);
+        let run = runs.iter().find(|run| run["task"] == task)?;
+        (run["state"] == "done").then(|| run["reason"].clone())
+    };
+    // Its client left after that of the other.
+    let reason = until("the end of the second", || ended("asks nobody"));
+    assert_eq!(reason, "cancelled");
+    assert_eq!(waiting(&server)["call"], waits["call"]);
+    approve(&server, &waits);
+    let reason = until("the end of the first", || ended("asks a person"));
+    assert_eq!(reason, "output");
+}
+
+/// Whatever becomes of others: OpenAI's background responses are asked for later.
+#[test]
+fn a_response_in_the_background_outlives_its_client() {
+    let host = host("[serve]\non_disconnect = \"cancel\"\n");
+    let endpoint = scripted([answers("late").delayed_ms(1_500, 0)]);
+    let server = serve(&host, &endpoint);
+    let mut body = response("t");
+    body["background"] = true.into();
+    body["stream"] = true.into();
+    let mut connection = sent(&server, RESPONSES, &body, &[]);
+    connection.read_exact(&mut [0]).unwrap();
+    drop(connection);
+    let run = until("its end", || {
+        let run = runs(&server).first()?.clone();
+        (run["state"] == "done").then_some(run)
+    });
+    assert_eq!(run["reason"], "output", "{run}");
+}
+
 #[test]
 fn equal_requests_under_one_key_at_the_same_time_get_one_answer() {
     let host = host("[serve]\nconcurrent_runs = 1\nkey_concurrent_runs = 1\n");

@@ -1,27 +1,21 @@
 //! A response's body on its way to the connection: in pieces, and its request is under way until all of it was sent.
 
+use crate::pieces::PiecedBody;
 use crate::places::Busy;
 use axum::body::Body;
-use hyper::body::{Body as HttpBody, Buf as _, Bytes, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-/// Bytes that the connection is given at a time. It asks for more when it has room, so its own memory is bounded, and
-/// the memory of the inner body counts as unsent until then.
-const PIECE_BYTES: usize = 64 << 10;
+use std::task::{Context, Poll};
 
 pub struct BusyBody {
-    body: Body,
-    /// The part of the last frame that the connection has not taken.
-    rest: Bytes,
+    body: PiecedBody,
     _busy: Busy,
 }
 
 impl BusyBody {
     pub fn wrap(body: Body, busy: Busy) -> Body {
         Body::new(Self {
-            body,
-            rest: Bytes::new(),
+            body: PiecedBody::new(body),
             _busy: busy,
         })
     }
@@ -32,48 +26,25 @@ impl HttpBody for BusyBody {
     type Error = axum::Error;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let Self { body, rest, .. } = self.get_mut();
-        if rest.is_empty() {
-            match ready!(Pin::new(body).poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if data.len() > PIECE_BYTES => *rest = data,
-                    Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                    Err(other) => return Poll::Ready(Some(Ok(other))),
-                },
-                ended => return Poll::Ready(ended),
-            }
-        }
-        // A copy: a part of the whole would keep all of it in memory until the connection has written it.
-        let piece = Bytes::copy_from_slice(&rest[..rest.len().min(PIECE_BYTES)]);
-        rest.advance(piece.len());
-        if rest.is_empty() {
-            // What was advanced to its end still holds the whole.
-            *rest = Bytes::new();
-        }
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (rest, inner) = (self.rest.len() as u64, self.body.size_hint());
-        let mut hint = SizeHint::new();
-        hint.set_lower(inner.lower().saturating_add(rest));
-        if let Some(upper) = inner.upper() {
-            hint.set_upper(upper.saturating_add(rest));
-        }
-        hint
+        self.body.size_hint()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pieces::PIECE_BYTES;
     use crate::places::Places;
     use axum::body::to_bytes;
     use futures_util::{StreamExt as _, stream};

@@ -9,7 +9,7 @@
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
 //! `listen` and `acceptor` accept connections, and `busy_answer` is the 503 for those without a place;
-//! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read, and `taken` tells
+//! `kept_body` reads a body as a whole and counts its memory; `pieces` gives one away bit by bit; `unsent` counts what clients have not read, and `taken` tells
 //! when they have all of it.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, by the names that `authority` parses, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
@@ -39,6 +39,7 @@ mod guard;
 mod kept_body;
 mod lingering;
 mod listen;
+mod pieces;
 #[cfg(test)]
 mod place_tests;
 mod places;

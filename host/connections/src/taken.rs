@@ -1,5 +1,6 @@
 //! Tells when a connection has taken an answer to its end, for those who must know whether a client got it.
 
+use crate::pieces::PiecedBody;
 use axum::body::Body;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use std::pin::Pin;
@@ -13,14 +14,15 @@ pub fn when_taken(body: Body, taken: impl FnOnce() + Send + 'static) -> Body {
         return body;
     }
     Body::new(TakenBody {
-        body,
+        body: PiecedBody::new(body),
         taken: Some(Box::new(taken)),
     })
 }
 
 /// Body that calls `taken` after its last byte, once.
 struct TakenBody {
-    body: Body,
+    /// In pieces: a whole answer is one frame, which the connection's own body takes long before it is written.
+    body: PiecedBody,
     taken: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -58,6 +60,7 @@ impl HttpBody for TakenBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pieces::PIECE_BYTES;
     use axum::body::to_bytes;
     use futures_util::{StreamExt as _, stream};
     use std::convert::Infallible;
@@ -83,6 +86,16 @@ mod tests {
             let (body, count) = counted(body);
             to_bytes(body, usize::MAX).await.unwrap();
             assert_eq!(count.load(Ordering::Relaxed), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_is_taken_with_its_last_piece() {
+        let (body, count) = counted(Body::from(vec![7; 3 * PIECE_BYTES]));
+        let mut pieces = body.into_data_stream();
+        for taken in [0, 0, 1] {
+            assert_eq!(pieces.next().await.unwrap().unwrap().len(), PIECE_BYTES);
+            assert_eq!(count.load(Ordering::Relaxed), taken);
         }
     }
 

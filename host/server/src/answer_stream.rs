@@ -12,6 +12,7 @@ use std::mem;
 use toolhold_agent::contract::{ReplyOpening, opening_of};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
+use toolhold_protocol::bound::{BoundTools, Runner};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::settings::Settings;
 
@@ -42,7 +43,9 @@ pub struct AnswerStream {
     stops: StopTexts,
     /// True if the text of a reply is no answer yet, because a call has to be made before.
     awaits_call: bool,
-    /// True once a call was made.
+    /// True if that call is one of the client's, with which the run ends.
+    awaits_client: bool,
+    /// True once such a call was made.
     is_called: bool,
 }
 
@@ -79,9 +82,15 @@ impl AnswerStream {
         self
     }
 
+    /// Takes the tools of the run. Where some are the client's, the run has to call one of these.
+    pub fn offered(&mut self, tools: &BoundTools) {
+        let mut runners = tools.iter().map(|bound| &bound.runner);
+        self.awaits_client = runners.any(|runner| *runner == Runner::Client);
+    }
+
     /// A call was made: the next reply may hold the answer.
     pub fn called(&mut self) {
-        self.is_called = true;
+        self.is_called = !self.awaits_client;
     }
 
     /// Starts the next reply. Text of the previous reply was not the answer.
@@ -90,6 +99,7 @@ impl AnswerStream {
             is_text: self.is_text,
             stops: self.stops.anew(),
             awaits_call: self.awaits_call && !self.is_called,
+            awaits_client: self.awaits_client,
             ..Self::default()
         };
     }
@@ -183,6 +193,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+    use toolhold_protocol::bound::Bound;
+    use toolhold_protocol::tool::Tool;
 
     fn said(contract: Contract, pieces: &[&str]) -> String {
         let mut answer_stream = AnswerStream::new(contract);
@@ -287,6 +299,29 @@ mod tests {
         answer_stream.called();
         answer_stream.restart();
         assert_eq!(answer_stream.push("It is 4."), "It is 4.");
+    }
+
+    #[test]
+    fn nothing_is_streamed_behind_a_call_that_is_not_the_clients() {
+        let settings = Settings {
+            contract: Contract::Tools,
+            must_call: true,
+            ..Settings::default()
+        };
+        let bound = |name: &str, runner| Bound {
+            tool: Tool::new(name).into(),
+            runner,
+        };
+        let tools = vec![
+            bound("own", Runner::Activity("own".into())),
+            bound("weather", Runner::Client),
+        ];
+        let mut answer_stream = AnswerStream::of(&settings);
+        answer_stream.offered(&tools.into());
+        answer_stream.restart();
+        answer_stream.called();
+        answer_stream.restart();
+        assert_eq!(answer_stream.push("It is 4."), "");
     }
 
     #[test]

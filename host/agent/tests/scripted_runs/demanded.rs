@@ -123,3 +123,21 @@ async fn a_call_is_demanded_as_the_endpoint_takes_it() {
         assert_eq!(script.bodies()[1]["tool_choice"], "auto");
     }
 }
+
+/// The client waits for it, so it is shown although the run has more tools than are shown.
+#[tokio::test]
+async fn a_client_s_tool_is_demanded_also_of_many_tools() {
+    for contract in Contract::ALL {
+        let script = Script::new([output(contract, "It is 1."), calls(contract, "weather")]);
+        let own = Activities::default()
+            .with("echo", Echo::default().activity())
+            .with("other", Echo::default().activity());
+        let mut request = asked(contract, &["echo", "other", "weather"]);
+        request.settings.window.max_tools = 1;
+        let activities = own.with_clients("weather");
+        let events = run(&driver(&script, activities), request).await;
+        assert_eq!(end(&events).0, "tool_calls", "{}", lines(&events));
+        let told = script.told(1);
+        assert!(told.contains("has to call weather"), "{contract:?}: {told}");
+    }
+}

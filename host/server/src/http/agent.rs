@@ -48,6 +48,8 @@ pub struct Prepared {
     pub turn: Option<(Uuid, u32)>,
     /// The request of `/v1/responses` that the run answers, as JSON.
     pub asked: Option<String>,
+    /// True if the run outlives its client, which asks for the outcome later.
+    pub is_background: bool,
 }
 
 impl App {
@@ -115,6 +117,7 @@ impl App {
             after: None,
             turn: None,
             asked: None,
+            is_background: false,
         }
     }
 
@@ -142,8 +145,8 @@ impl App {
                 }
                 let origin = &client.origin;
                 let (party, digest) = (&origin.party, origin.digest(&request));
-                let run = prepared.request.id;
-                let (hold, note) = self.undelivered.enter(party, digest, run);
+                let (run, is_background) = (prepared.request.id, prepared.is_background);
+                let (hold, note) = self.undelivered.enter(party, digest, run, is_background);
                 origin.keep(hold);
                 Some(note)
             }

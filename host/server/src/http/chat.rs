@@ -7,7 +7,7 @@ use crate::http::agent::limit_replies;
 use crate::http::argument_pieces::pieces;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
-use crate::http::choice::{Choice, FUNCTION_CALL, finish, stopped};
+use crate::http::choice::{Choice, FUNCTION_CALL, STOP, finish, stopped};
 use crate::http::client_tools::{ClientTool, DefinedTools, FunctionDefinition, output_schema};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
@@ -393,6 +393,7 @@ impl Chunks {
             return;
         };
         match event {
+            EventKind::Run { tools, .. } => answer_stream.offered(tools),
             EventKind::Request { .. } => answer_stream.restart(),
             EventKind::ToolStart { .. } => answer_stream.called(),
             EventKind::Delta {
@@ -415,13 +416,16 @@ impl Chunks {
 
     async fn end(&mut self) -> Result<(), ApiError> {
         self.is_over = true;
-        let finish = match finish(&self.live.turn)? {
+        let mut finish = match finish(&self.live.turn)? {
             "tool_calls" if self.form.has_functions => FUNCTION_CALL,
             other => other,
         };
         let mut content = self.live.turn.shown();
         let end = stopped(&self.live.turn, &content, &self.form.stops).len();
-        content.truncate(end);
+        if end < content.len() {
+            content.truncate(end);
+            finish = STOP;
+        }
         let bytes = ANSWERS * self.live.turn.end_bytes();
         self.unsent = Some(self.live.room(bytes).await);
         let streamed = self.answer_stream.as_ref();
@@ -432,7 +436,13 @@ impl Chunks {
             Some(AnswerRest::Instead(answer)) => format!("\n\n{answer}"),
         };
         self.say(&said);
-        for (index, call) in self.live.turn.calls.iter().enumerate() {
+        // A reply with `function_call` has one, without an index.
+        let most = if self.form.has_functions {
+            1
+        } else {
+            usize::MAX
+        };
+        for (index, call) in self.live.turn.calls.iter().take(most).enumerate() {
             for delta in call_deltas(index, call, self.form.has_functions) {
                 let chunk = self.reply.chunk(delta, None);
                 self.ready.push_back(chunk);

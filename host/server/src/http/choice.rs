@@ -51,7 +51,10 @@ impl Choice {
     pub fn stopped(mut self, turn: &Turn, stops: &StopTexts) -> Self {
         if let Some(content) = &mut self.message.content {
             let end = stopped(turn, content, stops).len();
-            content.truncate(end);
+            if end < content.len() {
+                content.truncate(end);
+                self.finish_reason = STOP;
+            }
         }
         self
     }
@@ -67,6 +70,8 @@ impl Choice {
     }
 }
 
+/// Why a turn ended that has its whole answer, or the answer up to one of the client's stop texts.
+pub const STOP: &str = "stop";
 /// Why a turn ended that called a function of `functions`.
 pub const FUNCTION_CALL: &str = "function_call";
 
@@ -91,11 +96,44 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
         TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
         TurnEnd::Blocked => Ok("content_filter"),
         TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
-            turn.fault(Api::OpenAi).map_or(Ok("stop"), Err)
+            turn.fault(Api::OpenAi).map_or(Ok(STOP), Err)
         }
     }
 }
 
 fn tool_call(call: &ClientCall) -> Value {
     json!({"id": call.id, "type": "function", "function": call.function})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::unsent::FromRecord as _;
+    use toolhold_protocol::event::{Event, Seal};
+    use uuid::Uuid;
+
+    /// SDKs take `length` for an answer that lacks its end.
+    #[test]
+    fn an_answer_that_reached_a_stop_is_whole() {
+        let done = json!({"event": "done", "reason": "token_budget", "output": "It is 4.END of", "steps": 1, "calls": 0,
+            "tokens": 1, "duration_ms": 1});
+        let mut turn = Turn::new(Uuid::nil());
+        turn.take(&Event {
+            run: Uuid::nil(),
+            seq: 0,
+            at_ms: 0,
+            kind: serde_json::from_value(done).unwrap(),
+            removed: None,
+            seal: Seal::default(),
+        });
+        for (stop, reason, content) in [
+            ("END", "stop", "It is 4."),
+            ("FIN", "length", "It is 4.END of"),
+        ] {
+            let stops = StopTexts::read(&json!(stop)).unwrap();
+            let choice = Choice::of(&turn, finish(&turn).unwrap()).stopped(&turn, &stops);
+            assert_eq!(choice.finish_reason, reason);
+            assert_eq!(choice.message.content.as_deref(), Some(content));
+        }
+    }
 }

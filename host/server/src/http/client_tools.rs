@@ -183,6 +183,7 @@ impl DefinedTools {
         if own.is_empty() {
             forbid(&mut prepared.request);
         } else {
+            withdraw_all(&mut prepared.request.context);
             prepared.behalf.narrow(Some(own));
             prepared.request.allowed = prepared.agent.allowed(&prepared.behalf);
         }
@@ -206,7 +207,11 @@ fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>
 /// Leaves no tool of the agent and of the context.
 fn forbid(request: &mut RunRequest) {
     request.own_tools_only = true;
-    let context = &mut request.context;
+    withdraw_all(&mut request.context);
+}
+
+/// Removes the tools of the context, such as those of an earlier run of another API: none of them was chosen.
+fn withdraw_all(context: &mut Vec<Message>) {
     context.retain(|message| !matches!(message, Message::Tool(_)));
 }
 

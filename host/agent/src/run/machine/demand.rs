@@ -26,15 +26,25 @@ impl Machine {
         self.is_call_due = !is_made;
     }
 
-    /// Names of the tools of which the next reply has to call one, as they go out. Empty where it need not call any.
+    /// Names of the tools of which the next reply has to call one, as they go out. Empty where it need not call any. Where
+    /// none of them is shown, it has to look for one.
     pub(super) fn demanded(&self) -> Vec<String> {
         // A candidate for one call is asked for nothing else, and a plan and votes are not made of calls.
         if !self.is_call_due || self.forced().is_some() || self.is_lazy() || self.step.is_vote {
             return Vec::new();
         }
+        let demanded = self.outward_names(|tool| self.meets_demand(tool));
+        if demanded.is_empty() {
+            return self.outward_names(|tool| self.tools.finds(tool));
+        }
+        demanded
+    }
+
+    /// Names of the offered tools that are wanted, as they go out.
+    fn outward_names(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let offered = self.offered().iter();
-        let demanded = offered.filter(|tool| self.meets_demand(&tool.name));
-        demanded.map(|tool| self.outward_name(tool)).collect()
+        let wanted = offered.filter(|tool| is_wanted(&tool.name));
+        wanted.map(|tool| self.outward_name(tool)).collect()
     }
 
     /// Why a reply without a call is not used, where it had to call a tool.
@@ -49,9 +59,14 @@ impl Machine {
         ))
     }
 
-    /// True if a call of this tool is one that the client waits for: of its own tools, if it brought some.
+    /// True if a call of this tool is one that the client waits for: of its own tools, if it brought some. To ask an advisor
+    /// is none.
     fn meets_demand(&self, tool: &str) -> bool {
-        let is_met = |runner: &Runner| !self.own_calls.has_clients() || *runner == Runner::Client;
+        let is_met = |runner: &Runner| match runner {
+            Runner::Client => true,
+            Runner::Advisor => false,
+            _ => !self.own_calls.has_clients(),
+        };
         self.tools
             .find(tool)
             .is_some_and(|bound| is_met(&bound.runner))

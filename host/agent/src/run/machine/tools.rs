@@ -10,7 +10,7 @@ use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use toolhold_protocol::bound::{Bound, BoundTools};
+use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
 /// The tools of one run.
@@ -36,6 +36,8 @@ pub(super) struct ShowingLimits {
     pub max: usize,
     /// Maximum tokens of their definitions, as estimated from bytes. Absent: the window is not known.
     pub max_tokens: Option<u64>,
+    /// True if the client's tools come before all others, because it waits for a call of one of them.
+    pub clients_first: bool,
 }
 
 impl ShowingLimits {
@@ -77,13 +79,17 @@ impl ShownTools {
             .collect();
         let spoken_of: HashSet<usize> = found.iter().copied().collect();
         let others = (0..tools.len()).filter(|at| !spoken_of.contains(at));
-        let mut some = Vec::new();
-        let mut bytes = 0_usize;
-        for tool in found
+        let mut ranked: Vec<&Arc<CallableTool>> = found
             .into_iter()
             .chain(others)
             .filter_map(|at| tools.get(at))
-        {
+            .collect();
+        if limits.clients_first {
+            ranked.sort_by_key(|tool| tool.bound.runner != Runner::Client);
+        }
+        let mut some = Vec::new();
+        let mut bytes = 0_usize;
+        for tool in ranked {
             bytes += tool.bytes();
             if !limits.allow(some.len() + 1, bytes) {
                 break;
@@ -268,7 +274,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
-    use toolhold_protocol::bound::Runner;
 
     fn tools(described: &[(&str, &str)]) -> ToolTable {
         let bound = described.iter().map(|(name, description)| Bound {
@@ -286,6 +291,7 @@ mod tests {
             task: task.into(),
             max,
             max_tokens,
+            clients_first: false,
         }
     }
 
@@ -324,6 +330,27 @@ mod tests {
         let mut little = tools(&THREE);
         little.limit(limits("mail", 64, Some(26)));
         assert_eq!(names(&little), ["mail.send", toolbook::FIND_TOOLS]);
+    }
+
+    #[test]
+    fn tools_of_a_client_that_demands_a_call_are_shown_before_others() {
+        let tool = |name: &str, runner: Runner| Bound {
+            tool: Arc::new(Tool::new(name)),
+            runner,
+        };
+        let bound = vec![
+            tool("mail.send", Runner::Activity("mail.send".into())),
+            tool("mail.read", Runner::Activity("mail.read".into())),
+            tool("final_result", Runner::Client),
+        ];
+        for (clients_first, shown) in [(false, "mail.send"), (true, "final_result")] {
+            let mut few = ToolTable::new(ToolCatalogue::new(bound.clone()).unwrap());
+            few.limit(ShowingLimits {
+                clients_first,
+                ..limits("Send a mail", 1, None)
+            });
+            assert_eq!(names(&few), [shown, toolbook::FIND_TOOLS]);
+        }
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Machine {
             task: said.join("\n"),
             max: self.request.settings.window.max_tools,
             max_tokens: window.map(|tokens| tokens / TOOLS_WINDOW_DIVISOR),
+            clients_first: self.request.settings.must_call,
         });
     }
 

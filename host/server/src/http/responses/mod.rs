@@ -97,6 +97,8 @@ async fn create(
 
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
     prepared.asked = Some(text);
+    // Streamed or not: a response in the background is asked for later.
+    prepared.is_background = kept.is_background;
 
     if is_streamed {
         // The stream repeats the request, but for its input.

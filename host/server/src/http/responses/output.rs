@@ -107,6 +107,7 @@ impl Output {
             return;
         };
         match event {
+            EventKind::Run { tools, .. } => answer_stream.offered(tools),
             EventKind::ToolStart { .. } => answer_stream.called(),
             EventKind::Request { .. } => {
                 answer_stream.restart();

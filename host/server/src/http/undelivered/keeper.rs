@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Shortest pause between two looks whether others watch the run.
-const WATCHED_PAUSE: Duration = Duration::from_secs(1);
+/// Shortest pause between two looks whether the run is still of use to others.
+const USE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason of the cancellation, which the readers of the run are shown.
 const GONE: &str = "its client closed the connection and did not come back (serve.on_disconnect)";
@@ -32,7 +32,7 @@ impl App {
         let mut client = answer.client.subscribe();
         loop {
             let state = *client.borrow_and_update();
-            let patience = match (state, kept.on_disconnect) {
+            let patience = match (state, answer.on_disconnect) {
                 (ClientState::Settled, _) => return false,
                 (ClientState::Connected, _) => {
                     if client.changed().await.is_err() {
@@ -60,24 +60,38 @@ impl App {
                 break;
             }
         }
-        match kept.on_disconnect {
+        match answer.on_disconnect {
             OnDisconnect::Cancel => true,
             OnDisconnect::Continue => false,
             OnDisconnect::Wait => {
-                !answer.has_ids.load(Ordering::Relaxed) && self.is_unwatched(answer.run).await
+                !answer.has_ids.load(Ordering::Relaxed) && self.is_of_no_use(answer.run).await
             }
         }
     }
 
-    /// Waits until nothing follows the events of the run here. Returns false if the server stops before.
-    async fn is_unwatched(&self, run: Uuid) -> bool {
-        let pause = self.undelivered.inner.patience.max(WATCHED_PAUSE);
-        while self.dispatcher.is_watched(run) {
+    /// Waits until the run was of no use to others for a while: nothing follows its events here, and it asks no person.
+    /// Returns false if the server stops before.
+    async fn is_of_no_use(&self, run: Uuid) -> bool {
+        let pause = self.undelivered.inner.patience.max(USE_PAUSE);
+        let mut was_used = false;
+        loop {
+            let is_used = self.dispatcher.is_watched(run) || self.asks_a_person(run).await;
+            // What a person has just approved gets its time, and a reader that lost its connection comes back.
+            if !is_used && !was_used {
+                return true;
+            }
+            was_used = is_used;
             if !self.dispatcher.waits(pause).await {
                 return false;
             }
         }
-        true
+    }
+
+    /// True if a call of the run waits for a decision, which takes longer than clients wait. A run about which the database
+    /// cannot be asked is left as it is for now.
+    async fn asks_a_person(&self, run: Uuid) -> bool {
+        let row = self.dispatcher.store().run(run).await;
+        row.map_or(true, |row| row.is_some_and(|row| row.waits))
     }
 
     /// Cancels the run of a client that is gone, wherever it works by now.

@@ -66,6 +66,8 @@ struct UndeliveredAnswer {
     party: Arc<str>,
     /// Digest of the request's path, agent, session and body.
     digest: String,
+    /// End of the run if its client leaves.
+    on_disconnect: OnDisconnect,
     client: watch::Sender<ClientState>,
     begin: watch::Sender<BeginState>,
     /// True if the answer is a stream of events, whose ids let the client go on at any time.
@@ -119,12 +121,24 @@ impl UndeliveredAnswers {
         }
     }
 
-    /// Notes the run that a request is about to begin, and that its client waits for the answer.
-    pub fn enter(&self, party: &Arc<str>, digest: String, run: Uuid) -> (AnswerHold, BeginNote) {
+    /// Notes the run that a request is about to begin, and that its client waits for the answer. A run in the background
+    /// (`is_background`) outlives its client.
+    pub fn enter(
+        &self,
+        party: &Arc<str>,
+        digest: String,
+        run: Uuid,
+        is_background: bool,
+    ) -> (AnswerHold, BeginNote) {
         let answer = Arc::new(UndeliveredAnswer {
             run,
             party: party.clone(),
             digest,
+            on_disconnect: if is_background {
+                OnDisconnect::Continue
+            } else {
+                self.inner.on_disconnect
+            },
             client: watch::Sender::new(ClientState::Connected),
             begin: watch::Sender::new(BeginState::Open),
             has_ids: AtomicBool::new(false),
@@ -187,7 +201,7 @@ impl UndeliveredAnswers {
             .client
             .send_replace(ClientState::Gone(Instant::now()));
         // The run of a client that is gone is cancelled, so there is no answer to come back for.
-        if self.inner.on_disconnect != OnDisconnect::Cancel {
+        if answer.on_disconnect != OnDisconnect::Cancel {
             add(&mut known.gone, answer);
             known.forget_surplus(&answer.party);
         }

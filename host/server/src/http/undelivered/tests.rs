@@ -8,7 +8,7 @@ fn answers() -> UndeliveredAnswers {
 
 /// A run that has begun, and the hold of its client.
 fn begun(answers: &UndeliveredAnswers, party: &Arc<str>, digest: &str) -> AnswerHold {
-    let (hold, note) = answers.enter(party, digest.to_owned(), Uuid::now_v7());
+    let (hold, note) = answers.enter(party, digest.to_owned(), Uuid::now_v7(), false);
     note.begun();
     hold
 }
@@ -82,7 +82,7 @@ async fn a_repeated_request_waits_until_the_end_of_the_last_connection_is_notice
 #[tokio::test(start_paused = true)]
 async fn a_request_that_begins_no_run_is_forgotten() {
     let (answers, ada) = (answers(), Arc::from("ada"));
-    let (hold, note) = answers.enter(&ada, "d".into(), Uuid::now_v7());
+    let (hold, note) = answers.enter(&ada, "d".into(), Uuid::now_v7(), false);
     drop(hold);
     let again = answers.take_up(&ada, "d").await.unwrap();
     drop(note);
@@ -116,6 +116,17 @@ async fn a_cancelled_run_is_not_taken_up() {
     assert!(answers.take_up(&ada, "d").await.is_none());
     assert_eq!(remembered(&answers), (0, 0));
     assert!(answers.give_up(&answer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_the_background_is_taken_up_whatever_becomes_of_others() {
+    let answers = UndeliveredAnswers::new(OnDisconnect::Cancel, PATIENCE);
+    let ada = Arc::from("ada");
+    let (hold, note) = answers.enter(&ada, "d".into(), Uuid::now_v7(), true);
+    note.begun();
+    let run = hold.run();
+    drop(hold);
+    assert_eq!(answers.take_up(&ada, "d").await.unwrap().run(), run);
 }
 
 #[tokio::test(start_paused = true)]
