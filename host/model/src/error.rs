@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::error_words::refuses_images;
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
 use toolhold_intake::encoding::EncodingError;
@@ -93,13 +94,6 @@ pub enum ModelError {
     #[error("this run replays a recording, and the recording holds no answer: {source}")]
     Unrecorded { source: TransportError },
 
-    /// The request has images, and the configuration says that the model takes none.
-    #[error(
-        "the model of {endpoint} takes no images (`images = false` in its [endpoints.NAME]), and the request has some: \
-         name another model with --model or --endpoint, or leave the images out"
-    )]
-    NoImages { endpoint: String },
-
     /// The reply is of another revision than the one that the operator pinned.
     #[error(
         "{endpoint} answered as {}, and {pinned} is pinned: set `revision` in its [endpoints.NAME] to the new one when it was \
@@ -146,10 +140,9 @@ impl ModelError {
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
             Self::TooLarge { .. } => ErrorClass::Correctable,
-            Self::Unrecorded { .. }
-            | Self::NoImages { .. }
-            | Self::OtherRevision { .. }
-            | Self::Config { .. } => ErrorClass::Fatal,
+            Self::Unrecorded { .. } | Self::OtherRevision { .. } | Self::Config { .. } => {
+                ErrorClass::Fatal
+            }
         }
     }
 
@@ -168,7 +161,6 @@ impl ModelError {
             Self::Connect { .. }
             | Self::Timeout { .. }
             | Self::Unrecorded { .. }
-            | Self::NoImages { .. }
             | Self::Config { .. }
             | Self::Unavailable(_) => false,
             Self::GaveUp { source, .. } => source.is_answer(),
@@ -193,7 +185,6 @@ impl ModelError {
             Self::Encoding { .. } => "compressed",
             Self::TooLarge { .. } => "too_large",
             Self::Unrecorded { .. } => "unrecorded",
-            Self::NoImages { .. } => "no_images",
             Self::OtherRevision { .. } => "other_revision",
             Self::Config { .. } => "configuration",
             Self::Unavailable(unavailable) => unavailable.kind(),
@@ -210,6 +201,14 @@ impl ModelError {
         }
     }
 
+    /// True if the endpoint refused the request because its model takes no images.
+    pub(crate) fn refuses_images(&self) -> bool {
+        let Self::Status { status, detail, .. } = self else {
+            return false;
+        };
+        matches!(status, 400 | 404 | 415 | 422 | 500 | 501) && refuses_images(&detail.message)
+    }
+
     /// The request that was refused has images. No two servers refuse them alike: llama.cpp answers 500, others 400,
     /// 404 or 415.
     pub(crate) fn advise_of_images(&mut self) {
@@ -220,7 +219,7 @@ impl ModelError {
             return;
         }
         let advice = "the request has images: if the model takes none, name another one or leave them out, and set \
-                      images = false in its [endpoints.NAME], so that nothing is sent";
+                      images = false in its [endpoints.NAME], so that they are left out";
         detail.advice = Some(match detail.advice.take() {
             Some(own) => format!("{own}; {advice}"),
             None => advice.into(),
