@@ -1,6 +1,7 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
 use crate::audit_rows::{self, Draft};
+use crate::blobs;
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -102,8 +103,10 @@ impl Store {
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
                 if is_gone {
                     let texts = shared_texts::of_session(&mut transaction, id).await?;
+                    let blobs = blobs::of_session(&mut transaction, id).await?;
                     let turns = delete_turns(&mut transaction, id).await?;
                     shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    blobs::delete_unnamed(&mut transaction, &blobs).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
