@@ -165,6 +165,19 @@ pub(super) const ROWS: &[FaultRow<ClientsBench>] = &[
         ),
     },
     FaultRow {
+        what: "A client times out and asks again.",
+        passes: test(
+            "Its second request gets the run of the first.",
+            "serve/retries.rs",
+            "a_client_that_times_out_twice_makes_one_append",
+        ),
+        stays: test(
+            "The run ends as `serve.on_disconnect` says.",
+            "serve/retries.rs",
+            "a_run_ends_with_its_client_as_the_operator_says",
+        ),
+    },
+    FaultRow {
         what: "A client asks for the same a second time.",
         passes: test(
             "With an `Idempotency-Key` there is one run, and one answer.",

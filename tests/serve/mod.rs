@@ -19,6 +19,7 @@ mod no_place;
 mod responses;
 mod rests;
 mod retention;
+mod retries;
 mod shielded_session;
 mod takeover;
 mod unread;

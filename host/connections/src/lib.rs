@@ -9,7 +9,8 @@
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
 //! `listen` and `acceptor` accept connections, and `busy_answer` is the 503 for those without a place;
-//! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read.
+//! `kept_body` reads a body as a whole and counts its memory; `unsent` counts what clients have not read, and `taken` tells
+//! when they have all of it.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, by the names that `authority` parses, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
 //! addresses.
@@ -44,6 +45,7 @@ mod places;
 mod server;
 mod settings;
 mod source;
+mod taken;
 mod unread;
 mod unsent;
 pub mod web_origin;
@@ -56,4 +58,5 @@ pub use kept_body::{KeptBody, KeptBodyError, no_memory};
 pub use listen::listen;
 pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, RefusalObserver, Settings};
+pub use taken::when_taken;
 pub use unsent::{UnsentAnswers, UnsentBytes, UnsentShare};

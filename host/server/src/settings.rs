@@ -15,6 +15,18 @@ pub enum Keys {
     Never,
 }
 
+/// The end of a run whose client closes its connection before it has the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDisconnect {
+    /// The run is cancelled if its client does not come back for a while.
+    Wait,
+    /// The run is not affected.
+    Continue,
+    /// The run is cancelled at once.
+    Cancel,
+}
+
 /// `[serve]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Settings {
@@ -28,6 +40,8 @@ pub struct Settings {
     pub connections: usize,
     pub body_bytes: usize,
     pub unsent_bytes: u64,
+    pub on_disconnect: OnDisconnect,
+    pub disconnect_wait_ms: u64,
     pub drain_ms: u64,
     pub lame_duck_ms: u64,
     pub origins: Vec<String>,
@@ -40,6 +54,10 @@ const LEAST_UNSENT_BYTES: u64 = 16 << 20;
 impl Settings {
     pub fn queue_timeout(&self) -> Duration {
         Duration::from_millis(self.queue_timeout_ms)
+    }
+
+    pub fn disconnect_wait(&self) -> Duration {
+        Duration::from_millis(self.disconnect_wait_ms)
     }
 
     pub fn drain(&self) -> Duration {
@@ -58,6 +76,7 @@ impl Settings {
             ("queue_timeout_ms", self.queue_timeout_ms == 0),
             ("connections", self.connections == 0),
             ("body_bytes", self.body_bytes == 0),
+            ("disconnect_wait_ms", self.disconnect_wait_ms == 0),
         ] {
             if is_zero {
                 return Some((key, "must be at least 1".into()));

@@ -90,7 +90,8 @@ fn rule(key: &str) -> Option<Rule> {
         | "serve.queue_timeout_ms"
         | "serve.connections"
         | "serve.body_bytes"
-        | "serve.unsent_bytes" => Rule::AtMost,
+        | "serve.unsent_bytes"
+        | "serve.disconnect_wait_ms" => Rule::AtMost,
         "run.token_budget"
         | "run.max_cost"
         | "run.max_tool_calls"
@@ -101,6 +102,7 @@ fn rule(key: &str) -> Option<Rule> {
         "decisions.default" => Rule::Stricter(&["never", "on-write", "always"]),
         "modules.pinning" => Rule::Stricter(&["never", "first-sight", "always"]),
         "serve.keys" => Rule::Stricter(&["never", "auto", "always"]),
+        "serve.on_disconnect" => Rule::Stricter(&["continue", "wait", "cancel"]),
         "decisions.always" => Rule::Longer,
         _ => return None,
     })

@@ -2,16 +2,18 @@
 
 use crate::answer::Answer;
 use crate::http::App;
-use crate::http::auth::{Client, digest};
+use crate::http::auth::Client;
 use crate::http::body::Body;
 use crate::http::choice::{Choice, finish};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
+use crate::http::repetition::{idempotency_key, request_digest};
 use crate::http::run_status::Api;
 use crate::http::streams::RunEvent;
 use crate::http::task::Task;
 use crate::http::turn::Turn;
+use crate::http::undelivered::is_sent_again;
 use crate::http::unsent::{Counted, Gathering};
 use crate::runs::{RunRefusal, Viewer, Watcher};
 use axum::extract::State;
@@ -24,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
-use toolhold_storage::{KeyUse, Scope};
+use toolhold_storage::Scope;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -116,9 +118,9 @@ impl App {
         }
     }
 
-    /// Begins the run, or returns the run that an earlier request with the same key began. Completes even if
-    /// the client disconnects, so that no run is left half begun. While files of an earlier run are copied for it, nothing
-    /// has begun: then the copy ends with the request, and there is no run.
+    /// Begins the run, or returns the run that an earlier request with the same key began, or an equal one whose client
+    /// left and sends it again. Completes even if the client disconnects, so that no run is left half begun. While files of
+    /// an earlier run are copied for it, nothing has begun: then the copy ends with the request, and there is no run.
     pub async fn begin(
         &self,
         client: &Client,
@@ -127,16 +129,37 @@ impl App {
         prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
         let key = idempotency_key(headers)?;
-        // The digest covers agent and session: the same body is another request for another agent or session.
         let session = prepared.turn.map(|(session, _)| session);
-        let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
-        let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
+        let request = request_digest(&prepared.agent.name, session, body)?;
+        let note = match &key {
+            // The client comes back with the key, whenever it likes.
+            Some(_) => None,
+            None => {
+                if is_sent_again(headers)
+                    && let Some(run) = self.take_up(client, &request).await
+                {
+                    return Ok(self.dispatcher.watch(run, None, client.viewer()));
+                }
+                let origin = &client.origin;
+                let (party, digest) = (&origin.party, origin.digest(&request));
+                let run = prepared.request.id;
+                let (hold, note) = self.undelivered.enter(party, digest, run);
+                origin.keep(hold);
+                Some(note)
+            }
+        };
         let (app, viewer) = (self.clone(), client.viewer());
         let left = CancellationToken::new();
         let _waits = left.clone().drop_guard();
         let begun = tokio::spawn(async move {
             match key {
-                None => Box::pin(app.begun(&prepared, viewer, &left)).await,
+                None => {
+                    let begun = Box::pin(app.begun(&prepared, viewer, &left)).await;
+                    if let (Ok(_), Some(note)) = (&begun, &note) {
+                        app.keep(note);
+                    }
+                    begun
+                }
                 Some(key) => {
                     let begun = app.begun_once(&key, &request, &prepared, viewer, &left);
                     Box::pin(begun).await
@@ -146,8 +169,8 @@ impl App {
         begun.await.map_err(|error| ApiError::internal(&error))?
     }
 
-    /// `left` is cancelled when nothing waits for the run's begin any more.
-    async fn begun(
+    /// Begins the run. `left` is cancelled when nothing waits for its begin any more.
+    pub async fn begun(
         &self,
         prepared: &Prepared,
         viewer: Viewer,
@@ -189,68 +212,6 @@ impl App {
             Err(refusal) => Err(refusal.into()),
         }
     }
-
-    async fn begun_once(
-        &self,
-        key: &str,
-        digest: &str,
-        prepared: &Prepared,
-        viewer: Viewer,
-        left: &CancellationToken,
-    ) -> Result<Watcher, ApiError> {
-        let store = self.dispatcher.store();
-        let owner = &prepared.behalf.owner;
-        let run = prepared.request.id;
-        let promise = store.promise(run);
-        for _ in 0..IDEMPOTENCY_ATTEMPTS {
-            match store.first_or_repeat(owner, key, digest, run).await? {
-                KeyUse::Same(known) if store.run(known).await?.is_some() => {
-                    return Ok(self.dispatcher.watch(known, None, viewer));
-                }
-                KeyUse::Same(known) => {
-                    if !store.forget_broken(owner, key, known).await? {
-                        break;
-                    }
-                }
-                KeyUse::Unsettled => {}
-                KeyUse::Other => {
-                    return Err(ApiError::conflict(
-                        "this Idempotency-Key was used for another request",
-                    ));
-                }
-                KeyUse::First => {
-                    let begun = Box::pin(self.begun(prepared, viewer, left)).await;
-                    if begun.is_err() {
-                        store.forget_unbegun(owner, key, run).await?;
-                    }
-                    // Released last: other requests with the key may only then see that there is no run.
-                    drop(promise);
-                    return begun;
-                }
-            }
-        }
-        Err(ApiError::conflict(
-            "the request that came first under this Idempotency-Key waits for its place; try again in a while",
-        ))
-    }
-}
-
-/// Poll interval of an idempotency key while other requests with it are in progress.
-const IDEMPOTENCY_ATTEMPTS: u32 = 3;
-
-/// Longest Idempotency-Key, in characters.
-const MAX_KEY: usize = 255;
-
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get("idempotency-key") else {
-        return Ok(None);
-    };
-    let key = value.to_str().unwrap_or_default();
-    if key.is_empty() || key.len() > MAX_KEY {
-        let message = format!("Idempotency-Key: 1 to {MAX_KEY} printable characters");
-        return Err(ApiError::invalid(message));
-    }
-    Ok(Some(key.to_owned()))
 }
 
 /// A client's limit may be lower than the operator's, not higher.
@@ -327,6 +288,7 @@ impl App {
         is_streamed: bool,
     ) -> Result<Response, ApiError> {
         if is_streamed {
+            client.origin.has_ids();
             return Ok(events::stream(watcher, EventRedactor::of(client)));
         }
         let outcome = self.outcome(client, watcher).await?;
@@ -352,7 +314,8 @@ impl App {
 ///
 /// With `stream`, the answer is a stream of server-sent events (`request`, `plan`, `tool_start`,
 /// `tool_result`, `tokens`, `done`, …), each with an `id`: `GET /v1/runs/{run}/events` with that as
-/// `Last-Event-ID` continues after a lost connection, also in the middle of a reply. A connection that ends does not end the run.
+/// `Last-Event-ID` continues after a lost connection, also in the middle of a reply. A stream that ends does not end the
+/// run, unless `serve.on_disconnect` is `cancel`; without `stream`, the run ends if its client does not come back.
 #[utoipa::path(
     post, path = "/v1/agent", tag = "agents", security(("key" = [])),
     request_body = Task,
@@ -377,7 +340,8 @@ async fn run(
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name)?;
     task.put(&[], &mut prepared).await?;
-    if app.repeated(&client, &headers).await?.is_none() {
+    let repeated = app.repeated(&client, &headers, &prepared.agent.name, None, &raw);
+    if repeated.await?.is_none() {
         let run = prepared.request.id;
         app.attach(&client, run, &task.documents, &mut prepared)
             .await?;

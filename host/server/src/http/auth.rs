@@ -3,6 +3,7 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::{KeyName, party};
+use crate::http::undelivered::RequestOrigin;
 use crate::rights::Right;
 use crate::runs::Viewer;
 use crate::settings::Keys;
@@ -27,6 +28,8 @@ pub struct Client {
     pub trace: opentelemetry::Context,
     /// The memory of answers that it has not read.
     pub unsent: UnsentShare,
+    /// The origin of the request, which tells when it is sent again.
+    pub origin: RequestOrigin,
 }
 
 /// The name of a key and its permits.
@@ -149,12 +152,14 @@ impl Client {
         KeyName::note(&mut parts.extensions, &name);
         // For those that read the body, which may take minutes to arrive.
         parts.extensions.insert(right.clone());
+        let party = party(&parts.extensions);
         Ok(Self {
             name,
             permits,
             right,
             trace: telemetry::client_context(&parts.headers),
-            unsent: app.unsent.of(party(&parts.extensions)),
+            unsent: app.unsent.of(party.clone()),
+            origin: RequestOrigin::new(party, parts.uri.path(), &mut parts.extensions),
         })
     }
 }

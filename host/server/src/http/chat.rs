@@ -98,6 +98,10 @@ struct ChatCompletion {
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "agents", security(("key" = [])),
     request_body = ChatRequest,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same run"),
+        ("x-stainless-retry-count" = Option<u32>, Header, description = "Above 0, the request takes up the run of an equal one whose client left"),
+    ),
     responses(
         (
             status = 200, description = "The answer; with `stream`, server-sent events",

@@ -29,6 +29,7 @@ mod page_characters;
 mod party;
 mod paths;
 mod reload;
+mod repetition;
 mod requests;
 mod responses;
 mod result_matcher;
@@ -40,6 +41,7 @@ mod streams;
 mod task;
 mod tools;
 mod turn;
+mod undelivered;
 mod unsent;
 mod upload;
 mod waiting_page;
@@ -67,6 +69,7 @@ use toolhold_telemetry::Telemetry;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::set_header::SetResponseHeaderLayer;
+use undelivered::UndeliveredAnswers;
 use upload::Uploads;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -91,6 +94,8 @@ pub struct App {
     pub knowledge: Arc<ServedKnowledge>,
     /// Answers that clients have not read.
     pub unsent: UnsentAnswers,
+    /// Runs whose answers were not delivered.
+    pub undelivered: UndeliveredAnswers,
 }
 
 impl App {
@@ -114,6 +119,7 @@ impl App {
             keys: serve.keys,
             body_bytes: serve.body_bytes as u64,
             unsent,
+            undelivered: UndeliveredAnswers::new(serve.on_disconnect, serve.disconnect_wait()),
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
             guard: Arc::new(PageGuard::new(true, &[], &serve.origins)),
@@ -228,6 +234,8 @@ pub fn router(app: App, serve: &Settings) -> Router {
     router
         // What follows below is part of the binary, which no client makes larger.
         .layer(counted)
+        // Outside of it: an answer that is refused for want of room was delivered as an error.
+        .layer(middleware::from_fn(undelivered::track))
         .merge(page::routes())
         .route(
             "/openapi.json",

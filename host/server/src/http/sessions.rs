@@ -1,7 +1,7 @@
 //! Sessions: conversations in which each turn is a run with the context of the turns before.
 
 use crate::http::App;
-use crate::http::agent::{AgentAnswer, idempotency_key};
+use crate::http::agent::AgentAnswer;
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::withdraw;
@@ -237,7 +237,9 @@ async fn turn(
     let mut prepared = app.prepared(&client, &session.agent)?;
     prepared.behalf.session = id.to_string();
     let goes_on = last.filter(|last| last.ended.is_none());
-    let repeated = app.repeated(&client, &headers).await?;
+    let repeated = app
+        .repeated(&client, &headers, &prepared.agent.name, Some(id), &raw)
+        .await?;
     if let Some(last) = &goes_on
         && repeated.is_none()
     {
@@ -306,18 +308,5 @@ impl App {
             open: turn.calls,
             unsent: Some(unsent),
         })
-    }
-
-    /// The run that an earlier request with the same key began.
-    pub async fn repeated(
-        &self,
-        client: &Client,
-        headers: &HeaderMap,
-    ) -> Result<Option<Uuid>, ApiError> {
-        let Some(key) = idempotency_key(headers)? else {
-            return Ok(None);
-        };
-        let store = self.dispatcher.store();
-        Ok(store.run_of_request(&client.name, &key).await?)
     }
 }

@@ -173,6 +173,11 @@ impl Dispatcher {
         &self.inner.agents
     }
 
+    /// The longest wait of a run for a place.
+    pub fn queue_patience(&self) -> Duration {
+        self.inner.limits.patience
+    }
+
     /// How many runs work and wait.
     pub fn load(&self) -> RunLoad {
         self.inner.load()
@@ -272,7 +277,7 @@ impl Dispatcher {
     }
 
     /// Sleeps for this time. Returns `false` if the server drains.
-    pub(super) async fn waits(&self, long: Duration) -> bool {
+    pub async fn waits(&self, long: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(long) => true,
             () = self.inner.closing.cancelled() => false,
@@ -294,6 +299,23 @@ impl Dispatcher {
             active.cancel.cancel();
         }
         active.is_some()
+    }
+
+    /// Cancels the run for a reason that its readers are shown, if it works in this process. Returns whether it does.
+    pub fn cancel_because(&self, run: Uuid, reason: &str) -> bool {
+        let active = self.inner.lock().get(&run).cloned();
+        if let Some(active) = &active {
+            active.cancel.cancel_because(reason);
+        }
+        active.is_some()
+    }
+
+    /// True if a client follows the events of the run, which works in this process.
+    pub fn is_watched(&self, run: Uuid) -> bool {
+        let active = self.inner.lock();
+        active
+            .get(&run)
+            .is_some_and(|it| it.live.receiver_count() > 0)
     }
 
     /// Stops runs of this process that another process cancelled or took over, or whose key is valid no more, for as long

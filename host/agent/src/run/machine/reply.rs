@@ -293,7 +293,7 @@ impl Machine {
     fn broken_reasoning(&self) -> CarriedReasoning {
         let candidate = self.addressee().map(str::to_owned);
         let text = end_of(&self.step.thought, REASONING_BYTES);
-        let turns = self.history.turns().iter().rev();
+        let mut turns = self.history.turns().iter().rev();
         let known = turns.find_map(|turn| match turn {
             Turn::Exchange(exchange) => Some(&exchange.reasoning)
                 .filter(|known| known.candidate == candidate && known.names().next().is_some()),

@@ -57,7 +57,10 @@ pub fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(
     post, path = "/v1/responses", tag = "responses", security(("key" = [])),
     request_body = ResponseRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same response")),
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same response"),
+        ("x-stainless-retry-count" = Option<u32>, Header, description = "Above 0, the request takes up the response of an equal one whose client left"),
+    ),
     responses(
         (
             status = 200, description = "The answer; with `stream`, server-sent events",
