@@ -115,11 +115,15 @@ async fn complete(
     client: Client,
     headers: HeaderMap,
     Body {
-        said: asked, raw, ..
+        said: mut asked,
+        raw,
+        ..
     }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let mut prepared = app.prepared(&client, &asked.model)?;
+    app.read_media(&client, "messages", &mut asked.messages)
+        .await?;
     let defined = DefinedTools::of(&asked.tools, &prepared).await?;
     asked.put(&mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, may_call(&asked.tool_choice)?)?;
