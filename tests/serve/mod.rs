@@ -15,6 +15,7 @@ mod health;
 mod keys;
 mod knowledge;
 mod log;
+mod media;
 mod no_place;
 mod responses;
 mod rests;

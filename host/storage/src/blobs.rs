@@ -87,7 +87,7 @@ pub async fn write(
 
 const OF_RUN: &str = "SELECT digest, data FROM run_blobs JOIN blobs ON blobs.id = run_blobs.blob WHERE run_blobs.run = $1";
 
-/// Gives the images of a run's events their bytes again, as far as they are kept.
+/// Fills the images of a run's events with the bytes that are kept.
 pub async fn restore(
     pool: &AnyPool,
     database: &Database,
@@ -139,9 +139,9 @@ async fn fill(
 /// Bytes of the blobs that are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlobSums {
-    /// Of those that the owner's runs name.
+    /// Bytes that the owner's runs name, each blob once.
     pub owner: u64,
-    /// Of all owners.
+    /// Bytes of all blobs.
     pub all: u64,
 }
 
@@ -150,7 +150,7 @@ const SUMS: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESC
      AS BIGINT) FROM blobs";
 
 impl Store {
-    /// Gives the images of a run's context their bytes again, as far as they are kept.
+    /// Fills the images of a run's context with the bytes that are kept.
     pub async fn restore_images(
         &self,
         run: Uuid,

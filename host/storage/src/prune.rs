@@ -26,7 +26,7 @@ const BATCH_ROWS: i64 = 20;
 /// Wait between two transactions, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// What records name by its digest, and what goes with the last of them.
+/// Contents that records name by their digests, and that go with the last record.
 #[derive(Debug, Clone, Copy)]
 enum NamedByRecords {
     Texts,

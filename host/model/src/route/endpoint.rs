@@ -157,12 +157,12 @@ impl Endpoint {
         }
     }
 
-    /// True if the request can be sent as it is: the model of one with images takes them, as far as is known.
+    /// True if the request can be sent unchanged: it has no images, or nothing says that the model takes none.
     pub(super) fn takes(&self, request: &ChatRequest) -> bool {
         request.images() == 0 || self.images.are_sent()
     }
 
-    /// The request as this model takes it: with a text in the place of images, which `watch` is told.
+    /// Returns the request in a form that this model takes. Images that it does not take become a text and a decision.
     fn taken<'r>(
         &self,
         request: &'r ChatRequest,

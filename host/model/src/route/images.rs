@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// Time for which a server's refusal of images holds: another model may be loaded behind the same address meanwhile.
 const REFUSAL_HOLDS: Duration = Duration::from_mins(10);
 
-/// What is known of one endpoint.
+/// Whether images are sent to one endpoint.
 #[derive(Debug)]
 pub(super) struct ImageSupport {
     /// True if the configuration says that the model takes none.

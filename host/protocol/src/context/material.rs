@@ -1,4 +1,4 @@
-//! What comes with a task beside its text: material in words, and images as far as a context has room for them.
+//! Material that comes with a task: texts between marks, and the images that a context has room for.
 
 use super::Message;
 use crate::image::ImageCount;

@@ -31,7 +31,7 @@ const MAX_PARTS: usize = 128;
 const MAX_FILES: usize = 16;
 /// Bytes of the text of all files of one request: a million tokens, which is more than a model's window.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// Characters of a file's name that the model is told.
+/// Maximum characters of a file's name in a prompt.
 const MAX_NAME: usize = 200;
 /// Hexadecimal digits of a file's digest that mark its text. A text cannot have them of itself.
 const MARK_DIGITS: usize = 24;
@@ -44,9 +44,9 @@ const READINGS: WorkKind = WorkKind::new("images and files of requests", 16);
 /// Bytes of images that the runs of a server may have.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageQuota {
-    /// Of one key's runs.
+    /// Maximum for the runs of one key.
     pub key: u64,
-    /// Of all runs.
+    /// Maximum for the runs of all keys.
     pub all: u64,
 }
 
@@ -56,13 +56,13 @@ enum GivenBytes {
     Raw(Vec<u8>),
 }
 
-/// What the bytes of a part are.
+/// An image or a document, told by its bytes.
 enum MediaContent {
     Image(Image),
     Document(Vec<u8>),
 }
 
-/// MediaBounds of one request that its parts use up.
+/// What is left of the bounds of one request while its parts are read.
 struct MediaBounds {
     files: usize,
     text: usize,
@@ -296,7 +296,7 @@ fn unread(error: Unreadable) -> ApiError {
     }
 }
 
-/// A name as the model is told it.
+/// Returns the last part of a name, without control characters and cut.
 fn shown_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let shown = name.chars().filter(|c| !c.is_control());

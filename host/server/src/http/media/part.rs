@@ -34,7 +34,7 @@ pub enum MediaKind {
     File,
 }
 
-/// Where the bytes of a part are.
+/// The bytes of a part, or their address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaSource<'p> {
     Inline {
@@ -68,7 +68,7 @@ impl<'p> MediaPart<'p> {
     }
 }
 
-/// What to do about a file that is named by an id.
+/// Reason why a file that is named by an id is refused.
 const NO_FILE_IDS: &str = "file_id: this server keeps no files; send the bytes as a data: URL";
 
 fn image(part: &Value) -> Result<MediaPart<'_>, String> {
