@@ -187,7 +187,9 @@ fn parts_that_cannot_be_shown_are_refused_with_words() {
     let (host, endpoint) = (host(""), scripted([]));
     let server = serve(&host, &endpoint);
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
-    let large = url("image/png", &[PNG, &vec![0; 6 << 20]].concat());
+    let mut large = PNG.to_vec();
+    large.resize(6 << 20, 0);
+    let large = url("image/png", &large);
     let many = vec![image(&png()); 17];
     for (content, expected) in [
         (json!([image("data:image/png;base64,?")]), "not base64"),

@@ -183,8 +183,7 @@ impl fmt::Display for Routing {
             }
             Self::ImagesLeftOut { endpoint, images } => write!(
                 f,
-                "the model of {endpoint} takes no images, so it was not shown the {images} of the task; another one may be \
-                 named with --model or --endpoint"
+                "the model of {endpoint} takes no images: the {images} of the task are left out"
             ),
             Self::Chosen {
                 pool,

@@ -62,7 +62,7 @@ enum MediaContent {
     Document(Vec<u8>),
 }
 
-/// What is left of the bounds of one request while its parts are read.
+/// Remaining bounds of one request while its parts are read.
 struct MediaBounds {
     files: usize,
     text: usize,
@@ -263,8 +263,9 @@ fn content(
         MediaKind::File => None,
         MediaKind::Image(detail) => detail,
     };
-    let image = Image::new(name, &bytes).map_err(|error| error.to_string())?;
-    Ok(MediaContent::Image(Image { detail, ..image }))
+    let mut image = Image::new(name, &bytes).map_err(|error| error.to_string())?;
+    image.detail = detail;
+    Ok(MediaContent::Image(image))
 }
 
 /// The media type of a file: by its bytes where they tell, and by the client's claim where only that does. A claim that the
