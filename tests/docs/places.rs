@@ -32,7 +32,7 @@ const BEHAVIOURS: [(&str, &[&str]); 12] = [
     ),
     (
         "text is streamed to a chat client",
-        &["pub fn push(", "AnswerStream::new("],
+        &["pub fn push(", "AnswerStream::of("],
     ),
     (
         "the run permit is released while a person is asked",

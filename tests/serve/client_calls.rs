@@ -196,7 +196,7 @@ fn a_chat_request_is_read_as_sdks_write_it() {
     let said = |answer: Value| answer["choices"][0]["message"]["content"].clone();
     assert_eq!(said(server.post(PATHS[0], &asked).good()), "one");
     assert!(offered(0));
-    asked["tool_choice"] = "required".into();
+    asked["tool_choice"] = "must".into();
     let refused = server.post(PATHS[0], &asked);
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.text.contains("tool_choice:"), "{refused:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::error_words::refuses_images;
+use crate::error_words::{refuses_images, speaks_of_tool_choice};
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
 use toolhold_intake::encoding::EncodingError;
@@ -207,6 +207,19 @@ impl ModelError {
             return false;
         };
         matches!(status, 400 | 404 | 415 | 422 | 500 | 501) && refuses_images(&detail.message)
+    }
+
+    /// True if the endpoint refused the request because it demands a call of a tool. Servers name the field; models that
+    /// think and servers without a grammar refuse it.
+    pub(crate) fn is_about_tool_choice(&self) -> bool {
+        match self {
+            Self::Status { status, detail, .. } => {
+                matches!(status, 400 | 404 | 422 | 500 | 501)
+                    && detail.overflow.is_none()
+                    && speaks_of_tool_choice(&detail.message)
+            }
+            _ => false,
+        }
     }
 
     /// The request that was refused has images. No two servers refuse them alike: llama.cpp answers 500, others 400,

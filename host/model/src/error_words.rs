@@ -85,6 +85,14 @@ pub(crate) fn refuses_images(message: &str) -> bool {
     of_content || (has(OF_IMAGES) && has(TAKES_NONE) && !is_of_one)
 }
 
+/// True if a message speaks of the field `tool_choice`, in one of its spellings.
+pub(crate) fn speaks_of_tool_choice(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["tool_choice", "tool choice", "toolchoice"]
+        .iter()
+        .any(|name| message.contains(name))
+}
+
 /// The text before and right behind a number in an error message.
 type NumberContext = (&'static str, &'static str);
 

@@ -121,7 +121,7 @@ impl Probe {
         let mut refusal = None;
         for delivery in [Delivery::Stream, Delivery::UncountedStream, Delivery::Whole] {
             let mut probe = Self {
-                model: model.clone().with_delivery(delivery),
+                model: model.clone().insisting().with_delivery(delivery),
                 delivery,
                 has_reasoned: false,
             };

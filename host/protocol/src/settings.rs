@@ -1,7 +1,7 @@
 //! The request for a run, and its settings.
 
 use crate::advisor::CouncilMode;
-use crate::compose::Shape;
+use crate::compose::{Forcing, Shape};
 use crate::context::{Message, summable};
 use crate::contract::Contract;
 use crate::cost::{Amount, Price};
@@ -246,6 +246,12 @@ pub struct Settings {
     pub parallel_calls: usize,
     /// Calls in one solution.
     pub max_calls: usize,
+    /// True if the run has to call a tool before it answers: one of its client's, where the client brought some.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub must_call: bool,
+    /// How the run's own endpoint is asked for a call that has to be made.
+    #[serde(skip_serializing_if = "Forcing::is_default")]
+    pub forcing: Forcing,
     /// Whether parameters accept references to data, and calls say where results go.
     pub wiring: Wiring,
     /// What becomes of calls that advisors are against.
@@ -343,6 +349,8 @@ impl Default for Settings {
             result_cache: ResultCaching::default(),
             parallel_calls: 4,
             max_calls: 8,
+            must_call: false,
+            forcing: Forcing::default(),
             wiring: Wiring::Auto,
             council: CouncilMode::Hold,
             decisions: DecisionRules::default(),

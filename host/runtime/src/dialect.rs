@@ -67,8 +67,9 @@ impl ProbedDialects {
         }
     }
 
-    /// Decides what the configuration leaves open: the contract that all answering endpoints support, the window, half
-    /// of which a reply may use, and the order of the fallback's candidates. Warnings for the user go to stderr.
+    /// Decides what the configuration leaves open: the contract that all answering endpoints support, how they are asked
+    /// for a call that has to be made, the window, half of which a reply may use, and the order of the fallback's
+    /// candidates. Warnings for the user go to stderr.
     pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
         if settings.fallback.is_on && !self.own_models.is_empty() {
             settings.fallback.candidates = config.fallback(&self.own_models).candidates;
@@ -90,6 +91,9 @@ impl ProbedDialects {
                 tracing::warn!("{difference}. {ONE_KIND}");
             }
         }
+        // What demands least of those that may answer: a request is written before it is known which one does.
+        let forcing = known.iter().filter_map(|(_, dialect)| *dialect);
+        settings.forcing = forcing.map(Dialect::forcing).max().unwrap_or_default();
         settings.authored_schemas = is_without_grammar(&known);
         let windows: Option<Vec<u64>> = known
             .iter()

@@ -7,11 +7,13 @@
 //! A text that begins like a call is not streamed: whether it is one, the complete reply shows
 //! (docs/protocol.md, 4.10).
 
+use crate::stop_texts::StopTexts;
 use std::mem;
 use toolhold_agent::contract::{ReplyOpening, opening_of};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
+use toolhold_protocol::settings::Settings;
 
 /// Members of an object that hold the answer.
 const ANSWERS: [&str; 2] = ["output", "final_answer"];
@@ -36,6 +38,12 @@ pub struct AnswerStream {
     is_over: bool,
     /// Text streamed of this reply.
     said: String,
+    /// Texts before which the answer ends.
+    stops: StopTexts,
+    /// True if the text of a reply is no answer yet, because a call has to be made before.
+    awaits_call: bool,
+    /// True once a call was made.
+    is_called: bool,
 }
 
 /// What the string is that is being read.
@@ -56,23 +64,49 @@ impl AnswerStream {
         }
     }
 
+    /// Follows the replies of a run with these settings. One that has to call a tool has no answer before that.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            awaits_call: settings.must_call,
+            ..Self::new(settings.contract)
+        }
+    }
+
+    /// Ends the answer before the first of these texts.
+    #[must_use]
+    pub fn stopping(mut self, stops: StopTexts) -> Self {
+        self.stops = stops;
+        self
+    }
+
+    /// A call was made: the next reply may hold the answer.
+    pub fn called(&mut self) {
+        self.is_called = true;
+    }
+
     /// Starts the next reply. Text of the previous reply was not the answer.
     pub fn restart(&mut self) {
         *self = Self {
             is_text: self.is_text,
+            stops: self.stops.anew(),
+            awaits_call: self.awaits_call && !self.is_called,
             ..Self::default()
         };
     }
 
     /// Takes the next piece of a reply, and returns its part of the answer.
     pub fn push(&mut self, text: &str) -> String {
-        if self.is_text {
-            let text = self.known_text(text);
-            self.said.push_str(&text);
-            return text;
+        if self.awaits_call {
+            return String::new();
         }
-        let mut answer = String::new();
-        self.read(text, &mut answer);
+        let answer = if self.is_text {
+            self.known_text(text)
+        } else {
+            let mut answer = String::new();
+            self.read(text, &mut answer);
+            answer
+        };
+        let answer = self.stops.push(answer);
         self.said.push_str(&answer);
         answer
     }
@@ -237,6 +271,31 @@ mod tests {
             });
             assert_eq!((first.as_deref(), read.as_str()), (Some(at), at), "{text}");
         }
+    }
+
+    #[test]
+    fn nothing_is_streamed_before_a_call_that_has_to_be_made() {
+        let settings = Settings {
+            contract: Contract::Tools,
+            must_call: true,
+            ..Settings::default()
+        };
+        let mut answer_stream = AnswerStream::of(&settings);
+        assert_eq!(answer_stream.push("I know."), "");
+        answer_stream.restart();
+        assert_eq!(answer_stream.push("I call."), "");
+        answer_stream.called();
+        answer_stream.restart();
+        assert_eq!(answer_stream.push("It is 4."), "It is 4.");
+    }
+
+    #[test]
+    fn a_streamed_answer_ends_before_a_stop() {
+        let stops = StopTexts::read(&json!("END")).unwrap();
+        let mut answer_stream = AnswerStream::new(Contract::Tools).stopping(stops);
+        assert_eq!(answer_stream.push("It is 4.E"), "It is 4.");
+        assert_eq!(answer_stream.push("ND and more"), "");
+        assert_eq!(answer_stream.rest("It is 4."), AnswerRest::More(""));
     }
 
     #[test]

@@ -29,3 +29,4 @@ pub mod runs;
 mod secret_mask;
 pub mod sessions;
 pub mod settings;
+pub mod stop_texts;

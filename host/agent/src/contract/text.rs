@@ -123,7 +123,7 @@ pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
     properties
 }
 
-/// Describes the members before the calls that the next reply needs, for advisors or a version. They differ
+/// Describes what the next reply needs: members before the calls, for advisors or a version, and a call. They differ
 /// from step to step, so this text comes last.
 pub(super) fn first(view: &RequestView<'_>) -> PromptText {
     let mut text = PromptText::default();
@@ -137,6 +137,36 @@ pub(super) fn first(view: &RequestView<'_>) -> PromptText {
             .json(schema)
             .words("\n")
             .words(advisor::VOTING);
+    }
+    let demand = demand(view.composition.demanded);
+    if !demand.is_empty() {
+        text.words(if text.is_empty() { "" } else { "\n" });
+        text.part(&demand);
+    }
+    text
+}
+
+/// Maximum number of tools that are named where one of them has to be called.
+const MAX_DEMANDED: usize = 5;
+
+/// Says that the next reply has to call one of these tools, for models that nothing else holds to it.
+pub(super) fn demand(names: &[String]) -> PromptText {
+    let mut text = PromptText::default();
+    match names {
+        [] => {}
+        [only] => {
+            text.words("This reply has to call the tool ")
+                .line(only)
+                .words(". Do not answer before that.");
+        }
+        names if names.len() <= MAX_DEMANDED => {
+            text.words("This reply has to call one of these tools: ")
+                .line(&names.join(", "))
+                .words(". Do not answer before that.");
+        }
+        _ => {
+            text.words("This reply has to call one of the tools. Do not answer before that.");
+        }
     }
     text
 }

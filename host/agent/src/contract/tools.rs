@@ -65,10 +65,15 @@ pub fn request(view: &RequestView<'_>) -> ChatRequest {
             parameters: shown(function_of(member, schema, composition.authored)),
         });
     }
-    let last = match composition.advisors {
+    let mut last = match composition.advisors {
         Some(_) => advisor::VOTING.into(),
         None => PromptText::default(),
     };
+    let demand = text::demand(composition.demanded);
+    if !demand.is_empty() {
+        last.words(if last.is_empty() { "" } else { "\n" });
+        last.part(&demand);
+    }
     let system = PromptText::instruction(view.instructions);
     let voice = Functions {
         reasons: view.settings.reasons,
@@ -101,15 +106,17 @@ fn members<'a>(
 }
 
 fn tool_choice(view: &RequestView<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
-    match tools {
-        [] => None,
-        [only] if view.composition.forced => Some(match view.composition.forcing {
-            Forcing::Named => ToolChoice::Named(only.name.clone()),
-            Forcing::Required => ToolChoice::Required,
-            Forcing::Auto => ToolChoice::Auto,
-        }),
-        _ => Some(ToolChoice::Auto),
+    if tools.is_empty() {
+        return None;
     }
+    if !view.composition.forced {
+        return Some(ToolChoice::Auto);
+    }
+    Some(match (tools, view.composition.forcing) {
+        (_, Forcing::Auto) => ToolChoice::Auto,
+        ([only], Forcing::Named) => ToolChoice::Named(only.name.clone()),
+        (_, Forcing::Named | Forcing::Required) => ToolChoice::Required,
+    })
 }
 
 /// Describes the tool and its reserved parameters.
@@ -269,7 +276,9 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
                     .into(),
             );
         }
-        solution.output = Some(match view.output_schema {
+        // A reply that has to call a tool is refused for its text by who demands the call.
+        let output_schema = view.output_schema.filter(|_| !view.composition.forced);
+        solution.output = Some(match output_schema {
             Some(_) => written_output(text).ok_or_else(|| {
                 let finish = function_of_member(FINISH, view);
                 format!("the final output must be given by calling {finish}")

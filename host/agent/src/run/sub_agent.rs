@@ -232,6 +232,8 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         max_cost: left.budgets.cost,
         max_tool_calls: left.budgets.calls,
         timeout: left.time,
+        // The client demands a call of the run itself.
+        must_call: false,
         ..parent.settings.clone()
     };
     let within = delegated

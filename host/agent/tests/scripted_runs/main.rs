@@ -16,6 +16,7 @@ mod conversations;
 mod costs;
 mod council;
 mod decisions;
+mod demanded;
 mod fallback;
 mod fallback_causes;
 mod fetches;

@@ -56,6 +56,12 @@ impl ChatRequest {
         })
     }
 
+    /// True if the reply has to call a tool.
+    pub fn demands_call(&self) -> bool {
+        let choice = self.tool_choice.as_ref();
+        choice.is_some_and(|choice| matches!(choice, ToolChoice::Required | ToolChoice::Named(_)))
+    }
+
     /// How many images it holds.
     pub fn images(&self) -> usize {
         self.messages

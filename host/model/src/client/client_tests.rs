@@ -7,7 +7,7 @@ use futures_util::stream;
 use serde_json::json;
 
 use super::*;
-use crate::chat::ChatMessage;
+use crate::chat::{ChatMessage, ChatTool};
 use crate::server::Health;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Delta;
@@ -361,4 +361,69 @@ async fn health_is_told_apart() {
         Health::Loading("Loading model".into())
     );
     assert!(health(500, "x").await.is_err());
+}
+
+/// An endpoint that refuses to be told to call a tool, in the words of a server.
+#[derive(Debug)]
+struct Unwilling {
+    words: &'static str,
+    choices: Mutex<Vec<Value>>,
+}
+
+impl Transport for Unwilling {
+    fn target(&self) -> &'static str {
+        "http://endpoint/v1"
+    }
+
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
+        let choice = request
+            .body
+            .as_ref()
+            .map(|body| body["tool_choice"].clone());
+        let choice = choice.unwrap_or_default();
+        let is_taken = choice == "auto";
+        self.choices.lock().unwrap().push(choice);
+        let text = if is_taken {
+            [CONTENT, STOP].concat()
+        } else {
+            json!({"error": {"message": self.words}}).to_string()
+        };
+        let body = stream::iter([Ok(Bytes::from(text))]).boxed();
+        let response = HttpResponse {
+            status: if is_taken { 200 } else { 400 },
+            headers: vec![("content-type".into(), "text/event-stream".into())],
+            body,
+        };
+        async move { Ok(response) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_takes_no_demand_of_a_call_is_asked_without() {
+    let mut request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    request.tools = vec![ChatTool {
+        name: "add".into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+    }];
+    request.tool_choice = Some(ToolChoice::Required);
+    for (words, insists, choices) in [
+        (
+            "This model does not support this tool_choice",
+            false,
+            vec!["required", "auto"],
+        ),
+        ("tool choice is not supported", true, vec!["required"]),
+        ("the model is not loaded", false, vec!["required"]),
+    ] {
+        let wire = Arc::new(Unwilling {
+            words,
+            choices: Mutex::default(),
+        });
+        let model = OpenAiModel::new(wire.clone(), "small", timeouts());
+        let model = if insists { model.insisting() } else { model };
+        let answered = model.complete(&request, &mut |_| {}).await;
+        assert_eq!(answered.is_ok(), choices.len() == 2, "{answered:?}");
+        assert_eq!(json!(*wire.choices.lock().unwrap()), json!(choices));
+    }
 }

@@ -3,6 +3,7 @@
 mod thinking;
 mod tokenize;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::tokenize::TokenCounter;
-use crate::chat::{ChatRequest, Delivery, FieldNames};
+use crate::chat::{ChatRequest, Delivery, FieldNames, ToolChoice};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
@@ -72,6 +73,8 @@ pub struct OpenAiModel {
     timeouts: Timeouts,
     max_answer_bytes: usize,
     delivery: Delivery,
+    /// True if an endpoint that refuses to be told to call a tool is not asked without that.
+    insists: bool,
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     names: FieldNames,
@@ -94,6 +97,7 @@ impl OpenAiModel {
             timeouts,
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
             delivery: Delivery::default(),
+            insists: false,
             extra: Map::new(),
             names: FieldNames::default(),
             key_variable: None,
@@ -119,6 +123,13 @@ impl OpenAiModel {
     #[must_use]
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
+        self
+    }
+
+    /// Leaves every request as it is, for a probe: a refused demand of a call is a refusal.
+    #[must_use]
+    pub(crate) fn insisting(mut self) -> Self {
+        self.insists = true;
         self
     }
 
@@ -227,10 +238,11 @@ impl OpenAiModel {
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
         let mut reasoning = None;
+        let mut asked = Cow::Borrowed(request);
         let response = loop {
-            let sending = self.transport.send(self.http_request(request, reasoning));
+            let sending = self.transport.send(self.http_request(&asked, reasoning));
             let response = clock.bound(false, sending).await??;
-            if (200..=299).contains(&response.status) {
+            if is_success(response.status) {
                 break response;
             }
             let mut refusal = self.refusal(response).await;
@@ -239,6 +251,14 @@ impl OpenAiModel {
                 if reasoning.is_some() {
                     continue;
                 }
+            }
+            // Whether the reply calls a tool, the host checks in any case.
+            if !self.insists && asked.demands_call() && refusal.is_about_tool_choice() {
+                asked = Cow::Owned(ChatRequest {
+                    tool_choice: Some(ToolChoice::Auto),
+                    ..request.clone()
+                });
+                continue;
             }
             if request.images() > 0 {
                 refusal.advise_of_images();
@@ -341,7 +361,7 @@ pub(crate) struct HttpAnswer {
 
 impl HttpAnswer {
     pub(crate) fn is_success(&self) -> bool {
-        (200..=299).contains(&self.status)
+        is_success(self.status)
     }
 
     /// There is no such route.
@@ -372,6 +392,10 @@ impl Model for OpenAiModel {
         let model = self.clone();
         Some(Arc::new(TokenCounter { model, with }))
     }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..=299).contains(&status)
 }
 
 /// The compression that the transport left on the body, because it cannot read it.

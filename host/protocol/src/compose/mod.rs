@@ -27,11 +27,11 @@ pub enum Shape {
     Both,
 }
 
-/// How an endpoint is asked for a call of the only tool that it is offered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How an endpoint is asked for a call that has to be made. The order is by how little is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Forcing {
-    /// By its name.
+    /// By its name, where only one tool is offered.
     #[default]
     Named,
     /// As a call of any tool.
@@ -69,8 +69,10 @@ pub struct Composition<'a> {
     pub meta: Option<&'a Value>,
     /// Schema of the solution's `advisors`.
     pub advisors: Option<&'a Value>,
-    /// The solution is one call and nothing else.
+    /// The solution is calls and nothing else.
     pub forced: bool,
+    /// Names of the tools of which the solution has to call one, as they go out. Empty where none has to be called.
+    pub demanded: &'a [String],
     /// How such a call is asked for where calls are native.
     pub forcing: Forcing,
     /// The names under which tools and parameters go out. Absent: dots are hyphens, and nothing else is another.
@@ -255,6 +257,7 @@ mod tests {
         meta: None,
         advisors: None,
         forced: false,
+        demanded: &[],
         forcing: Forcing::Named,
         names: None,
         authored: false,

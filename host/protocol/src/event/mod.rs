@@ -549,6 +549,9 @@ pub struct RunFailure {
     /// The endpoint's own wish, or the time until it is asked again, after which the same may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// True if the run had to call a tool, and its model made no such call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_call: bool,
     /// HTTP status with which the endpoint answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -562,6 +565,7 @@ impl RunFailure {
             overflow: None,
             took_ms: None,
             retry_after_ms: None,
+            lacks_call: false,
             status: None,
         }
     }

@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 58] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 60] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -79,6 +79,8 @@ const ELSEWHERE: [(&str, &str, &str, &str); 58] = [
     ("7.12", LOOP, "conversations.rs", "a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts"),
     ("7.13", LOOP, "jobs.rs", "a_call_that_answers_with_a_job_is_waited_for_and_its_result_is_the_calls"),
     ("7.13", LOOP, "jobs.rs", "a_resumed_run_asks_about_its_job_and_does_not_call_again"),
+    ("7.14", LOOP, "demanded.rs", "a_call_that_is_demanded_comes_before_the_answer"),
+    ("7.14", LOOP, "demanded.rs", "a_client_with_tools_is_given_a_call_of_one_of_them"),
     ("8.3", LOOP, "plans.rs", "eager_planning_is_execution_and_latent_outputs_are_written_in_place"),
     ("8.4", LOOP, "plans.rs", "a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs"),
     ("8.6", LOOP, "plans.rs", "plan_and_state_are_carried_by_step_and_followed_extended_or_replaced"),

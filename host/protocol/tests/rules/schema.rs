@@ -17,8 +17,10 @@ const HOW: Composition<'_> = Composition {
     meta: None,
     advisors: None,
     forced: false,
+    demanded: &[],
     forcing: toolhold_protocol::compose::Forcing::Named,
     authored: false,
+    names: None,
 };
 
 /// Whether a solution satisfies a schema, by the validator that the host itself uses.

@@ -4,17 +4,21 @@ use crate::answer::Usage;
 use crate::answer_stream::{AnswerRest, AnswerStream};
 use crate::http::App;
 use crate::http::agent::limit_replies;
+use crate::http::argument_pieces::pieces;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
-use crate::http::choice::{Choice, finish, tool_call};
-use crate::http::client_tools::{ClientTool, DefinedTools, may_call, output_schema};
+use crate::http::choice::{Choice, FUNCTION_CALL, finish, stopped};
+use crate::http::client_tools::{ClientTool, DefinedTools, FunctionDefinition, output_schema};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
-use crate::http::messages::{ChatMessage, conversation};
+use crate::http::messages::{ChatMessage, ClientCall, conversation, with_tool_calls};
+use crate::http::refusals::{NO_LOGPROBS, is_asked, refuse};
 use crate::http::sampling;
 use crate::http::streams::ChatChunk;
+use crate::http::tool_choice::ChosenTools;
 use crate::http::turn::{LiveTurn, ToolholdFields};
 use crate::http::unsent::Gathering;
+use crate::stop_texts::{self, StopTexts};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse;
@@ -37,7 +41,8 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(complete))
 }
 
-/// As OpenAI's API has it. Fields that are not listed are accepted and have no effect.
+/// Request of OpenAI's API. `docs/server.md`, "Parameters", says of each field what it does; fields that are not listed are
+/// accepted and have no effect.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
@@ -55,9 +60,43 @@ struct ChatRequest {
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
-    /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
+    /// `auto`; `none`: the model calls no tool, neither the client's nor the agent's; `required`; a function by its name; or
+    /// `allowed_tools`.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
+    /// `false`: at most one call in a reply.
+    parallel_tool_calls: Option<bool>,
+    /// An older form of `tools`: the answer has one call, as `function_call`.
+    #[serde(deserialize_with = "null_as_default")]
+    #[schema(value_type = Option<Vec<FunctionDefinition>>)]
+    functions: Vec<FunctionDefinition>,
+    /// The `tool_choice` of `functions`.
+    #[schema(value_type = Option<Value>)]
+    function_call: Value,
+    /// The answer ends before the first of these texts: one, or a list of at most 16.
+    #[schema(value_type = Option<Value>)]
+    stop: Value,
+    #[schema(minimum = -2, maximum = 2)]
+    frequency_penalty: Option<f64>,
+    #[schema(minimum = -2, maximum = 2)]
+    presence_penalty: Option<f64>,
+    /// Only `false`.
+    #[schema(value_type = Option<bool>)]
+    logprobs: Value,
+    /// Only 0.
+    #[schema(maximum = 0)]
+    top_logprobs: Option<u32>,
+    /// Only empty.
+    #[schema(value_type = Option<Object>)]
+    logit_bias: Value,
+    /// Only `["text"]`.
+    modalities: Option<Vec<String>>,
+    /// Only null.
+    #[schema(value_type = Option<Object>)]
+    audio: Value,
+    /// Only null.
+    #[schema(value_type = Option<Object>)]
+    web_search_options: Value,
     #[schema(minimum = 1)]
     max_tokens: Option<u32>,
     #[schema(minimum = 1)]
@@ -121,14 +160,17 @@ async fn complete(
     }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
+    asked.check()?;
     let mut prepared = app.prepared(&client, &asked.model)?;
     app.read_media(&client, "messages", &mut asked.messages)
         .await?;
-    let defined = DefinedTools::of(&asked.tools, &prepared).await?;
+    let stops = asked.stops()?;
+    let has_functions = !asked.functions.is_empty();
+    let defined = DefinedTools::of(&asked.defined(), &prepared).await?;
     asked.put(&mut prepared.request, &defined.names())?;
-    defined.offer(&mut prepared, may_call(&asked.tool_choice)?)?;
+    defined.offer(&mut prepared, &asked.chosen()?).await?;
     let speaks = prepared.agent.speaks();
-    let contract = prepared.request.settings.contract;
+    let answer_stream = AnswerStream::of(&prepared.request.settings).stopping(stops.anew());
     let watcher = app.begin(&client, &headers, &raw, prepared).await?;
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
@@ -137,21 +179,31 @@ async fn complete(
     };
     if asked.stream {
         let live = LiveTurn::new(watcher);
-        let answer_stream = speaks.then(|| AnswerStream::new(contract));
-        let with_usage = asked.stream_options.include_usage;
-        let chunks = Chunks::new(live, reply, answer_stream, with_usage);
+        let form = ChunkForm {
+            with_usage: asked.stream_options.include_usage,
+            has_functions,
+            stops,
+        };
+        let answer_stream = speaks.then_some(answer_stream);
+        let chunks = Chunks::new(live, reply, answer_stream, form);
         return Ok(chunks.respond());
     }
     let run = watcher.run;
     watcher.ended().await?;
     let outcome = app.turn(&client, run, Gathering::Outcome).await?;
     let completion = outcome.try_map(|turn| {
+        let choice = Choice::of(&turn, finish(&turn)?).stopped(&turn, &stops);
+        let choice = if has_functions {
+            choice.with_function_call()
+        } else {
+            choice
+        };
         Ok::<_, ApiError>(ChatCompletion {
             id: reply.id(),
             object: "chat.completion",
             created: reply.created,
             model: reply.model,
-            choices: vec![Choice::of(&turn, finish(&turn)?)],
+            choices: vec![choice],
             usage: turn.answer.usage,
             toolhold: turn.extra(),
         })
@@ -160,12 +212,67 @@ async fn complete(
 }
 
 impl ChatRequest {
+    /// # Errors
+    /// The request asks for what an agent cannot do.
+    fn check(&self) -> Result<(), ApiError> {
+        let modalities = self.modalities.as_deref().unwrap_or_default();
+        refuse(&[
+            (
+                self.n.is_some_and(|n| n != 1),
+                "n",
+                "an agent gives one answer; send the request several times",
+            ),
+            (is_asked(&self.logprobs), "logprobs", NO_LOGPROBS),
+            (
+                self.top_logprobs.is_some_and(|most| most > 0),
+                "top_logprobs",
+                NO_LOGPROBS,
+            ),
+            (
+                is_asked(&self.logit_bias),
+                "logit_bias",
+                "tokens are those of one model, and an agent may ask several; leave it away",
+            ),
+            (
+                modalities.iter().any(|modality| modality != "text"),
+                "modalities",
+                "an agent answers in text",
+            ),
+            (is_asked(&self.audio), "audio", "an agent answers in text"),
+            (
+                !self.web_search_options.is_null(),
+                "web_search_options",
+                "OpenAI's web search is not here; an agent searches with a tool of its own (/v1/tools)",
+            ),
+        ])
+    }
+
+    /// # Errors
+    /// They have another form.
+    fn stops(&self) -> Result<StopTexts, ApiError> {
+        let stops = StopTexts::read(&self.stop);
+        stops.ok_or_else(|| ApiError::member("stop", stop_texts::FORM).coded("invalid_value"))
+    }
+
+    /// The client's tools, of both forms.
+    fn defined(&self) -> Vec<ClientTool> {
+        let functions = self.functions.iter().cloned().map(ClientTool::of);
+        self.tools.iter().cloned().chain(functions).collect()
+    }
+
+    /// # Errors
+    /// The choice has none of the known forms.
+    fn chosen(&self) -> Result<ChosenTools, ApiError> {
+        if self.tool_choice.is_null() {
+            return ChosenTools::read("function_call", &self.function_call);
+        }
+        ChosenTools::read("tool_choice", &self.tool_choice)
+    }
+
     /// `tools`: the names of the client's own.
     fn put(&self, request: &mut RunRequest, tools: &BTreeSet<String>) -> Result<(), ApiError> {
-        if self.n.is_some_and(|n| n != 1) {
-            return Err(ApiError::member("n", "an agent gives one answer"));
-        }
-        let said = conversation("messages", &[], &self.messages, tools)?;
+        let messages = with_tool_calls(&self.messages);
+        let said = conversation("messages", &[], &messages, tools)?;
         said.put_instructions(request);
         request.context = said.context;
         if let Some(format) = &self.response_format {
@@ -177,6 +284,11 @@ impl ChatRequest {
         sampling::put_temperature(settings, self.temperature.map(f64::from))?;
         settings.seed = self.seed.or(settings.seed);
         sampling::put_top_p(settings, self.top_p)?;
+        sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
+        // A reply with `function_call` has one.
+        if self.parallel_tool_calls == Some(false) || !self.functions.is_empty() {
+            settings.max_calls = 1;
+        }
         let most = self.max_completion_tokens.or(self.max_tokens);
         limit_replies(settings, "max_tokens", most)
     }
@@ -206,13 +318,21 @@ impl ChunkTemplate {
     }
 }
 
+/// Form of a streamed reply, as its request asks for it.
+struct ChunkForm {
+    with_usage: bool,
+    /// True if calls have the form `function_call`.
+    has_functions: bool,
+    stops: StopTexts,
+}
+
 /// A streamed reply.
 struct Chunks {
     live: LiveTurn,
     reply: ChunkTemplate,
     /// Absent if no text may be shown before the run is over.
     answer_stream: Option<AnswerStream>,
-    with_usage: bool,
+    form: ChunkForm,
     ready: VecDeque<Value>,
     is_over: bool,
     /// The memory of the texts of its end.
@@ -227,14 +347,14 @@ impl Chunks {
         live: LiveTurn,
         reply: ChunkTemplate,
         answer_stream: Option<AnswerStream>,
-        with_usage: bool,
+        form: ChunkForm,
     ) -> Self {
         let first = reply.chunk(json!({"role": "assistant", "content": ""}), None);
         Self {
             live,
             reply,
             answer_stream,
-            with_usage,
+            form,
             ready: VecDeque::from([first]),
             is_over: false,
             unsent: None,
@@ -278,6 +398,7 @@ impl Chunks {
         };
         match event {
             EventKind::Request { .. } => answer_stream.restart(),
+            EventKind::ToolStart { .. } => answer_stream.called(),
             EventKind::Delta {
                 delta: Delta::Content(text),
                 ..
@@ -298,8 +419,13 @@ impl Chunks {
 
     async fn end(&mut self) -> Result<(), ApiError> {
         self.is_over = true;
-        let finish = finish(&self.live.turn)?;
-        let content = self.live.turn.shown();
+        let finish = match finish(&self.live.turn)? {
+            "tool_calls" if self.form.has_functions => FUNCTION_CALL,
+            other => other,
+        };
+        let mut content = self.live.turn.shown();
+        let end = stopped(&self.live.turn, &content, &self.form.stops).len();
+        content.truncate(end);
         let bytes = ANSWERS * self.live.turn.end_bytes();
         self.unsent = Some(self.live.room(bytes).await);
         let streamed = self.answer_stream.as_ref();
@@ -311,14 +437,14 @@ impl Chunks {
         };
         self.say(&said);
         for (index, call) in self.live.turn.calls.iter().enumerate() {
-            let mut call = tool_call(call);
-            call["index"] = index.into();
-            let chunk = self.reply.chunk(json!({"tool_calls": [call]}), None);
-            self.ready.push_back(chunk);
+            for delta in call_deltas(index, call, self.form.has_functions) {
+                let chunk = self.reply.chunk(delta, None);
+                self.ready.push_back(chunk);
+            }
         }
         let last = self.reply.chunk(json!({}), Some(finish));
         self.ready.push_back(last);
-        if self.with_usage {
+        if self.form.with_usage {
             let mut chunk = self.reply.chunk(Value::Null, None);
             chunk["choices"] = json!([]);
             chunk["usage"] = json!(self.live.turn.answer.usage);
@@ -326,6 +452,27 @@ impl Chunks {
         }
         Ok(())
     }
+}
+
+/// A call in pieces: index, id and name come first, and the arguments after them.
+fn call_deltas(index: usize, call: &ClientCall, has_functions: bool) -> Vec<Value> {
+    let delta = |id: Option<&str>, function: Value| {
+        if has_functions {
+            return json!({"function_call": function});
+        }
+        let mut part = json!({"index": index});
+        if let Some(id) = id {
+            part["id"] = id.into();
+            part["type"] = "function".into();
+        }
+        part["function"] = function;
+        json!({"tool_calls": [part]})
+    };
+    let name = json!({"name": call.function.name, "arguments": ""});
+    let mut deltas = vec![delta(Some(&call.id), name)];
+    let arguments = pieces(&call.function.arguments).into_iter();
+    deltas.extend(arguments.map(|piece| delta(None, json!({"arguments": piece}))));
+    deltas
 }
 
 fn data(value: &Value) -> sse::Event {

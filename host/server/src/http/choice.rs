@@ -4,6 +4,7 @@ use crate::http::error::ApiError;
 use crate::http::messages::ClientCall;
 use crate::http::run_status::Api;
 use crate::http::turn::{Turn, TurnEnd};
+use crate::stop_texts::StopTexts;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -12,7 +13,7 @@ use utoipa::ToSchema;
 pub struct Choice {
     index: u32,
     message: AssistantMessage,
-    /// `stop`, `length`, `tool_calls` or `content_filter`.
+    /// `stop`, `length`, `tool_calls`, `function_call` or `content_filter`.
     finish_reason: &'static str,
 }
 
@@ -25,6 +26,10 @@ struct AssistantMessage {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     tool_calls: Vec<Value>,
+    /// The call of a function, for a request with `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    function_call: Option<Value>,
 }
 
 impl Choice {
@@ -36,10 +41,44 @@ impl Choice {
                 role: "assistant",
                 content: content.filter(|text| !text.is_empty() || turn.calls.is_empty()),
                 tool_calls: turn.calls.iter().map(tool_call).collect(),
+                function_call: None,
             },
             finish_reason,
         }
     }
+
+    /// Cuts the answer before the first of these texts.
+    pub fn stopped(mut self, turn: &Turn, stops: &StopTexts) -> Self {
+        if let Some(content) = &mut self.message.content {
+            let end = stopped(turn, content, stops).len();
+            content.truncate(end);
+        }
+        self
+    }
+
+    /// Gives the call the form for a client that defined `functions`, which knows one call, without an id.
+    pub fn with_function_call(mut self) -> Self {
+        let calls = std::mem::take(&mut self.message.tool_calls);
+        if let Some(call) = calls.into_iter().next() {
+            self.message.function_call = Some(call["function"].clone());
+            self.finish_reason = FUNCTION_CALL;
+        }
+        self
+    }
+}
+
+/// Why a turn ended that called a function of `functions`.
+pub const FUNCTION_CALL: &str = "function_call";
+
+/// The part of a turn's text before the first of these texts. What the host says itself, and calls that it tells, stay
+/// whole.
+pub fn stopped<'a>(turn: &Turn, text: &'a str, stops: &StopTexts) -> &'a str {
+    let is_models = match turn.end() {
+        TurnEnd::Answered => true,
+        TurnEnd::OutOfTokens => !turn.content().is_empty(),
+        _ => false,
+    };
+    if is_models { stops.cut(text) } else { text }
 }
 
 /// Why the turn ended, in OpenAI's words.
@@ -57,6 +96,6 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
     }
 }
 
-pub fn tool_call(call: &ClientCall) -> Value {
+fn tool_call(call: &ClientCall) -> Value {
     json!({"id": call.id, "type": "function", "function": call.function})
 }

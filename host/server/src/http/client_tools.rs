@@ -3,6 +3,7 @@
 
 use crate::http::agent::Prepared;
 use crate::http::error::ApiError;
+use crate::http::tool_choice::ChosenTools;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -69,6 +70,15 @@ impl ClientTool {
         Ok(definition)
     }
 
+    /// The tool that a member of `functions` is.
+    pub fn of(definition: FunctionDefinition) -> Self {
+        Self {
+            kind: FUNCTION.into(),
+            function: None,
+            beside: definition,
+        }
+    }
+
     /// The tool with its definition beside `type`: the form of the Responses API.
     pub fn flat(&self) -> Self {
         Self {
@@ -115,19 +125,67 @@ impl DefinedTools {
         self.clients.iter().map(|tool| tool.name.clone()).collect()
     }
 
-    /// Offers the client's own tools, and has the run end with their calls; or no tool at all, the agent's
-    /// included, if none may be called.
+    /// Offers the client's own tools, and has the run end with their calls. Of these and of the agent's, those that the
+    /// client chose.
     ///
     /// # Errors
-    /// A tool has an invalid name or schema.
-    pub fn offer(self, prepared: &mut Prepared, may_call: bool) -> Result<(), ApiError> {
-        if !may_call {
-            forbid(&mut prepared.request);
-            return Ok(());
+    /// A tool has an invalid name or schema, the choice names no tool, or demands a call where there is no tool.
+    pub async fn offer(
+        mut self,
+        prepared: &mut Prepared,
+        choice: &ChosenTools,
+    ) -> Result<(), ApiError> {
+        match choice {
+            ChosenTools::None => {
+                forbid(&mut prepared.request);
+                return Ok(());
+            }
+            ChosenTools::Required if self.clients.is_empty() => {
+                if prepared.agent.tools(&prepared.behalf).await.is_empty() {
+                    let reason =
+                        "a call is demanded, and there is no tool to call; define one in tools";
+                    return Err(ApiError::member("tool_choice", reason));
+                }
+            }
+            ChosenTools::Auto | ChosenTools::Required => {}
+            ChosenTools::Named(name) => self.leave(prepared, std::slice::from_ref(name)).await?,
+            ChosenTools::Allowed { names, .. } => self.leave(prepared, names).await?,
         }
+        prepared.request.settings.must_call = choice.demands_call();
         prepared.behalf.elsewhere = self.names();
         let offer = offer(self.clients.into_iter())?;
         prepared.request.context.splice(0..0, offer);
+        Ok(())
+    }
+
+    /// Leaves the client's tools and the agent's that have one of these names.
+    ///
+    /// # Errors
+    /// A name is that of no tool.
+    async fn leave(&mut self, prepared: &mut Prepared, names: &[String]) -> Result<(), ApiError> {
+        let known = prepared.agent.tools(&prepared.behalf).await;
+        let known = known.iter().map(|tool| tool.name.as_str());
+        let known = NameMap::new(NameKind::Tool, known);
+        let mut own = Vec::new();
+        for name in names {
+            if self.clients.iter().any(|tool| tool.name == *name) {
+                continue;
+            }
+            let Some(found) = known.exact(name) else {
+                let reason = format_args!(
+                    "no tool is called {name:?}; define it in tools, or name one of the agent's (/v1/tools)"
+                );
+                return Err(ApiError::member("tool_choice", reason).coded("invalid_value"));
+            };
+            own.push(found.to_owned());
+        }
+        self.clients.retain(|tool| names.contains(&tool.name));
+        if own.is_empty() {
+            forbid(&mut prepared.request);
+        } else {
+            prepared.behalf.narrow(Some(own));
+            prepared.request.allowed = prepared.agent.allowed(&prepared.behalf);
+        }
         Ok(())
     }
 }
@@ -145,20 +203,7 @@ fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>
         .map_err(|error| ApiError::invalid(format!("tools: {error}")))
 }
 
-/// Whether tools may be called, the agent's included.
-///
-/// # Errors
-/// The choice names a tool or requires a call; the agent decides that itself.
-pub fn may_call(tool_choice: &Value) -> Result<bool, ApiError> {
-    match (tool_choice, tool_choice.as_str()) {
-        (Value::Null, _) | (_, Some("auto")) => Ok(true),
-        (_, Some("none")) => Ok(false),
-        _ => Err(ApiError::invalid(
-            "tool_choice: expected auto or none; which tool is called, the agent decides",
-        )),
-    }
-}
-
+/// Leaves no tool of the agent and of the context.
 fn forbid(request: &mut RunRequest) {
     request.own_tools_only = true;
     let context = &mut request.context;

@@ -14,20 +14,32 @@ pub struct EndpointFailure {
     is_overflow: bool,
     /// The time after which the same may succeed.
     retry_after: Option<Duration>,
+    /// True if the model made no call although the client demanded one.
+    lacks_call: bool,
 }
 
+/// The code of an error about a call that the client demanded (`tool_choice`) and the model did not make.
+const LACKS_CALL: &str = "tool_choice_unmet";
+
 impl EndpointFailure {
+    /// The cause for programs, where a response has it.
+    pub fn code(self) -> Option<&'static str> {
+        self.lacks_call.then_some(LACKS_CALL)
+    }
+
     pub fn of(failure: &RunFailure) -> Self {
         Self {
             status: failure.status,
             is_overflow: failure.overflow.is_some(),
             retry_after: failure.retry_after_ms.map(Duration::from_millis),
+            lacks_call: failure.lacks_call,
         }
     }
 
     /// The error that an API answers with. It is the outcome of a run, so it is not to be repeated.
     pub fn fault(self, message: String) -> ApiError {
         let (fault, may_succeed_later) = match self.status {
+            _ if self.lacks_call => (ApiError::upstream(message).coded(LACKS_CALL), false),
             _ if self.is_overflow => {
                 let fault = ApiError::invalid(message).coded("context_length_exceeded");
                 (fault, false)
@@ -136,6 +148,18 @@ mod tests {
             assert_eq!(after, wait, "{status:?} {retry_after:?}");
             assert_eq!(headers["x-should-retry"], "false");
         }
+    }
+
+    #[test]
+    fn a_demanded_call_that_was_not_made_has_a_code() {
+        let failure = RunFailure {
+            lacks_call: true,
+            ..RunFailure::new(ErrorClass::Correctable, "it answers")
+        };
+        let fault = EndpointFailure::of(&failure).fault("it answers".into());
+        let code = fault.body().error.code;
+        assert_eq!(code.as_deref(), Some("tool_choice_unmet"));
+        assert_eq!(fault.into_response().status().as_u16(), 502);
     }
 
     #[test]

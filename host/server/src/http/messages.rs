@@ -6,6 +6,7 @@ use crate::http::media::is_media;
 use crate::http::result_matcher::ResultMatcher;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
 use toolhold_json::numbers;
@@ -17,7 +18,7 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ChatMessage {
-    /// `system`, `developer`, `user`, `assistant` or `tool`.
+    /// `system`, `developer`, `user`, `assistant`, `tool` or, for `functions`, `function`.
     pub role: String,
     /// A text, or a list of parts: {"type": "text", "text": …}, and in messages of the roles `user` and `tool` images
     /// ({"type": "image_url", "image_url": {"url": …}}, or `input_image`) and files ({"type": "file", "file": {"filename": …,
@@ -38,6 +39,37 @@ pub struct ChatMessage {
     /// result. Without a name, the first call that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The assistant's call of one of `functions`; its result follows as a message of the role `function`.
+    #[serde(default, skip_serializing)]
+    #[schema(value_type = Option<Object>)]
+    pub function_call: Option<ClientFunction>,
+}
+
+impl ChatMessage {
+    fn is_of_functions(&self) -> bool {
+        self.role == FUNCTION || self.function_call.is_some()
+    }
+}
+
+/// The role of results of `functions`.
+const FUNCTION: &str = "function";
+
+/// The messages with calls of `functions`, and their results, as calls of tools without ids.
+pub fn with_tool_calls(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
+    if !messages.iter().any(ChatMessage::is_of_functions) {
+        return Cow::Borrowed(messages);
+    }
+    let mut messages = messages.to_vec();
+    for message in &mut messages {
+        if message.role == FUNCTION {
+            "tool".clone_into(&mut message.role);
+        }
+        if let Some(function) = message.function_call.take() {
+            let id = String::new();
+            message.tool_calls.push(ClientCall { id, function });
+        }
+    }
+    Cow::Owned(messages)
 }
 
 /// A call of one of the client's own tools.
@@ -140,10 +172,16 @@ pub fn conversation(
     }
     conversation.context.append(&mut images);
     conversation.language = language_of(messages);
+    if conversation.context.is_empty()
+        && let Some(text) = conversation.instructions.take().filter(|it| !it.is_empty())
+    {
+        // No other message says what to do, so these are the task.
+        conversation.context.push(Message::user(text));
+    }
     if conversation.context.is_empty() {
         return Err(ApiError::member(
             place,
-            "there is nothing to do; at least one message of the role user is needed",
+            "there is nothing to do; at least one message with a text is needed",
         ));
     }
     Ok(conversation)

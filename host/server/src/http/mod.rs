@@ -3,6 +3,7 @@
 
 mod access;
 mod agent;
+mod argument_pieces;
 mod attached;
 mod audit;
 mod auth;
@@ -29,6 +30,7 @@ mod page;
 mod page_characters;
 mod party;
 mod paths;
+mod refusals;
 mod reload;
 mod repetition;
 mod requests;
@@ -40,6 +42,7 @@ mod sampling;
 mod sessions;
 mod streams;
 mod task;
+mod tool_choice;
 mod tools;
 mod turn;
 mod undelivered;

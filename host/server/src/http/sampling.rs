@@ -92,16 +92,8 @@ impl SamplingParams {
         sampling.min_p = within("min_p", self.min_p, "from 0 to 1", |it| {
             (0.0..=1.0).contains(&it)
         })?;
-        let is_penalty = |it: f64| (-2.0..=2.0).contains(&it);
-        let range = "from -2 to 2";
-        sampling.presence_penalty =
-            within("presence_penalty", self.presence_penalty, range, is_penalty)?;
-        sampling.frequency_penalty = within(
-            "frequency_penalty",
-            self.frequency_penalty,
-            range,
-            is_penalty,
-        )?;
+        put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
+        let sampling = &mut settings.sampling;
         sampling.repetition_penalty = within(
             "repetition_penalty",
             self.repetition_penalty,
@@ -127,6 +119,23 @@ pub fn put_top_p(settings: &mut Settings, top_p: Option<f64>) -> Result<(), ApiE
     let is_share = |it: f64| it > 0.0 && it <= 1.0;
     let top_p = within("top_p", top_p, "more than 0 and at most 1", is_share)?;
     settings.sampling.top_p = top_p.or(settings.sampling.top_p);
+    Ok(())
+}
+
+/// # Errors
+/// One is out of its range.
+pub fn put_penalties(
+    settings: &mut Settings,
+    frequency: Option<f64>,
+    presence: Option<f64>,
+) -> Result<(), ApiError> {
+    let is_penalty = |it: f64| (-2.0..=2.0).contains(&it);
+    let range = "from -2 to 2";
+    let frequency = within("frequency_penalty", frequency, range, is_penalty)?;
+    let presence = within("presence_penalty", presence, range, is_penalty)?;
+    let sampling = &mut settings.sampling;
+    sampling.frequency_penalty = frequency.or(sampling.frequency_penalty);
+    sampling.presence_penalty = presence.or(sampling.presence_penalty);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use crate::http::client_tools::{ClientTool, DefinedTools};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
 use crate::http::sampling::SamplingParams;
+use crate::http::tool_choice::ChosenTools;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_agent::language;
@@ -131,7 +132,7 @@ impl Task {
             let allowed = settings.token_budget.unwrap_or(u64::MAX);
             settings.token_budget = Some(most.min(allowed));
         }
-        defined.offer(prepared, true)
+        defined.offer(prepared, &ChosenTools::Auto).await
     }
 
     /// The messages whose images and files are to be read, with the name under which the client gave them.

@@ -76,6 +76,9 @@ impl Machine {
             self.count_consulted(effects);
         }
         self.tools.choose();
+        // What happened since the last input is not noted yet.
+        self.note_demanded_call(effects);
+        self.step.demanded = self.demanded();
         let mut reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
         if !self.rules.are_current() {
             reader = reader.early();
@@ -220,7 +223,8 @@ impl Machine {
                 instances: &self.context.instances,
                 meta,
                 advisors: self.step.advisors.as_ref().filter(|_| !self.step.is_vote),
-                forced: forced.is_some(),
+                forced: forced.is_some() || !self.step.demanded.is_empty(),
+                demanded: &self.step.demanded,
                 forcing: self.forcing(),
                 names: self.names(),
                 authored: self.has_authored_schemas(),

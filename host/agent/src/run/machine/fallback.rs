@@ -11,7 +11,7 @@ use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Price;
-use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::fallback::{Candidate, Stage};
 use toolhold_protocol::solution::Call;
@@ -131,7 +131,7 @@ impl Machine {
 
     pub(super) fn forcing(&self) -> Forcing {
         self.candidate()
-            .map_or_else(Forcing::default, |candidate| candidate.forcing)
+            .map_or(self.request.settings.forcing, |candidate| candidate.forcing)
     }
 
     /// Whether the model that is asked next is shown schemas as their authors wrote them.
@@ -161,12 +161,12 @@ impl Machine {
             }
         }
         if let Some(message) = self.unusable() {
-            return self.fail(
-                StopReason::Unusable,
-                ErrorClass::Correctable,
-                message,
-                effects,
-            );
+            let message = self.with_original_error(message);
+            let failure = RunFailure {
+                lacks_call: !self.step.demanded.is_empty(),
+                ..RunFailure::new(ErrorClass::Correctable, message)
+            };
+            return self.finish(StopReason::Unusable, Value::Null, Some(failure), effects);
         }
         self.ask(effects);
     }

@@ -39,6 +39,11 @@ impl OwnCalls {
         }
     }
 
+    /// True if the run has tools of its client.
+    pub fn has_clients(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
     /// Takes what happened. An event that was taken before changes nothing.
     fn take(&mut self, event: &EventKind) {
         if self.clients.is_empty() {

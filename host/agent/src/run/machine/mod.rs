@@ -24,7 +24,7 @@
 //! the next Request, `window` fits it, and `conversation` sums up earlier turns for that; `reply` reads what the model says, while it says it; `calls` takes
 //! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
 //! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `retrieval` looks for passages of documents and
-//! checks citations; `context_turns` is how the context is shown; `end` is the end, and `hand_over` that of a run whose
+//! checks citations; `demand` is the call that a client demands; `context_turns` is how the context is shown; `end` is the end, and `hand_over` that of a run whose
 //! other calls are its client's.
 
 mod account;
@@ -38,6 +38,7 @@ mod context_turns;
 mod conversation;
 mod council;
 mod decided;
+mod demand;
 mod end;
 mod fallback;
 mod fallbacks;
@@ -157,6 +158,8 @@ pub struct Machine {
     was_uncited: bool,
     privacy: RunPrivacy,
     own_calls: OwnCalls,
+    /// True until the call was made that the run has to make before it answers.
+    is_call_due: bool,
     finished: bool,
     /// Since the start of the run, as of the last input.
     elapsed: Duration,
@@ -199,6 +202,8 @@ struct StepState {
     advisors: Option<Value>,
     /// Whether the reply is what they say and nothing else.
     is_vote: bool,
+    /// Names of the tools of which the reply has to call one, as they go out.
+    demanded: Vec<String>,
     /// What they said in this reply, once it is complete.
     votes: Option<council::ReplyVotes>,
     /// Whether the record has the votes already, because a call began.
@@ -265,6 +270,7 @@ impl Machine {
             rules,
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
             own_calls: OwnCalls::new(tools.bound()),
+            is_call_due: request.settings.must_call,
             window: WindowTokens::new(request.settings.window.tokens),
             reply_limit: CompletionLimit::new(&request.settings),
             usage: UsageAccount::new(&request.settings),
@@ -409,6 +415,7 @@ impl Machine {
             }
         }
         self.note_own_calls(&effects);
+        self.note_demanded_call(&effects);
         effects
     }
 

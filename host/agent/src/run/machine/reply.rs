@@ -350,7 +350,10 @@ impl Machine {
             let meta = solution.meta.as_ref().ok_or("the reply lacks \"meta\"")?;
             self.check_meta(meta)?;
         }
-        Ok(())
+        match self.lacks_demanded_call() {
+            Some(reason) if solution.calls.is_empty() => Err(reason),
+            _ => Ok(()),
+        }
     }
 
     fn check_meta(&self, after: &Value) -> Result<meta::Meta, String> {

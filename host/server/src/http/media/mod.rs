@@ -98,7 +98,7 @@ impl App {
             let mut material = Vec::new();
             for (number, part) in parts(&message.content) {
                 let at = format!("{place}[{index}].content[{number}]");
-                if !matches!(message.role.as_str(), "user" | "tool") {
+                if !matches!(message.role.as_str(), "user" | "tool" | "function") {
                     let reason = "images and files stand in messages of the roles user and tool";
                     return Err(ApiError::member(&at, reason));
                 }

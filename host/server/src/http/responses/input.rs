@@ -12,6 +12,9 @@ use uuid::Uuid;
 /// Types of a message's text parts: input to the model, and output of it.
 const SAID: [&str; 2] = ["input_text", "output_text"];
 
+/// The type of an item that holds what a model thought.
+const REASONING: &str = "reasoning";
+
 /// One item of an input, of any type.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -45,9 +48,13 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
     let read = |(index, item): (usize, &Value)| {
         let at = |error: String| ApiError::member(&format!("input[{index}]"), error);
         let item = InputItem::deserialize(item).map_err(|error| at(error.to_string()))?;
-        item.message().map_err(at)
+        if item.is_reasoning() {
+            return Ok(None);
+        }
+        item.message().map(Some).map_err(at)
     };
-    items.iter().enumerate().map(read).collect()
+    let read = items.iter().enumerate().map(read);
+    read.filter_map(Result::transpose).collect()
 }
 
 /// The input items of a response as they are listed, after the items `before`. Each has an id: the client's,
@@ -131,6 +138,11 @@ impl InputItem {
         ]
     }
 
+    /// Whether it is what a model thought, for that model alone. Clients send it back with their history.
+    fn is_reasoning(&self) -> bool {
+        self.kind.as_deref() == Some(REASONING)
+    }
+
     fn message(self) -> Result<ChatMessage, String> {
         Ok(match self.kind.as_deref() {
             None | Some("message") => message(&self.role, self.content),
@@ -162,6 +174,7 @@ impl InputItem {
         match self.kind.as_deref() {
             Some("function_call") => "fc",
             Some("function_call_output") => "fco",
+            Some(REASONING) => "rs",
             _ => "msg",
         }
     }
@@ -182,6 +195,7 @@ impl InputItem {
                     "call_id": self.call_id, "output": output,
                 })
             }
+            Some(REASONING) => json!({"type": REASONING, "id": id, "summary": []}),
             _ => json!({
                 "type": "message", "id": id, "status": "completed",
                 "role": self.role, "content": parts(&self.role, self.content),
@@ -250,6 +264,7 @@ fn message(role: &str, content: Value) -> ChatMessage {
         tool_calls: Vec::new(),
         tool_call_id: None,
         name: None,
+        function_call: None,
     }
 }
 

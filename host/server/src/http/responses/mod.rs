@@ -53,7 +53,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Creates a response.
 ///
 /// With `stream`, events are sent as they happen (`response.created`, `response.output_text.delta`, …,
-/// `response.completed`). Every run is recorded, so `store` cannot be `false`.
+/// `response.completed`). With `background`, the response is given at once, and `GET` has what came of it.
 #[utoipa::path(
     post, path = "/v1/responses", tag = "responses", security(("key" = [])),
     request_body = ResponseRequest,
@@ -90,11 +90,12 @@ async fn create(
     let defined = DefinedTools::of(asked.tools(), &prepared).await?;
     let _before = before.unsent.take();
     let mut kept = asked.put(before, &messages, &mut prepared.request, &defined.names())?;
-    defined.offer(&mut prepared, asked.may_call()?)?;
+    defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
-    let contract = prepared.request.settings.contract;
-    let answer_stream = kept.is_streamed.then(|| AnswerStream::new(contract));
+    let settings = &prepared.request.settings;
+    let answer_stream = kept.is_streamed.then(|| AnswerStream::of(settings));
+    let is_background = kept.is_background && !is_streamed;
 
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
     prepared.asked = Some(text);
@@ -110,6 +111,11 @@ async fn create(
     }
     let watcher = app.begin(&client, &headers, &raw, prepared).await?;
     let run = watcher.run;
+    if is_background {
+        let recorded = app.recorded(&client, run, Gathering::Record).await?;
+        let object = recorded.map(|recorded| recorded.object(&asked.model));
+        return Ok(object.into_response());
+    }
     watcher.ended().await?;
     let outcome = app.recorded(&client, run, Gathering::Outcome).await?;
     let object = outcome.try_map(|recorded| {
@@ -294,9 +300,8 @@ impl FromRecord for RecordedResponse {
 
     fn take(&mut self, event: &Event) {
         if let EventKind::Run { request, .. } = &event.kind {
-            let contract = request.settings.contract;
             let is_streamed = self.kept.is_streamed;
-            let answer_stream = is_streamed.then(|| AnswerStream::new(contract));
+            let answer_stream = is_streamed.then(|| AnswerStream::of(&request.settings));
             self.context.clone_from(&request.context);
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();

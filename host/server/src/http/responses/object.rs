@@ -22,6 +22,8 @@ pub struct ResponseState {
     pub system: Option<String>,
     pub tools: Vec<ClientTool>,
     pub tool_choice: Value,
+    pub parallel_tool_calls: Option<bool>,
+    pub is_background: bool,
     pub text: Value,
     pub max_output_tokens: Option<u32>,
     pub max_tool_calls: Option<u32>,
@@ -43,6 +45,7 @@ pub struct ResponseObject {
     status: Status,
     error: Option<ResponseFault>,
     incomplete_details: Option<Incomplete>,
+    background: bool,
     instructions: Option<String>,
     max_output_tokens: Option<u32>,
     max_tool_calls: Option<u32>,
@@ -56,7 +59,7 @@ pub struct ResponseObject {
     temperature: Option<f64>,
     #[schema(value_type = Object)]
     text: Value,
-    #[schema(value_type = String)]
+    #[schema(value_type = Value)]
     tool_choice: Value,
     tools: Vec<ClientTool>,
     top_p: Option<f64>,
@@ -82,7 +85,7 @@ pub enum Status {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseFault)]
 struct ResponseFault {
-    /// `server_error`, or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
+    /// `server_error`, `tool_choice_unmet` where the model made no call that was demanded, or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
     #[schema(value_type = String)]
     code: Value,
     message: String,
@@ -141,13 +144,14 @@ impl ResponseObject {
             status,
             error: (status == Status::Failed).then(|| ResponseFault::of(turn)),
             incomplete_details: incomplete.map(|reason| Incomplete { reason }),
+            background: kept.is_background,
             instructions: kept.instructions.clone(),
             max_output_tokens: kept.max_output_tokens,
             max_tool_calls: kept.max_tool_calls,
             metadata: kept.metadata.clone(),
             model: model.to_owned(),
             output: output.items.clone(),
-            parallel_tool_calls: true,
+            parallel_tool_calls: kept.parallel_tool_calls.unwrap_or(true),
             previous_response_id: kept.previous_response_id.clone(),
             store: true,
             temperature: kept.temperature,
@@ -166,7 +170,7 @@ impl ResponseFault {
         Self {
             code: match turn.end() {
                 TurnEnd::Limited => json!(turn.answer.reason),
-                _ => "server_error".into(),
+                _ => turn.failure_code().unwrap_or("server_error").into(),
             },
             message: turn.failure(),
         }

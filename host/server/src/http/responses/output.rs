@@ -4,6 +4,7 @@
 //! never changes.
 
 use crate::answer_stream::{AnswerRest, AnswerStream};
+use crate::http::argument_pieces::pieces;
 use crate::http::messages::ClientCall;
 use crate::http::turn::{Turn, TurnEnd};
 use serde::Serialize;
@@ -106,6 +107,7 @@ impl Output {
             return;
         };
         match event {
+            EventKind::ToolStart { .. } => answer_stream.called(),
             EventKind::Request { .. } => {
                 answer_stream.restart();
                 self.close(ItemStatus::Completed, Some("commentary"));
@@ -218,10 +220,12 @@ impl Output {
         let (id, arguments) = (self.id("fc"), call.function.arguments.as_str());
         self.add(item(&id, "", ItemStatus::InProgress));
         let index = self.items.len().saturating_sub(1);
-        self.tell(
-            "response.function_call_arguments.delta",
-            json!({"item_id": id, "output_index": index, "delta": arguments}),
-        );
+        for piece in pieces(arguments) {
+            self.tell(
+                "response.function_call_arguments.delta",
+                json!({"item_id": id, "output_index": index, "delta": piece}),
+            );
+        }
         self.tell(
             "response.function_call_arguments.done",
             json!({"item_id": id, "output_index": index, "name": call.function.name, "arguments": arguments}),

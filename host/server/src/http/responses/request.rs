@@ -3,10 +3,12 @@
 use super::input;
 use super::object::ResponseState;
 use crate::http::agent::limit_replies;
-use crate::http::client_tools::{ClientTool, may_call, output_schema};
+use crate::http::client_tools::{ClientTool, output_schema};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
+use crate::http::refusals::{NO_LOGPROBS, refuse};
 use crate::http::sampling;
+use crate::http::tool_choice::ChosenTools;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +20,15 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// The request of OpenAI's API. Fields that are not listed are accepted and have no effect; a listed field
-/// with an unsupported value is refused.
+/// with an unsupported value is refused. `docs/server.md`, "Parameters", says of each what it does.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(example = json!({"model": "default", "input": "What is 2^61 - 1?"}))]
 pub struct ResponseRequest {
     /// Name of the agent.
     pub model: String,
-    /// A text, or a list of items: messages (`input_text`, `output_text`, `input_image`, `input_file`), `function_call`
-    /// and `function_call_output`.
+    /// A text, or a list of items: messages (`input_text`, `output_text`, `input_image`, `input_file`), `function_call` and
+    /// `function_call_output`. Items of the type `reasoning` are left out.
     #[schema(value_type = Value)]
     input: Value,
     /// Replace the agent's instructions, for this response only.
@@ -35,7 +37,8 @@ pub struct ResponseRequest {
     pub previous_response_id: Option<String>,
     /// The client's tools, and names of the agent's, which it has without being told.
     tools: Option<Vec<ClientTool>>,
-    /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
+    /// `auto`; `none`: the model calls no tool, neither the client's nor the agent's; `required`; a function by its name; or
+    /// `allowed_tools`.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
     /// {"format": {"type": "json_schema", "schema": …}}
@@ -55,13 +58,17 @@ pub struct ResponseRequest {
     metadata: Option<BTreeMap<String, String>>,
     /// Stream typed events.
     pub stream: Option<bool>,
-    /// Only `true`: runs are always recorded. `DELETE /v1/responses/{response}` deletes the record.
+    /// Has no effect: runs are always recorded. `DELETE /v1/responses/{response}` deletes the record.
     store: Option<bool>,
-    /// Only `true`.
+    /// `false`: at most one call in a reply.
     parallel_tool_calls: Option<bool>,
-    /// Only `false`.
+    /// Answers at once, with a response that is in progress.
     background: Option<bool>,
-    /// Only empty.
+    #[schema(minimum = -2, maximum = 2)]
+    frequency_penalty: Option<f64>,
+    #[schema(minimum = -2, maximum = 2)]
+    presence_penalty: Option<f64>,
+    /// `reasoning.encrypted_content` and what OpenAI's own tools give, which have no effect.
     include: Option<Vec<String>>,
     /// Only 0.
     #[schema(maximum = 0)]
@@ -96,6 +103,17 @@ pub struct PreviousResponse {
     pub unsent: Option<UnsentBytes>,
 }
 
+/// Values of `include` that have no effect: parts of reasoning and of OpenAI's own tools, none of which an answer has.
+const INCLUDED: [&str; 7] = [
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
+
 /// Bounds of `metadata`.
 const MAX_PAIRS: usize = 16;
 const MAX_NAME: usize = 64;
@@ -105,31 +123,17 @@ impl ResponseRequest {
     /// # Errors
     /// The request has a value that an agent does not support.
     pub fn check(&self) -> Result<(), ApiError> {
-        let refused = [
+        let mut included = self.include.iter().flatten();
+        refuse(&[
             (
-                self.store == Some(false),
-                "store",
-                "what an agent does is always recorded; DELETE /v1/responses/{response} deletes the record",
-            ),
-            (
-                self.background == Some(true),
-                "background",
-                "leave it away and stream; a lost connection ends no run, and GET /v1/responses/{response} has what came of it",
-            ),
-            (
-                self.include.as_ref().is_some_and(|it| !it.is_empty()),
+                included.any(|what| !INCLUDED.contains(&what.as_str())),
                 "include",
-                "there is nothing that can be included; GET /v1/runs/{run} has the way to the answer",
+                "an agent's answer has nothing of the kind; GET /v1/runs/{run} has the way to the answer",
             ),
             (
                 self.top_logprobs.is_some_and(|most| most > 0),
                 "top_logprobs",
-                "an agent's answer has none",
-            ),
-            (
-                self.parallel_tool_calls == Some(false),
-                "parallel_tool_calls",
-                "an agent may call several tools at once",
+                NO_LOGPROBS,
             ),
             (
                 !self.conversation.is_null(),
@@ -146,10 +150,7 @@ impl ResponseRequest {
                 "moderation",
                 "shields screen what is said; the operator configures them",
             ),
-        ];
-        if let Some((_, param, reason)) = refused.iter().find(|(is_asked, ..)| *is_asked) {
-            return Err(ApiError::member(param, reason));
-        }
+        ])?;
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
         let is_long =
@@ -167,12 +168,12 @@ impl ResponseRequest {
         self.tools.as_deref().unwrap_or_default()
     }
 
-    /// Whether tools may be called, the agent's included.
+    /// Reads which tools may be called, the agent's included, and which have to be.
     ///
     /// # Errors
-    /// The agent decides itself which tool is called.
-    pub fn may_call(&self) -> Result<bool, ApiError> {
-        may_call(&self.tool_choice)
+    /// The choice has none of the known forms.
+    pub fn chosen(&self) -> Result<ChosenTools, ApiError> {
+        ChosenTools::read("tool_choice", &self.tool_choice)
     }
 
     /// The items of the input as messages, whose images and files are not read yet.
@@ -219,6 +220,10 @@ impl ResponseRequest {
         let settings = &mut request.settings;
         sampling::put_temperature(settings, self.temperature)?;
         sampling::put_top_p(settings, self.top_p)?;
+        sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
+        if self.parallel_tool_calls == Some(false) {
+            settings.max_calls = 1;
+        }
         limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
         if let Some(most) = self.max_tool_calls {
             let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
@@ -231,6 +236,8 @@ impl ResponseRequest {
             system,
             tools: self.tools.iter().flatten().map(ClientTool::flat).collect(),
             tool_choice: self.tool_choice.clone(),
+            parallel_tool_calls: self.parallel_tool_calls,
+            is_background: self.background == Some(true),
             text: self.text.clone(),
             max_output_tokens: self.max_output_tokens,
             max_tool_calls: self.max_tool_calls,
