@@ -243,6 +243,13 @@ mod tests {
         // Whoever begins a run gives the bytes.
         let error = Message::parse_all(&json!([written])).unwrap_err();
         assert!(error.to_string().contains("\"data\""), "{error}");
+        let low = json!([{"type": "image", "name": "a.png", "data": data, "detail": "low"}]);
+        let read = Message::parse_all(&low).unwrap();
+        let recorded: Message = serde_json::from_value(json!(read[0])).unwrap();
+        let [Message::Image(low)] = std::slice::from_ref(&recorded) else {
+            panic!("{recorded:?}");
+        };
+        assert_eq!(low.detail, Some(ImageDetail::Low));
         let given = json!([{"type": "image", "name": "a.png", "data": data}]);
         let read = Message::parse_all(&given).unwrap();
         let [Message::Image(given)] = read.as_slice() else {
