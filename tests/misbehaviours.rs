@@ -486,7 +486,6 @@ impl ExpectedError {
             ModelError::TooLarge { .. } => ("too_large", None),
             ModelError::Unavailable(_) | ModelError::GaveUp { .. } => ("of_a_route", None),
             ModelError::Unrecorded { .. }
-            | ModelError::NoImages { .. }
             | ModelError::OtherRevision { .. }
             | ModelError::Config { .. } => ("configuration", None),
         };

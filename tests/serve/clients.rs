@@ -26,6 +26,8 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
         &two_plus_two()[..],
         &two_plus_two()[..],
         &client_tool,
+        // Images and files, in both.
+        &[answers("a logo"), answers("a logo")],
     ];
     let endpoint = Endpoint::start(Scenario::new(replies.concat()));
     let server = serve(&host, &endpoint);
@@ -83,6 +85,17 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     assert_eq!(responses["ids"], 7);
     let missing = responses["deleted"].as_str().unwrap_or_default();
     assert!(missing.contains("no response \"resp_"), "{seen}");
+    assert_eq!(seen["shown"], json!(["a logo", "a logo"]));
+    let requests = endpoint.requests();
+    for request in &requests[requests.len() - 2..] {
+        let sent = request["messages"].to_string();
+        for part in [
+            "data:image/png;base64,iVBORw0KGgpsb2dv",
+            "Open on Saturdays.",
+        ] {
+            assert!(sent.contains(part), "{part}: {sent}");
+        }
+    }
 }
 
 #[test]

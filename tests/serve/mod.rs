@@ -15,6 +15,7 @@ mod health;
 mod keys;
 mod knowledge;
 mod log;
+mod media;
 mod no_place;
 mod parameters;
 mod responses;
@@ -549,7 +550,7 @@ fn faults_are_told_in_one_form() {
         assert!(message.contains(said), "{path}: {message}");
         assert!(error["type"].is_string());
     }
-    let huge = json!({"messages": [{"role": "user", "content": "x".repeat(5 << 20)}]});
+    let huge = json!({"messages": [{"role": "user", "content": "x".repeat(17 << 20)}]});
     let refused = server.post("/v1/agent", &huge);
     assert_eq!(refused.status, 413, "{refused:?}");
     assert!(endpoint.requests().is_empty());
@@ -575,7 +576,7 @@ fn a_tool_is_called_without_a_model() {
     // What is refused before there is a run is in the audit log as well.
     let missing = server.post("/v1/tools/calculator.nothing", &body);
     assert_eq!(missing.status, 404, "{missing:?}");
-    let large = json!({"arguments": {"expression": "x".repeat(5 << 20)}});
+    let large = json!({"arguments": {"expression": "x".repeat(17 << 20)}});
     assert_eq!(
         server.post("/v1/tools/calculator.evaluate", &large).status,
         413
@@ -598,7 +599,7 @@ fn a_tool_is_called_without_a_model() {
     assert!(
         refused
             .iter()
-            .any(|entry| entry["arguments"]["bytes"].as_u64() > Some(5 << 20)),
+            .any(|entry| entry["arguments"]["bytes"].as_u64() > Some(17 << 20)),
         "{audited}"
     );
     let wrong = server

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::error_words::speaks_of_tool_choice;
+use crate::error_words::{refuses_images, speaks_of_tool_choice};
 use crate::transport::TransportError;
 use crate::unavailable::Unavailable;
 use toolhold_intake::encoding::EncodingError;
@@ -94,13 +94,6 @@ pub enum ModelError {
     #[error("this run replays a recording, and the recording holds no answer: {source}")]
     Unrecorded { source: TransportError },
 
-    /// The request has images, and the configuration says that the model takes none.
-    #[error(
-        "the model of {endpoint} takes no images (`images = false` in its [endpoints.NAME]), and the request has some: \
-         name another model with --model or --endpoint, or leave the images out"
-    )]
-    NoImages { endpoint: String },
-
     /// The reply is of another revision than the one that the operator pinned.
     #[error(
         "{endpoint} answered as {}, and {pinned} is pinned: set `revision` in its [endpoints.NAME] to the new one when it was \
@@ -147,10 +140,9 @@ impl ModelError {
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
             Self::TooLarge { .. } => ErrorClass::Correctable,
-            Self::Unrecorded { .. }
-            | Self::NoImages { .. }
-            | Self::OtherRevision { .. }
-            | Self::Config { .. } => ErrorClass::Fatal,
+            Self::Unrecorded { .. } | Self::OtherRevision { .. } | Self::Config { .. } => {
+                ErrorClass::Fatal
+            }
         }
     }
 
@@ -169,7 +161,6 @@ impl ModelError {
             Self::Connect { .. }
             | Self::Timeout { .. }
             | Self::Unrecorded { .. }
-            | Self::NoImages { .. }
             | Self::Config { .. }
             | Self::Unavailable(_) => false,
             Self::GaveUp { source, .. } => source.is_answer(),
@@ -194,7 +185,6 @@ impl ModelError {
             Self::Encoding { .. } => "compressed",
             Self::TooLarge { .. } => "too_large",
             Self::Unrecorded { .. } => "unrecorded",
-            Self::NoImages { .. } => "no_images",
             Self::OtherRevision { .. } => "other_revision",
             Self::Config { .. } => "configuration",
             Self::Unavailable(unavailable) => unavailable.kind(),
@@ -209,6 +199,14 @@ impl ModelError {
             Self::GaveUp { source, .. } => source.status(),
             _ => None,
         }
+    }
+
+    /// True if the endpoint refused the request because its model takes no images.
+    pub(crate) fn refuses_images(&self) -> bool {
+        let Self::Status { status, detail, .. } = self else {
+            return false;
+        };
+        matches!(status, 400 | 404 | 415 | 422 | 500 | 501) && refuses_images(&detail.message)
     }
 
     /// True if the endpoint refused the request because it demands a call of a tool. Servers name the field; models that
@@ -234,7 +232,7 @@ impl ModelError {
             return;
         }
         let advice = "the request has images: if the model takes none, name another one or leave them out, and set \
-                      images = false in its [endpoints.NAME], so that nothing is sent";
+                      images = false in its [endpoints.NAME], so that they are left out";
         detail.advice = Some(match detail.advice.take() {
             Some(own) => format!("{own}; {advice}"),
             None => advice.into(),

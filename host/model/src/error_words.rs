@@ -1,4 +1,5 @@
-//! Facts that errors state only in prose: how long to wait, and how many tokens would have fitted.
+//! Facts that errors state only in prose: how long to wait, how many tokens would have fitted, and that a model takes no
+//! images.
 
 use std::time::Duration;
 
@@ -43,6 +44,45 @@ pub(crate) fn wait_in(message: &str) -> Option<Duration> {
 pub(crate) fn wait(seconds: f64) -> Option<Duration> {
     const DAY: f64 = 86_400.0;
     Duration::try_from_secs_f64(seconds.min(DAY)).ok()
+}
+
+/// Words of refusals that are about images, in small letters.
+const OF_IMAGES: &[&str] = &["image", "multimodal", "multi-modal", "vision", "mmproj"];
+/// Words that say with those that a model takes none, and not that one image is too large or broken.
+const TAKES_NONE: &[&str] = &[
+    // llama.cpp, LM Studio, Mistral, OpenRouter.
+    "not support",
+    "n't support",
+    "unsupported content",
+    "that support image",
+    "not enabled",
+    // OpenAI.
+    "only supported by",
+    // vLLM, SGLang.
+    "not a multimodal",
+    "at most 0 image",
+    "not multimodal",
+    // Ollama.
+    "missing data required for image input",
+    // DeepSeek, and others that read the content as a text: serde's words.
+    "unknown variant `image_url`",
+];
+
+/// True if a refusal says that the model takes no images.
+pub(crate) fn refuses_images(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    // A format that is not known is one of this image.
+    let is_of_one = has(&[
+        "format",
+        "media type",
+        "mime",
+        "too large",
+        "invalid base64",
+    ]);
+    // Groq: a list of parts is no content of this model.
+    let of_content = message.contains("content") && message.contains("must be a string");
+    of_content || (has(OF_IMAGES) && has(TAKES_NONE) && !is_of_one)
 }
 
 /// True if a message speaks of the field `tool_choice`, in one of its spellings.
@@ -178,6 +218,46 @@ mod tests {
         ] {
             let wait = wait_in(message);
             assert_eq!(wait.map(|wait| wait.as_millis()), ms, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_all_images_is_told_from_one_of_an_image() {
+        for (message, expected) in [
+            (
+                "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+                true,
+            ),
+            ("m is not a multimodal model", true),
+            ("At most 0 image(s) may be provided in one prompt.", true),
+            (
+                "Invalid content type. image_url is only supported by certain models.",
+                true,
+            ),
+            (
+                "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`",
+                true,
+            ),
+            ("No endpoints found that support image input", true),
+            (
+                "Model does not support images. Please use a model that does.",
+                true,
+            ),
+            (
+                "'messages.1' : for 'role:user' ('messages.1.content' : value must be a string)",
+                true,
+            ),
+            ("this model is missing data required for image input", true),
+            (
+                "Unsupported image format: this image's format is not supported",
+                false,
+            ),
+            ("At most 4 image(s) may be provided in one prompt.", false),
+            ("the image is too large, which is not supported", false),
+            ("Could not process image", false),
+            ("tool_choice is not supported", false),
+        ] {
+            assert_eq!(refuses_images(message), expected, "{message}");
         }
     }
 }

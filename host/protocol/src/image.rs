@@ -24,6 +24,14 @@ const FORMATS: [(&str, &[u8]); 4] = [
     ("image/gif", b"GIF89a"),
 ];
 
+/// The resolution in which a model is asked to look at an image. Endpoints that know none of them ignore it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImageDetail {
+    Low,
+    High,
+}
+
 /// An image that the user shows the model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Image {
@@ -34,6 +42,9 @@ pub struct Image {
     /// `sha256:` and the digest of its bytes.
     pub digest: String,
     pub bytes: u64,
+    /// Absent: the endpoint chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<ImageDetail>,
     /// Its bytes as base64. Never written: a record would repeat them in each line that has the request.
     #[serde(skip)]
     data: Option<Arc<str>>,
@@ -42,8 +53,9 @@ pub struct Image {
 /// The digest is of the bytes, whether they are here or not.
 impl PartialEq for Image {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.media_type, &self.digest, self.bytes)
-            == (&other.name, &other.media_type, &other.digest, other.bytes)
+        let told = |it: &Self| (it.bytes, it.detail);
+        (&self.name, &self.media_type, &self.digest, told(self))
+            == (&other.name, &other.media_type, &other.digest, told(other))
     }
 }
 
@@ -93,6 +105,7 @@ impl Image {
             media_type: media_type.to_owned(),
             digest: format!("{:?}", Digest::of(bytes)),
             bytes: bytes.len() as u64,
+            detail: None,
             data: Some(BASE64_STANDARD.encode(bytes).into()),
         })
     }
@@ -230,6 +243,13 @@ mod tests {
         // Whoever begins a run gives the bytes.
         let error = Message::parse_all(&json!([written])).unwrap_err();
         assert!(error.to_string().contains("\"data\""), "{error}");
+        let low = json!([{"type": "image", "name": "a.png", "data": data, "detail": "low"}]);
+        let read = Message::parse_all(&low).unwrap();
+        let recorded: Message = serde_json::from_value(json!(read[0])).unwrap();
+        let [Message::Image(low)] = std::slice::from_ref(&recorded) else {
+            panic!("{recorded:?}");
+        };
+        assert_eq!(low.detail, Some(ImageDetail::Low));
         let given = json!([{"type": "image", "name": "a.png", "data": data}]);
         let read = Message::parse_all(&given).unwrap();
         let [Message::Image(given)] = read.as_slice() else {

@@ -50,6 +50,8 @@ pub enum Routing {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<String>,
     },
+    /// The model takes no images, so the request was sent with a text in the place of each.
+    ImagesLeftOut { endpoint: String, images: u64 },
     /// The member of the pool that this run's requests go to from now on.
     Chosen {
         pool: String,
@@ -179,6 +181,10 @@ impl fmt::Display for Routing {
                 let told = told.as_deref().unwrap_or("a model that tells no revision");
                 write!(f, "{endpoint} answered as {told}, and {pinned} is pinned")
             }
+            Self::ImagesLeftOut { endpoint, images } => write!(
+                f,
+                "the model of {endpoint} takes no images: the {images} of the task are left out"
+            ),
             Self::Chosen {
                 pool,
                 endpoint,
@@ -262,6 +268,10 @@ mod tests {
                 endpoint: "e".into(),
                 pinned: "m@fp_1".into(),
                 told: None,
+            },
+            Routing::ImagesLeftOut {
+                endpoint: "e".into(),
+                images: 2,
             },
             Routing::Degraded {
                 pool: "all".into(),

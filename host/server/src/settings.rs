@@ -39,6 +39,8 @@ pub struct Settings {
     pub queue_timeout_ms: u64,
     pub connections: usize,
     pub body_bytes: usize,
+    pub key_image_bytes: u64,
+    pub image_bytes: u64,
     pub unsent_bytes: u64,
     pub on_disconnect: OnDisconnect,
     pub disconnect_wait_ms: u64,

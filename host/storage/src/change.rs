@@ -1,16 +1,16 @@
 //! The changes of runs to the database, and their SQL statements.
 
 use crate::audit_rows::{BegunCall, Draft};
+use crate::blobs::{self, Blob};
 use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
-use crate::images;
 use crate::label::Label;
 use crate::reply_parts::{self, ReplyPart};
 use crate::shared_texts::{self, SharedText};
 use crate::shown_texts::{self, TextIds};
 use crate::statements::{OpenTransaction, SqlValue};
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use toolhold_protocol::decision::Pending;
 use uuid::Uuid;
 
@@ -28,10 +28,10 @@ pub enum Change {
         /// True if this process has promised the run to a request with an idempotency key.
         is_promised: bool,
     },
-    /// Images that the run, or one inside of it, began with: digest and base64.
-    Images {
+    /// Images that the run, or one inside of it, began with, by their digests.
+    Blobs {
         run: Uuid,
-        images: BTreeMap<String, Arc<str>>,
+        blobs: BTreeMap<String, Blob>,
     },
     /// Texts of documents and facts that the run's record has.
     Shown {
@@ -144,7 +144,7 @@ impl Change {
                         .await?;
                 }
             }
-            Self::Images { run, images: added } => images::write(transaction, *run, added).await?,
+            Self::Blobs { run, blobs: added } => blobs::write(transaction, *run, added).await?,
             Self::Shown { run, before, texts } => {
                 shown_texts::write(transaction, *run, *before, texts).await?;
             }

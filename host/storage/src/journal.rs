@@ -1,11 +1,11 @@
 //! The journal of a run in the database.
 
 use crate::audit_rows::{AuditContent, RunAudit};
+use crate::blobs;
 use crate::change::Change;
 use crate::claims::{RunClaim, RunLease};
 use crate::column::signed;
 use crate::error::WriteError;
-use crate::images;
 use crate::label::Label;
 use crate::pending_decisions::{DecisionChange, PendingDecisions};
 use crate::reply_so_far::ReplyPartWriter;
@@ -159,9 +159,9 @@ impl RunJournal {
             // First, because events refer to the run's row.
             changes.insert(0, began);
         }
-        let images = images::begun_with(&event.kind);
-        if !images.is_empty() {
-            changes.push(Change::Images { run, images });
+        let blobs = blobs::begun_with(&event.kind);
+        if !blobs.is_empty() {
+            changes.push(Change::Blobs { run, blobs });
         }
         if self.reply.take(event) {
             changes.push(Change::ReplyOver { run });

@@ -2,6 +2,7 @@
 //! audit log.
 
 use crate::audit_rows::{self, Draft, PrunedBy};
+use crate::blobs;
 use crate::column::{ids, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -20,10 +21,27 @@ pub struct PrunedCounts {
     pub sessions: u64,
 }
 
-/// Runs of one transaction; as many sessions, idempotency keys and shared texts.
+/// Runs of one transaction; as many sessions, idempotency keys, shared texts and blobs.
 const BATCH_ROWS: i64 = 20;
 /// Wait between two transactions, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
+
+/// Contents that records name by their digests, and that go with the last record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NamedByRecords {
+    Texts,
+    Blobs,
+}
+
+impl NamedByRecords {
+    /// Returns the statement that finds those that no record names.
+    fn unnamed(self) -> &'static str {
+        match self {
+            Self::Texts => shared_texts::UNNAMED,
+            Self::Blobs => blobs::UNNAMED,
+        }
+    }
+}
 
 /// Runs that ended before $1 and are turns of no existing session.
 const RUNS: &str = "ended_ms < $1 AND (session IS NULL OR NOT EXISTS \
@@ -98,50 +116,64 @@ impl Store {
         while self.forget_some(ms).await? > 0 {
             tokio::time::sleep(BATCH_DELAY).await;
         }
-        self.delete_unnamed_texts().await?;
+        self.delete_unnamed(NamedByRecords::Texts).await?;
+        self.delete_unnamed(NamedByRecords::Blobs).await?;
         Ok(all)
     }
 
-    /// Deletes the shared texts that no record names any more. They are looked for without a lock for writes, because the
-    /// others may be many.
-    async fn delete_unnamed_texts(&self) -> Result<(), StoreError> {
+    /// Deletes what no record names any more. It is looked for without a lock for writes, because there may be much else.
+    async fn delete_unnamed(&self, kind: NamedByRecords) -> Result<(), StoreError> {
         let mut last = String::new();
         loop {
-            let rows: Vec<(String,)> = sqlx::query_as(shared_texts::UNNAMED)
+            let rows: Vec<(String,)> = sqlx::query_as(kind.unnamed())
                 .bind(last.as_str())
                 .bind(BATCH_ROWS)
                 .fetch_all(&self.pool)
                 .in_time(&self.database)
                 .await?;
-            let texts: Vec<String> = rows.into_iter().map(|(digest,)| digest).collect();
-            let Some(newest) = texts.last() else {
+            let digests: Vec<String> = rows.into_iter().map(|(digest,)| digest).collect();
+            let Some(newest) = digests.last() else {
                 return Ok(());
             };
             last.clone_from(newest);
             let work = self.transact_long(move |mut transaction| {
                 Box::pin(async move {
-                    let locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    let locked = match kind {
+                        NamedByRecords::Texts => {
+                            shared_texts::delete_unnamed(&mut transaction, &digests).await?
+                        }
+                        NamedByRecords::Blobs => {
+                            blobs::delete_unnamed(&mut transaction, &digests).await?
+                        }
+                    };
                     Ok::<_, StoreError>(locked)
                 })
             });
             let locked = work.await?;
-            self.delete_locked_texts(locked).await;
+            self.delete_locked(kind, locked).await;
             tokio::time::sleep(BATCH_DELAY).await;
         }
     }
 
-    /// Deletes texts that other transactions had locked when their last record was deleted, unless a record names them now.
-    /// Each has a transaction of its own, which waits for the others.
-    pub(crate) async fn delete_locked_texts(&self, digests: Vec<String>) {
+    /// Deletes contents that other transactions had locked when their last record was deleted, unless a record names them
+    /// now. Each has a transaction of its own, which waits for the others.
+    pub(crate) async fn delete_locked(&self, kind: NamedByRecords, digests: Vec<String>) {
         for digest in digests {
             let work = self.transact(move |mut transaction| {
                 Box::pin(async move {
-                    shared_texts::delete_unlocked(&mut transaction, &digest).await?;
+                    match kind {
+                        NamedByRecords::Texts => {
+                            shared_texts::delete_unlocked(&mut transaction, &digest).await?;
+                        }
+                        NamedByRecords::Blobs => {
+                            blobs::delete_unlocked(&mut transaction, &digest).await?;
+                        }
+                    }
                     Ok::<_, StoreError>(())
                 })
             });
             if let Err(error) = work.await {
-                tracing::warn!(%error, "a text of a deleted record is left until old records are deleted");
+                tracing::warn!(%error, "a part of a deleted record is left until old records are deleted");
             }
         }
     }
@@ -186,17 +218,20 @@ impl Store {
         let work = self.transact_long(move |mut transaction| {
             Box::pin(async move {
                 let texts = shared_texts::of_run(&mut transaction, run).await?;
+                let blobs = blobs::of_run(&mut transaction, run).await?;
                 let gone = transaction.execute(DELETE_ENDED, &[run.into()]).await?;
-                let mut locked = Vec::new();
+                let mut locked = (Vec::new(), Vec::new());
                 if gone > 0 {
-                    locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked.0 = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked.1 = blobs::delete_unnamed(&mut transaction, &blobs).await?;
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
                 Ok::<_, StoreError>((gone > 0, locked))
             })
         });
         let (is_gone, locked) = work.await?;
-        self.delete_locked_texts(locked).await;
+        self.delete_locked(NamedByRecords::Texts, locked.0).await;
+        self.delete_locked(NamedByRecords::Blobs, locked.1).await;
         Ok(is_gone)
     }
 }

@@ -7,7 +7,7 @@
 //! Toolhold is refused, too ([`StoreError::Newer`](crate::StoreError::Newer)). Migrations run when the store opens,
 //! each in a transaction, and there are no downgrades. From number 10 on, a migration locks at most one table that
 //! exists already: servers that write meanwhile lock several, in an order of their own, and would be in a deadlock with
-//! one that locks more. Number 20 drops two tables and locks `runs` before them, which servers lock first. Databases
+//! one that locks more. Numbers 20 and 21 drop tables and lock `runs` before them, which servers lock first. Databases
 //! that older versions made are in `tests/fixtures/older_state`; a new migration adds one from before it.
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 20] = [
+const MIGRATIONS: [(i64, &str, Sql); 21] = [
     (
         1,
         "initial",
@@ -118,6 +118,14 @@ const MIGRATIONS: [(i64, &str, Sql); 20] = [
         Sql::Each {
             sqlite: include_str!("schema/0020_shared_texts.sqlite.sql"),
             postgres: include_str!("schema/0020_shared_texts.postgres.sql"),
+        },
+    ),
+    (
+        21,
+        "blobs",
+        Sql::Each {
+            sqlite: include_str!("schema/0021_blobs.sqlite.sql"),
+            postgres: include_str!("schema/0021_blobs.postgres.sql"),
         },
     ),
 ];

@@ -1,10 +1,11 @@
 //! Sessions: conversations of several turns, each of which is a run.
 
 use crate::audit_rows::{self, Draft};
+use crate::blobs;
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
-use crate::prune::delete_turns;
+use crate::prune::{NamedByRecords, delete_turns};
 use crate::runs::{LISTED, RunRow};
 use crate::shared_texts;
 use crate::statements::SqlValue;
@@ -100,11 +101,13 @@ impl Store {
                 let values = [SqlValue::from(&owner), id.into()];
                 transaction.execute(LOCK_SESSION, &values).await?;
                 let is_gone = transaction.execute(DELETE_SESSION, &values).await? > 0;
-                let mut locked = Vec::new();
+                let mut locked = (Vec::new(), Vec::new());
                 if is_gone {
                     let texts = shared_texts::of_session(&mut transaction, id).await?;
+                    let blobs = blobs::of_session(&mut transaction, id).await?;
                     let turns = delete_turns(&mut transaction, id).await?;
-                    locked = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked.0 = shared_texts::delete_unnamed(&mut transaction, &texts).await?;
+                    locked.1 = blobs::delete_unnamed(&mut transaction, &blobs).await?;
                     let draft = Draft::session_deleted(&owner, id, &turns);
                     audit_rows::append(transaction, &[&draft]).await?;
                 }
@@ -112,7 +115,8 @@ impl Store {
             })
         });
         let (is_gone, locked) = work.await?;
-        self.delete_locked_texts(locked).await;
+        self.delete_locked(NamedByRecords::Texts, locked.0).await;
+        self.delete_locked(NamedByRecords::Blobs, locked.1).await;
         Ok(is_gone)
     }
 

@@ -90,6 +90,8 @@ fn rule(key: &str) -> Option<Rule> {
         | "serve.queue_timeout_ms"
         | "serve.connections"
         | "serve.body_bytes"
+        | "serve.key_image_bytes"
+        | "serve.image_bytes"
         | "serve.unsent_bytes"
         | "serve.disconnect_wait_ms" => Rule::AtMost,
         "run.token_budget"

@@ -70,6 +70,15 @@ impl ChatRequest {
             .sum()
     }
 
+    /// The request with a text in the place of its images, for a model that takes none.
+    pub fn without_images(&self) -> Self {
+        let mut request = self.clone();
+        for message in &mut request.messages {
+            message.leave_images_out();
+        }
+        request
+    }
+
     /// The body as a record has it: digests in place of images, whether their bytes are here or not. So a run that is
     /// replayed without them comes to the same.
     pub fn recorded(&self) -> Value {
@@ -248,10 +257,33 @@ impl ChatMessage {
             None => Vec::new(),
         };
         parts.extend(self.images.iter().map(|image| match url(image) {
-            Some(url) => json!({"type": "image_url", "image_url": {"url": url}}),
+            Some(url) => match image.detail {
+                None => json!({"type": "image_url", "image_url": {"url": url}}),
+                Some(detail) => {
+                    json!({"type": "image_url", "image_url": {"url": url, "detail": detail}})
+                }
+            },
             None => text("(This image is not there: its bytes were not kept.)"),
         }));
         parts
+    }
+
+    /// Says in the text that the images are not shown.
+    fn leave_images_out(&mut self) {
+        let images = std::mem::take(&mut self.images);
+        let said = match images.len() {
+            0 => return,
+            1 => "(The image is not shown, because this model takes none.)".to_owned(),
+            more => format!("(The {more} images are not shown, because this model takes none.)"),
+        };
+        match &mut self.content {
+            Some(Content::Text(own)) => {
+                own.push_str("\n\n");
+                own.push_str(&said);
+            }
+            Some(Content::Parts(parts)) => parts.push(json!({"type": "text", "text": said})),
+            None => self.content = Some(Content::Text(said)),
+        }
     }
 
     pub fn system(text: impl Into<String>) -> Self {
@@ -488,6 +520,13 @@ mod tests {
         assert!(
             parts[2]["text"].as_str().unwrap().contains("not kept"),
             "{parts}"
+        );
+        let without = request.without_images();
+        assert_eq!(without.images(), 0);
+        let text = without.messages[0].text().unwrap();
+        assert!(
+            text.contains("what?") && text.contains("The 2 images are not shown"),
+            "{text}"
         );
         kept.restore(image.data().unwrap());
         request.messages[0].images[1] = kept;

@@ -68,12 +68,6 @@ impl<'a> PooledRequest<'a> {
         number: u32,
         watch: &mut ObserverRelay<'_>,
     ) -> Result<Completion, ModelError> {
-        let mut members = self.pool.members.iter();
-        if !self.pool.members.is_empty() && !members.any(|it| it.endpoint.takes(&self.request)) {
-            return Err(ModelError::NoImages {
-                endpoint: self.pool.name.clone(),
-            });
-        }
         let mut round = AttemptSummary::default();
         loop {
             let candidates = self.candidates(&round);
@@ -135,9 +129,12 @@ impl<'a> PooledRequest<'a> {
             is_short,
             is_home: home == Some(member),
         };
+        // Images go to a member that takes them, whether it can be asked now or not. Where none does, they are left out.
+        let takes = |member: usize| self.pool.members[member].endpoint.takes(&self.request);
+        let any_takes = (0..self.pool.members.len()).any(takes);
         let left: Vec<usize> = (0..self.pool.members.len())
             .filter(|member| !round.failed.contains(member))
-            .filter(|member| self.pool.members[*member].endpoint.takes(&self.request))
+            .filter(|member| !any_takes || takes(*member))
             .filter(|member| window(*member).is_none_or(|own| Some(own) > self.too_small))
             .collect();
         let least = self.prompt + u64::from(self.pool.policy.fewer_tokens);

@@ -1,5 +1,6 @@
 //! One model at one server, behind the server's limits, its circuit breaker and its Retry-After.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::breaker::{
     AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy, Circuit, OpenCircuit,
 };
 use super::estimate::prompt_tokens;
+use super::images::ImageSupport;
 use super::listening::ObserverRelay;
 use super::log::LoggedRequest;
 use super::rest::{RestPermit, Rests};
@@ -49,7 +51,7 @@ pub struct EndpointPolicy {
     pub window: Option<u64>,
     /// The price of replies, if configured.
     pub price: Option<Price>,
-    /// The model takes no images, as the configuration says.
+    /// The model takes no images, as the configuration says: they are left out.
     pub refuses_images: bool,
     /// The revision that its replies must tell, if one is pinned.
     pub revision: Option<PinnedRevision>,
@@ -76,7 +78,7 @@ pub struct Endpoint {
     model: Box<dyn Model>,
     window: Option<u64>,
     price: Option<Price>,
-    refuses_images: bool,
+    images: ImageSupport,
 }
 
 /// The limits and the breaker of one server, shared by all its models and all endpoints that name
@@ -151,13 +153,47 @@ impl Endpoint {
             model,
             window: policy.window,
             price: policy.price,
-            refuses_images: policy.refuses_images,
+            images: ImageSupport::new(policy.refuses_images),
         }
     }
 
-    /// Whether the request may be sent here: one with images needs a model that takes them.
+    /// True if the request can be sent unchanged: it has no images, or nothing says that the model takes none.
     pub(super) fn takes(&self, request: &ChatRequest) -> bool {
-        !self.refuses_images || request.images() == 0
+        request.images() == 0 || self.images.are_sent()
+    }
+
+    /// Returns the request in a form that this model takes. Images that it does not take become a text and a decision.
+    fn taken<'r>(
+        &self,
+        request: &'r ChatRequest,
+        watch: &mut dyn CompletionObserver,
+    ) -> Cow<'r, ChatRequest> {
+        if self.takes(request) {
+            return Cow::Borrowed(request);
+        }
+        watch.routing(Routing::ImagesLeftOut {
+            endpoint: self.label().to_owned(),
+            images: request.images() as u64,
+        });
+        Cow::Owned(request.without_images())
+    }
+
+    /// Asks the model. One that turns out to take no images is asked again without them: nothing of an answer was given out.
+    async fn ask(
+        &self,
+        request: &ChatRequest,
+        watch: &mut dyn CompletionObserver,
+    ) -> Result<Completion, ModelError> {
+        let taken = self.taken(request, watch);
+        let result = self.model.complete(&taken, watch).await;
+        match result {
+            Err(error) if taken.images() > 0 && error.refuses_images() => {
+                self.images.were_refused();
+                let taken = self.taken(request, watch);
+                self.model.complete(&taken, watch).await
+            }
+            result => result,
+        }
     }
 
     /// Its name in the configuration.
@@ -260,11 +296,6 @@ impl Endpoint {
         request: &ChatRequest,
         watch: &mut dyn CompletionObserver,
     ) -> Result<EndpointLease<'_>, ModelError> {
-        if !self.takes(request) {
-            return Err(ModelError::NoImages {
-                endpoint: self.label().to_owned(),
-            });
-        }
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
         let entry = self.enter(&request.owner, tokens).await;
@@ -438,7 +469,7 @@ impl<'a> EndpointLease<'a> {
         };
         // The first piece of an answer ends the rest of an endpoint and closes its breaker: a whole answer may take minutes.
         let mut probe = ObserverRelay::hearing(&mut *watch, &mut is_served);
-        let result = endpoint.model.complete(request, &mut probe).await;
+        let result = endpoint.ask(request, &mut probe).await;
         if result.is_ok()
             && let Some(closed) = is_served()
         {

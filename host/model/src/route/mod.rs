@@ -17,6 +17,7 @@ mod course;
 mod endpoint;
 mod estimate;
 mod hedge;
+mod images;
 mod listening;
 mod log;
 mod pool;

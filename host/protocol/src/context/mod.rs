@@ -1,11 +1,13 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
+mod material;
 mod placed;
 mod summary;
 mod types;
 mod wire;
 mod written;
 
+pub use material::keep_newest_images;
 pub use placed::data_at;
 pub use summary::{Speaker, SummaryLine, SummaryMessage, summable};
 pub use types::TypeMessage;

@@ -4,7 +4,7 @@
 use super::types::MessageTypes;
 use super::{DataMessage, HiddenMetadata, KnowledgeMessage, Message, MessageFault, Text};
 use crate::citation::is_id;
-use crate::image::Image;
+use crate::image::{Image, ImageDetail};
 use crate::reference::Path;
 use crate::turn::Role;
 use jiff::Timestamp;
@@ -63,6 +63,7 @@ const TYPES: [(&str, &[Field]); 14] = [
         &[
             Field("data", Optional, Form::Text),
             Field("name", Optional, Form::Text),
+            Field("detail", Optional, OneOf(&["low", "high"])),
             Field("media_type", Optional, Form::Text),
             Field("digest", Optional, Form::Text),
             Field("bytes", Optional, Any),
@@ -297,8 +298,16 @@ fn registered(name: &str, fields: &Map<String, Value>) -> Result<Message, Messag
 fn image(fields: &Map<String, Value>) -> Result<Image, MessageFault> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     match text("data") {
-        Some(data) => Image::of_base64(text("name").unwrap_or_default(), data)
-            .map_err(|error| MessageFault::new("/data", error.to_string())),
+        Some(data) => {
+            let image = Image::of_base64(text("name").unwrap_or_default(), data);
+            let mut image = image.map_err(|error| MessageFault::new("/data", error.to_string()))?;
+            image.detail = match text("detail") {
+                Some("low") => Some(ImageDetail::Low),
+                Some("high") => Some(ImageDetail::High),
+                _ => None,
+            };
+            Ok(image)
+        }
         // A record names it by its digest.
         None if fields.contains_key("digest") => read(fields),
         None => Err(MessageFault::new(

@@ -18,6 +18,7 @@ use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::routing::Routing;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
@@ -208,6 +209,13 @@ impl Answer {
                 }
             }
             EventKind::Notice { message, .. } => self.notice(message),
+            EventKind::Routing(left_out @ Routing::ImagesLeftOut { .. }) => {
+                let left_out = left_out.to_string();
+                // Once, although each Request of the run leaves them out.
+                if !self.notices.contains(&left_out) {
+                    self.notice(&left_out);
+                }
+            }
             EventKind::Summarized {
                 turns,
                 tokens_before,

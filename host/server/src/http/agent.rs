@@ -129,8 +129,9 @@ impl App {
         client: &Client,
         headers: &HeaderMap,
         body: &Value,
-        prepared: Prepared,
+        mut prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
+        self.fit_images(&mut prepared).await?;
         let key = idempotency_key(headers)?;
         let session = prepared.turn.map(|(session, _)| session);
         let request = request_digest(&prepared.agent.name, session, body)?;
@@ -336,12 +337,16 @@ async fn run(
     client: Client,
     headers: HeaderMap,
     Body {
-        said: task, raw, ..
+        said: mut task,
+        raw,
+        ..
     }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name)?;
+    let (place, messages) = task.messages_mut();
+    app.read_media(&client, place, messages).await?;
     task.put(&[], &mut prepared).await?;
     let repeated = app.repeated(&client, &headers, &prepared.agent.name, None, &raw);
     if repeated.await?.is_none() {

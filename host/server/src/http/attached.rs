@@ -27,9 +27,9 @@ const NAMED_BY: usize = 12;
 /// Longest address of a document, in bytes.
 const MAX_ADDRESS: usize = 8_192;
 /// Time in which the addresses of one task are fetched together, waits for permits apart.
-const FETCH_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const FETCH_PATIENCE: Duration = Duration::from_secs(30);
 /// Another way to give a document whose address is not fetched.
-const NOT_FETCHED: &str = "; the operator grants addresses in knowledge.http. Or send its text in content, or its bytes in data";
+const NOT_FETCHED: &str = "; the operator grants addresses in knowledge.http. Or send what is there: of a document the text in content or the bytes in data, of an image or a file a data: URL";
 
 /// A document that comes with a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -56,12 +56,12 @@ enum GivenDocument<'a> {
 
 /// A document whose bytes are there.
 #[derive(Debug, Default)]
-struct ReadDocument {
-    bytes: Vec<u8>,
+pub(super) struct ReadDocument {
+    pub bytes: Vec<u8>,
     /// The address that it was fetched from.
     address: Option<String>,
     /// The media type that its server gave; empty if the client sent the document itself.
-    media_type: String,
+    pub media_type: String,
 }
 
 impl TaskDocument {
@@ -190,8 +190,8 @@ impl App {
         Ok(())
     }
 
-    /// Fetches a document that a task names by its address, within what is `left` of the time that the task has for that.
-    async fn fetched(
+    /// Fetches what a task names by its address, within what is `left` of the time that the task has for that.
+    pub(super) async fn fetched(
         &self,
         client: &Client,
         address: &str,

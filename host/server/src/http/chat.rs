@@ -154,12 +154,16 @@ async fn complete(
     client: Client,
     headers: HeaderMap,
     Body {
-        said: asked, raw, ..
+        said: mut asked,
+        raw,
+        ..
     }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
     let mut prepared = app.prepared(&client, &asked.model)?;
+    app.read_media(&client, "messages", &mut asked.messages)
+        .await?;
     let stops = asked.stops()?;
     let has_functions = !asked.functions.is_empty();
     let defined = DefinedTools::of(&asked.defined(), &prepared).await?;

@@ -2,6 +2,7 @@
 
 use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
+use crate::http::media::is_media;
 use crate::http::result_matcher::ResultMatcher;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,10 +20,15 @@ use utoipa::ToSchema;
 pub struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant`, `tool` or, for `functions`, `function`.
     pub role: String,
-    /// A text, or a list of parts of which each is a text: {"type": "text", "text": …}.
+    /// A text, or a list of parts: {"type": "text", "text": …}, and in messages of the roles `user` and `tool` images
+    /// ({"type": "image_url", "image_url": {"url": …}}, or `input_image`) and files ({"type": "file", "file": {"filename": …,
+    /// "file_data": …}}, or `input_file`).
     #[serde(default)]
     #[schema(value_type = Value)]
     pub content: Value,
+    /// Images and texts of the files of `content`.
+    #[serde(skip)]
+    pub material: Vec<Message>,
     /// The assistant's tool calls; their results follow as messages of the role `tool`.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<Object>>)]
@@ -119,9 +125,14 @@ pub fn conversation(
     let mut conversation = Conversation::default();
     let mut matcher = ResultMatcher::new(before, messages);
     let mut is_next = false;
+    // Of the results of one step, which stand together.
+    let mut images = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let at = |error: String| ApiError::member(&format!("{place}[{index}]"), error);
-        let text = text(&message.content, &["text"]).map_err(at)?;
+        let text = text(&message.content).map_err(at)?;
+        if message.role != "tool" {
+            conversation.context.append(&mut images);
+        }
         match message.role.as_str() {
             "system" | "developer" => {
                 let instructions = conversation.instructions.get_or_insert_default();
@@ -130,7 +141,13 @@ pub fn conversation(
                 }
                 instructions.push_str(&text);
             }
-            "user" => conversation.context.push(Message::user(text)),
+            "user" => {
+                conversation.context.extend_from_slice(&message.material);
+                // An image may say it all.
+                if !text.is_empty() || message.material.is_empty() {
+                    conversation.context.push(Message::user(text));
+                }
+            }
             "assistant" => {
                 is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
@@ -141,6 +158,9 @@ pub fn conversation(
             "tool" => {
                 let call = matcher.answered(index).map_err(at)?;
                 let tool = tool_name(&call.function.name, tools);
+                let text = with_files(text, &message.material);
+                let shown = |it: &&Message| matches!(it, Message::Image(_));
+                images.extend(message.material.iter().filter(shown).cloned());
                 let result = tool_result(tool, call, text, std::mem::take(&mut is_next));
                 conversation.context.push(result);
             }
@@ -150,6 +170,7 @@ pub fn conversation(
             }
         }
     }
+    conversation.context.append(&mut images);
     conversation.language = language_of(messages);
     if conversation.context.is_empty()
         && let Some(text) = conversation.instructions.take().filter(|it| !it.is_empty())
@@ -164,6 +185,19 @@ pub fn conversation(
         ));
     }
     Ok(conversation)
+}
+
+/// The text of a result with those of its files.
+fn with_files(mut text: String, material: &[Message]) -> String {
+    for message in material {
+        if let Message::Text(file) = message {
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(&file.text);
+        }
+    }
+    text
 }
 
 /// A call that the client made, with its result.
@@ -213,7 +247,7 @@ fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
         .rev()
         .filter(|message| message.role == "user");
     from_user.take(MAX_MESSAGES).find_map(|message| {
-        let text = text(&message.content, &["text"]).ok()?;
+        let text = text(&message.content).ok()?;
         language::recognise(&text)
     })
 }
@@ -247,30 +281,32 @@ pub fn has_all_results(
     }
 }
 
-/// The text of a content: the text of its parts of these kinds.
+/// The text of a content: that of its parts that are texts. Images and files are read apart.
 ///
 /// # Errors
 /// The content is invalid or has parts of other kinds.
-pub fn text(content: &Value, kinds: &[&str]) -> Result<String, String> {
+pub fn text(content: &Value) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text.clone()),
         Value::Array(parts) => {
             let mut texts = Vec::new();
             for part in parts {
-                match (&part["type"], &part["text"]) {
-                    (Value::String(kind), Value::String(text))
-                        if kinds.contains(&kind.as_str()) =>
-                    {
-                        texts.push(text.as_str());
-                    }
-                    (Value::String(kind), _) => {
+                let Value::String(kind) = &part["type"] else {
+                    return Err("a part of the content has no type".into());
+                };
+                let text = match kind.as_str() {
+                    "text" | "input_text" | "output_text" => &part["text"],
+                    "refusal" => &part["refusal"],
+                    kind if is_media(kind) => continue,
+                    kind => {
                         return Err(format!(
-                            "content of the type {kind:?} cannot be used; only text can"
+                            "content of the type {kind:?} cannot be used; texts, images and files can"
                         ));
                     }
-                    _ => return Err("a part of the content has no type".into()),
-                }
+                };
+                let text = text.as_str();
+                texts.push(text.ok_or_else(|| format!("a part of the type {kind:?} has no text"))?);
             }
             Ok(texts.join("\n"))
         }

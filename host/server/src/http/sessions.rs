@@ -221,7 +221,9 @@ async fn turn(
     headers: HeaderMap,
     PathParam(id): PathParam<Uuid>,
     Body {
-        said: task, raw, ..
+        said: mut task,
+        raw,
+        ..
     }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
@@ -263,6 +265,8 @@ async fn turn(
         open,
         unsent: _unsent,
     } = before;
+    let (place, messages) = task.messages_mut();
+    app.read_media(&client, place, messages).await?;
     task.put(&open, &mut prepared).await?;
     before.put(&mut prepared.request);
     if repeated.is_none() {

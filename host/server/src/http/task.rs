@@ -135,6 +135,15 @@ impl Task {
         defined.offer(prepared, &ChosenTools::Auto).await
     }
 
+    /// The messages whose images and files are to be read, with the name under which the client gave them.
+    pub fn messages_mut(&mut self) -> (&'static str, &mut [ChatMessage]) {
+        if self.messages.is_empty() {
+            ("input_messages", self.input_messages.as_mut_slice())
+        } else {
+            ("messages", self.messages.as_mut_slice())
+        }
+    }
+
     /// The messages, with the name under which the client gave them.
     fn messages(&self) -> Result<(&'static str, &[ChatMessage]), ApiError> {
         match (self.messages.as_slice(), self.input_messages.as_slice()) {

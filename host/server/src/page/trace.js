@@ -239,7 +239,7 @@ const HANDLERS = {
   routing(event) {
     const rest = Object.entries(event).filter(([name]) => !OWN.has(name));
     const said = rest.map(([name, value]) => `${plain(name)} ${typeof value === "object" ? JSON.stringify(value) : value}`);
-    const isBad = ["retry", "gave_up", "opened", "member_failed", "degraded", "other_revision"].includes(event.decision);
+    const isBad = ["retry", "gave_up", "opened", "member_failed", "degraded", "other_revision", "images_left_out"].includes(event.decision);
     this.note(event, "routing", `${plain(event.decision)}: ${said.join(", ")}`, isBad ? "warn" : "info");
   },
   shield(event) {

@@ -2,10 +2,10 @@
 
 mod exported;
 
+use crate::blobs;
 use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
-use crate::images;
 use crate::redacted_lines::RedactedLine;
 use crate::shared_texts::{self, StoredLine};
 use crate::store::Store;
@@ -94,7 +94,7 @@ impl Store {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
         if let Source::Run(run) = source {
-            images::restore(&self.pool, &self.database, *run, &mut events).await?;
+            blobs::restore(&self.pool, &self.database, *run, &mut events).await?;
         }
         Ok(Record { events, changed })
     }
@@ -213,7 +213,7 @@ impl Store {
             event(run, (first.0, &first.1))?,
             event(run, (last.0, &last.1))?,
         ];
-        images::restore(&self.pool, &self.database, run, &mut ends).await?;
+        blobs::restore(&self.pool, &self.database, run, &mut ends).await?;
         let [first, last] = ends;
         Ok((first, last))
     }

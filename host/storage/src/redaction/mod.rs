@@ -12,6 +12,7 @@ use crate::audit_rows::{self, Draft, line_digest};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::prune::NamedByRecords;
 use crate::record::is_sealed;
 use crate::redacted_lines::RedactedLine;
 use crate::responses;
@@ -266,7 +267,7 @@ impl Store {
         });
         match work.await {
             Ok(locked) => {
-                self.delete_locked_texts(locked).await;
+                self.delete_locked(NamedByRecords::Texts, locked).await;
                 Ok(true)
             }
             Err(ExchangeError::Changed) => Ok(false),

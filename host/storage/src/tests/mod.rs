@@ -5,6 +5,7 @@ mod alike;
 mod audit;
 mod audit_expiry;
 mod audit_texts;
+mod blobs;
 mod cancelled;
 mod copy;
 mod facts;

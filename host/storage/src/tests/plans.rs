@@ -33,6 +33,7 @@ async fn growing_tables_are_read_by_their_indexes() {
             &["sqlite_autoindex_shown_texts_1", "sqlite_autoindex_runs_1"],
         ),
         (shared_texts::UNNAMED.to_owned(), &["event_texts_by_text"]),
+        (blobs::UNNAMED.to_owned(), &["run_blobs_by_blob"]),
         (
             knowledge::left_statement(),
             &["sqlite_autoindex_sessions_1", "sqlite_autoindex_runs_1"],

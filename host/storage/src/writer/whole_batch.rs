@@ -202,7 +202,7 @@ impl<'a> WholeBatch<'a> {
             // Its rows are numbered when the head of the log is known.
             Change::Audit(_) => true,
             // Rare, and large.
-            Change::Images { .. } | Change::Shown { .. } => false,
+            Change::Blobs { .. } | Change::Shown { .. } => false,
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) fn without_content(message: &Message) -> Map<String, Value> {
     };
     let own: &[&str] = match message {
         Message::Text(_) => &["text", "role"],
-        Message::Image(_) => &["data", "media_type", "digest", "bytes"],
+        Message::Image(_) => &["data", "detail", "media_type", "digest", "bytes"],
         Message::Data(_) => &["data"],
         Message::Input(_) => &["input"],
         Message::State(_) => &["state"],

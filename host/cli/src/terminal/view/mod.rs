@@ -78,6 +78,8 @@ pub struct EventPrinter {
     has_budget: bool,
     /// The failure of the last Request, as it was shown.
     failure: Option<String>,
+    /// True once it was said that the model is not shown the images, which each Request repeats.
+    has_told_images: bool,
 }
 
 impl EventPrinter {
@@ -388,7 +390,9 @@ impl EventPrinter {
                 let (text, cost) = (line(&side(request)), self.priced(request.cost_nano));
                 self.dim(&format!("  {text}{cost}"));
             }
+            EventKind::Routing(Routing::ImagesLeftOut { .. }) if self.has_told_images => {}
             EventKind::Routing(routing) => {
+                self.has_told_images |= matches!(routing, Routing::ImagesLeftOut { .. });
                 let text = line(&routing.to_string());
                 if routing.is_trouble() {
                     self.marked(&warn("!"), &text);

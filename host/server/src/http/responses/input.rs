@@ -1,7 +1,7 @@
 //! Reads the items of an input as messages, and lists them with their ids.
 
 use crate::http::error::ApiError;
-use crate::http::messages::{ChatMessage, ClientCall, ClientFunction, text};
+use crate::http::messages::{ChatMessage, ClientCall, ClientFunction};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -80,6 +80,10 @@ pub fn of_context(run: Uuid, context: &[Message]) -> Vec<Value> {
             };
             vec![InputItem::said(role, said.text.clone().into())]
         }
+        Message::Image(image) => {
+            let part = json!([{"type": "input_image", "detail": image.detail}]);
+            vec![InputItem::said("user", part)]
+        }
         Message::ToolResult(result) => InputItem::called(result),
         _ => Vec::new(),
     });
@@ -141,10 +145,7 @@ impl InputItem {
 
     fn message(self) -> Result<ChatMessage, String> {
         Ok(match self.kind.as_deref() {
-            None | Some("message") => {
-                let said = text(&self.content, &SAID)?;
-                message(&self.role, Value::String(said))
-            }
+            None | Some("message") => message(&self.role, self.content),
             Some("function_call") => ChatMessage {
                 tool_calls: vec![ClientCall {
                     id: self.call_id,
@@ -158,7 +159,7 @@ impl InputItem {
             Some("function_call_output") => ChatMessage {
                 tool_call_id: Some(self.call_id),
                 name: Some(self.name),
-                ..message("tool", Value::String(text(&self.output, &["input_text"])?))
+                ..message("tool", self.output)
             },
             Some(other) => {
                 return Err(format!(
@@ -184,10 +185,16 @@ impl InputItem {
                 "type": "function_call", "id": id, "status": "completed",
                 "call_id": self.call_id, "name": self.name, "arguments": self.arguments,
             }),
-            Some("function_call_output") => json!({
-                "type": "function_call_output", "id": id, "status": "completed",
-                "call_id": self.call_id, "output": self.output,
-            }),
+            Some("function_call_output") => {
+                let output: Value = match self.output {
+                    Value::Array(parts) => parts.into_iter().map(listed_part).collect(),
+                    output => output,
+                };
+                json!({
+                    "type": "function_call_output", "id": id, "status": "completed",
+                    "call_id": self.call_id, "output": output,
+                })
+            }
             Some(REASONING) => json!({"type": REASONING, "id": id, "summary": []}),
             _ => json!({
                 "type": "message", "id": id, "status": "completed",
@@ -197,24 +204,55 @@ impl InputItem {
     }
 }
 
-/// The content of a message as a list.
-fn parts(role: &str, content: Value) -> Vec<Value> {
-    let part = |kind: &str, text: Value| match kind {
+/// A part of a text that was said.
+fn text_part(kind: &str, text: Value) -> Value {
+    match kind {
         "output_text" => json!({"type": kind, "text": text, "annotations": [], "logprobs": []}),
         _ => json!({"type": kind, "text": text}),
-    };
+    }
+}
+
+/// A client's part, as it is listed: without the bytes of images and files, which each list would repeat.
+fn listed_part(mut part: Value) -> Value {
+    let [to_the_model, _] = SAID;
+    let kind = part["type"].as_str().unwrap_or(to_the_model).to_owned();
+    let is_address = |it: &Value| it.as_str().is_some_and(|text| text.starts_with("http"));
+    match kind.as_str() {
+        "image_url" | "input_image" => {
+            let image = &part["image_url"];
+            let own = if image.is_object() { image } else { &part };
+            let detail = own["detail"].as_str().unwrap_or("auto");
+            let url = if image.is_object() {
+                &image["url"]
+            } else {
+                image
+            };
+            let address = Some(url).filter(|url| is_address(url));
+            json!({"type": "input_image", "detail": detail, "file_id": null, "image_url": address})
+        }
+        "file" | "input_file" => {
+            let file = if kind == "file" { &part["file"] } else { &part };
+            let mut listed = json!({"type": "input_file", "filename": file["filename"]});
+            if is_address(&file["file_url"]) {
+                listed["file_url"] = file["file_url"].clone();
+            }
+            listed
+        }
+        _ => {
+            let text = part.get_mut("text").map(Value::take);
+            text_part(&kind, text.unwrap_or_default())
+        }
+    }
+}
+
+/// The content of a message as a list.
+fn parts(role: &str, content: Value) -> Vec<Value> {
     let [to_the_model, by_the_model] = SAID;
     match content {
         Value::Null => Vec::new(),
-        Value::Array(parts) => {
-            let known = parts.into_iter().map(|mut it| {
-                let kind = it["type"].as_str().unwrap_or(to_the_model).to_owned();
-                part(&kind, it["text"].take())
-            });
-            known.collect()
-        }
-        text if role == "assistant" => vec![part(by_the_model, text)],
-        text => vec![part(to_the_model, text)],
+        Value::Array(parts) => parts.into_iter().map(listed_part).collect(),
+        text if role == "assistant" => vec![text_part(by_the_model, text)],
+        text => vec![text_part(to_the_model, text)],
     }
 }
 
@@ -222,6 +260,7 @@ fn message(role: &str, content: Value) -> ChatMessage {
     ChatMessage {
         role: role.to_owned(),
         content,
+        material: Vec::new(),
         tool_calls: Vec::new(),
         tool_call_id: None,
         name: None,
@@ -232,6 +271,27 @@ fn message(role: &str, content: Value) -> ChatMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_and_files_are_listed_without_their_bytes() {
+        let data = "data:image/png;base64,AAAA";
+        let given = json!([{"role": "user", "content": [
+            {"type": "input_text", "text": "what is it?"},
+            {"type": "input_image", "image_url": data, "detail": "low"},
+            {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}},
+            {"type": "input_file", "filename": "a.pdf", "file_data": data},
+        ]}]);
+        let all = listed(Uuid::now_v7(), Vec::new(), &given);
+        assert!(!json!(all).to_string().contains("AAAA"), "{all:?}");
+        let image = |detail: &str, url: Value| json!({"type": "input_image", "detail": detail, "file_id": null, "image_url": url});
+        let content = all[0]["content"].as_array().unwrap();
+        assert_eq!(content[1], image("low", Value::Null));
+        assert_eq!(content[2], image("auto", json!("https://a.example/b.png")));
+        assert_eq!(
+            content[3],
+            json!({"type": "input_file", "filename": "a.pdf"})
+        );
+    }
 
     #[test]
     fn every_item_is_listed_once_and_with_an_id_of_its_own() {

@@ -79,6 +79,8 @@ async fn create(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
+    let mut messages = asked.messages()?;
+    app.read_media(&client, "input", &mut messages).await?;
     let mut before = match &asked.previous_response_id {
         Some(id) => app.before(&client, id).await?,
         None => PreviousResponse::default(),
@@ -87,7 +89,7 @@ async fn create(
     prepared.after = before.run;
     let defined = DefinedTools::of(asked.tools(), &prepared).await?;
     let _before = before.unsent.take();
-    let mut kept = asked.put(before, &mut prepared.request, &defined.names())?;
+    let mut kept = asked.put(before, &messages, &mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
@@ -366,6 +368,8 @@ impl App {
             turn,
             ..
         } = recorded;
+        let store = self.dispatcher.store();
+        store.restore_images(row.id, &mut context).await?;
         carried.messages = carried_messages(carried_before, &mut context);
         put_summary(summed_up, &mut context, &mut carried);
         withdraw(&mut context);

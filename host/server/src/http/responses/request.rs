@@ -5,7 +5,7 @@ use super::object::ResponseState;
 use crate::http::agent::limit_replies;
 use crate::http::client_tools::{ClientTool, output_schema};
 use crate::http::error::ApiError;
-use crate::http::messages::{ClientCall, conversation, has_all_results};
+use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
 use crate::http::refusals::{NO_LOGPROBS, refuse};
 use crate::http::sampling;
 use crate::http::tool_choice::ChosenTools;
@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub struct ResponseRequest {
     /// Name of the agent.
     pub model: String,
-    /// A text, or a list of items: messages (`input_text`, `output_text`), `function_call` and
+    /// A text, or a list of items: messages (`input_text`, `output_text`, `input_image`, `input_file`), `function_call` and
     /// `function_call_output`. Items of the type `reasoning` are left out.
     #[schema(value_type = Value)]
     input: Value,
@@ -176,20 +176,28 @@ impl ResponseRequest {
         ChosenTools::read("tool_choice", &self.tool_choice)
     }
 
+    /// The items of the input as messages, whose images and files are not read yet.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub fn messages(&self) -> Result<Vec<ChatMessage>, ApiError> {
+        input::messages(&self.input)
+    }
+
     /// Merges the request into the agent's, after the state `before`. Returns the fields that the response
-    /// repeats. `tools`: the names of the client's own.
+    /// repeats. `messages`: the input. `tools`: the names of the client's own.
     ///
     /// # Errors
     /// The input cannot be read, or the result of a call is missing.
     pub fn put(
         &self,
         before: PreviousResponse,
+        messages: &[ChatMessage],
         request: &mut RunRequest,
         tools: &BTreeSet<String>,
     ) -> Result<ResponseState, ApiError> {
-        let messages = input::messages(&self.input)?;
-        has_all_results("input", "function_call_output", &before.calls, &messages)?;
-        let said = conversation("input", &before.calls, &messages, tools)?;
+        has_all_results("input", "function_call_output", &before.calls, messages)?;
+        let said = conversation("input", &before.calls, messages, tools)?;
         let system = joined([before.system, said.instructions]);
         if let Some(instructions) = joined([self.instructions.clone(), system.clone()]) {
             request.instructions = instructions;
@@ -287,7 +295,10 @@ mod tests {
             system: Some("Be polite.".into()),
             ..PreviousResponse::default()
         };
-        let kept = asked.put(before, &mut request, &BTreeSet::new()).unwrap();
+        let messages = asked.messages().unwrap();
+        let kept = asked
+            .put(before, &messages, &mut request, &BTreeSet::new())
+            .unwrap();
         assert_eq!(
             request.instructions,
             "Be short.\n\nBe polite.\n\nIn French."
@@ -321,9 +332,15 @@ mod tests {
             json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
         let mut request = RunRequest::new(Uuid::now_v7(), "");
         let none = BTreeSet::new();
-        read(result).put(before(), &mut request, &none).unwrap();
+        let mut put = |asked: ResponseRequest| {
+            let messages = asked.messages()?;
+            asked
+                .put(before(), &messages, &mut request, &none)
+                .map(drop)
+        };
+        put(read(result)).unwrap();
+        let refused = put(read(json!({"input": "go on"})));
         assert_eq!(told(&request), ["weather {} -> \"sun\""]);
-        let refused = read(json!({"input": "go on"})).put(before(), &mut request, &none);
         let reason = refused.unwrap_err().body().error.message;
         assert!(reason.contains("\"c1\" of weather"), "{reason}");
     }

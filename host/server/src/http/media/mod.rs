@@ -1,0 +1,378 @@
+//! Images and files that messages bring: decoded or fetched within bounds before a message is read.
+//!
+//! What the bytes are, they say themselves. An image is shown to the model as one. Of a file the model is shown the text,
+//! as material between marks: what is text already as it is, and the rest by the extractors of `knowledge.extractors`.
+
+mod part;
+
+pub use part::is_media;
+
+use crate::http::App;
+use crate::http::agent::Prepared;
+use crate::http::attached::FETCH_PATIENCE;
+use crate::http::auth::Client;
+use crate::http::error::ApiError;
+use crate::http::knowledge::refused;
+use crate::http::messages::ChatMessage;
+use part::{MediaKind, MediaPart, MediaSource, decoded};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toolhold_admission::WorkKind;
+use toolhold_policy::Digest;
+use toolhold_policy::prompt::Fence;
+use toolhold_protocol::context::{Message, keep_newest_images};
+use toolhold_protocol::image::{Image, MAX_IMAGE_BYTES};
+use toolhold_runtime::extract::{DocumentBytes, Unreadable};
+
+/// Images and files of one request, those of its history among them.
+const MAX_PARTS: usize = 128;
+/// Files of one request, whose text is taken out: more of them are documents for a collection.
+const MAX_FILES: usize = 16;
+/// Bytes of the text of all files of one request: a million tokens, which is more than a model's window.
+const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Maximum characters of a file's name in a prompt.
+const MAX_NAME: usize = 200;
+/// Hexadecimal digits of a file's digest that mark its text. A text cannot have them of itself.
+const MARK_DIGITS: usize = 24;
+/// Name of a file that has none.
+const NAMELESS: &str = "file";
+
+/// Images and files whose bytes are decoded and looked at.
+const READINGS: WorkKind = WorkKind::new("images and files of requests", 16);
+
+/// Bytes of images that the runs of a server may have.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageQuota {
+    /// Maximum for the runs of one key.
+    pub key: u64,
+    /// Maximum for the runs of all keys.
+    pub all: u64,
+}
+
+/// Bytes as they came.
+enum GivenBytes {
+    Base64(String),
+    Raw(Vec<u8>),
+}
+
+/// An image or a document, told by its bytes.
+enum MediaContent {
+    Image(Image),
+    Document(Vec<u8>),
+}
+
+/// Remaining bounds of one request while its parts are read.
+struct MediaBounds {
+    files: usize,
+    text: usize,
+    patience: Duration,
+}
+
+impl App {
+    /// Reads the images and files of messages, in the request's member `place`, and puts them beside the messages'
+    /// texts.
+    ///
+    /// # Errors
+    /// A part cannot be read or is too large, no grant reaches its address, or its message is of another role than `user`
+    /// and `tool`.
+    pub async fn read_media(
+        &self,
+        client: &Client,
+        place: &str,
+        messages: &mut [ChatMessage],
+    ) -> Result<(), ApiError> {
+        let count = messages.iter().map(|it| parts(&it.content).count());
+        if count.sum::<usize>() > MAX_PARTS {
+            return Err(ApiError::member(
+                place,
+                format_args!("at most {MAX_PARTS} images and files"),
+            ));
+        }
+        let mut bounds = MediaBounds {
+            files: MAX_FILES,
+            text: MAX_TEXT_BYTES,
+            patience: FETCH_PATIENCE,
+        };
+        for (index, message) in messages.iter_mut().enumerate() {
+            let mut material = Vec::new();
+            for (number, part) in parts(&message.content) {
+                let at = format!("{place}[{index}].content[{number}]");
+                if !matches!(message.role.as_str(), "user" | "tool" | "function") {
+                    let reason = "images and files stand in messages of the roles user and tool";
+                    return Err(ApiError::member(&at, reason));
+                }
+                let part = MediaPart::of(part).map_err(|error| ApiError::member(&at, error))?;
+                let Some(part) = part else { continue };
+                let read = self.read_part(client, &part, &mut bounds).await;
+                material.push(read.map_err(|error| error.at(&at))?);
+            }
+            message.material = material;
+        }
+        Ok(())
+    }
+
+    async fn read_part(
+        &self,
+        client: &Client,
+        part: &MediaPart<'_>,
+        bounds: &mut MediaBounds,
+    ) -> Result<Message, ApiError> {
+        let mut claimed = String::new();
+        let mut name = part.name.map(str::to_owned);
+        let (bytes, permit) = match part.source {
+            MediaSource::Inline { media_type, base64 } => {
+                media_type.clone_into(&mut claimed);
+                (GivenBytes::Base64(base64.to_owned()), None)
+            }
+            MediaSource::Address(address) => {
+                let fetching = self.fetched(client, address, &mut bounds.patience);
+                let (read, permit) = Box::pin(fetching).await?;
+                claimed = read.media_type;
+                name = name.or_else(|| last_part(address));
+                (GivenBytes::Raw(read.bytes), permit)
+            }
+        };
+        let name = name.map_or_else(String::new, |name| shown_name(&name));
+        let (kind, told) = (part.kind, name.clone());
+        let most = match kind {
+            MediaKind::Image(_) => MAX_IMAGE_BYTES as u64,
+            MediaKind::File => {
+                self.knowledge
+                    .configured
+                    .knowledge
+                    .settings()
+                    .document_bytes
+            }
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let reading = READINGS.run(Some(client.name.as_str()), move || {
+            content(bytes, most, kind, told)
+        });
+        let content = reading
+            .await
+            .map_err(|error| ApiError::unavailable(error.to_string()))?
+            .map_err(ApiError::invalid)?;
+        let message = match content {
+            MediaContent::Image(image) => Message::Image(image),
+            MediaContent::Document(bytes) => {
+                bounds.files = bounds.files.checked_sub(1).ok_or_else(|| {
+                    ApiError::invalid(format!(
+                        "a request has at most {MAX_FILES} files; documents, or a collection, takes more"
+                    ))
+                })?;
+                self.file_text(client, &name, &claimed, bytes, &mut bounds.text)
+                    .await?
+            }
+        };
+        drop(permit);
+        Ok(message)
+    }
+
+    /// The text of a file, between marks. `room`: the bytes of text that are left for it.
+    async fn file_text(
+        &self,
+        client: &Client,
+        name: &str,
+        claimed: &str,
+        bytes: Vec<u8>,
+        room: &mut usize,
+    ) -> Result<Message, ApiError> {
+        let served = &self.knowledge;
+        let _permit = served.may_add(&client.name).await.map_err(refused)?;
+        let digest = Digest::of(&bytes).to_string();
+        let name = if name.is_empty() { NAMELESS } else { name };
+        let document = DocumentBytes {
+            source: name.to_owned(),
+            media_type: media_type(&bytes, claimed),
+            bytes,
+            labels: BTreeMap::new(),
+        };
+        let document = Box::pin(served.extractors.text(document)).await;
+        let document = document.map_err(unread)?;
+        // The wait and the extraction may have taken minutes.
+        client.right.look().await?;
+        *room = room.checked_sub(document.text.len()).ok_or_else(|| {
+            ApiError::payload_too_large(format!(
+                "the files have more than {MAX_TEXT_BYTES} bytes of text together"
+            ))
+        })?;
+        let fence = Fence {
+            kind: "file",
+            mark: digest.get(..MARK_DIGITS).unwrap_or(&digest),
+            attributes: &[("name", name)],
+        };
+        Ok(Message::material(&fence, &document.text))
+    }
+
+    /// Leaves the oldest images of a conversation out that a context has no room for, and checks that the images may be
+    /// kept with the run.
+    ///
+    /// # Errors
+    /// The runs of the key, or of all keys, have as many images as the server keeps.
+    pub async fn fit_images(&self, prepared: &mut Prepared) -> Result<(), ApiError> {
+        let context = &mut prepared.request.context;
+        keep_newest_images(context);
+        let images = context.iter().filter_map(|message| match message {
+            Message::Image(image) => Some(image.bytes),
+            _ => None,
+        });
+        let bytes: u64 = images.sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let store = self.dispatcher.store();
+        let kept = store.blob_sums(&prepared.behalf.owner).await?;
+        let ImageQuota { key, all } = self.image_quota;
+        for (whose, has, most) in [
+            ("this key's runs", kept.owner, key),
+            ("all runs", kept.all, all),
+        ] {
+            if has.saturating_add(bytes) > most {
+                return Err(ApiError::payload_too_large(format!(
+                    "the images of {whose} would have more than {most} bytes: delete runs or sessions that have some"
+                ))
+                .coded("image_quota"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a content that are images or files, with their numbers.
+fn parts(content: &Value) -> impl Iterator<Item = (usize, &Value)> {
+    let parts = content.as_array().into_iter().flatten().enumerate();
+    parts.filter(|(_, part)| part["type"].as_str().is_some_and(is_media))
+}
+
+/// Decodes the bytes and looks at them.
+fn content(
+    bytes: GivenBytes,
+    most: usize,
+    kind: MediaKind,
+    name: String,
+) -> Result<MediaContent, String> {
+    let bytes = match bytes {
+        GivenBytes::Base64(base64) => decoded(&base64, most)?,
+        GivenBytes::Raw(bytes) => bytes,
+    };
+    let detail = match kind {
+        MediaKind::File if Image::media_type_of(&bytes).is_none() => {
+            return Ok(MediaContent::Document(bytes));
+        }
+        MediaKind::File => None,
+        MediaKind::Image(detail) => detail,
+    };
+    let mut image = Image::new(name, &bytes).map_err(|error| error.to_string())?;
+    image.detail = detail;
+    Ok(MediaContent::Image(image))
+}
+
+/// The media type of a file: by its bytes where they tell, and by the client's claim where only that does. A claim that the
+/// bytes contradict counts for nothing.
+fn media_type(bytes: &[u8], claimed: &str) -> Option<String> {
+    if bytes.starts_with(b"%PDF-") {
+        return Some("application/pdf".to_owned());
+    }
+    let claimed = claimed.split(';').next().unwrap_or_default().trim();
+    let claimed = claimed.to_ascii_lowercase();
+    let is_text = !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
+    let is_for_bytes = claimed == "application/pdf"
+        || claimed.starts_with("image/")
+        || claimed.starts_with("application/vnd.")
+        || matches!(
+            claimed.as_str(),
+            "application/msword" | "application/epub+zip"
+        );
+    let is_for_text = claimed.starts_with("text/");
+    let holds = if is_text { !is_for_bytes } else { !is_for_text };
+    Some(claimed).filter(|claimed| holds && !claimed.is_empty())
+}
+
+fn unread(error: Unreadable) -> ApiError {
+    let message = format!("no text can be taken out of this file: {error}");
+    match error {
+        Unreadable::Start(_) => ApiError::unavailable(message),
+        _ => ApiError::invalid(message).coded("unsupported_file"),
+    }
+}
+
+/// Returns the last part of a name, without control characters and cut.
+fn shown_name(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let shown = name.chars().filter(|c| !c.is_control());
+    shown.take(MAX_NAME).collect()
+}
+
+/// The last part of an address's path. Its query may be a key.
+fn last_part(address: &str) -> Option<String> {
+    let path = address.split(['?', '#']).next()?;
+    let (_, path) = path.split_once("://")?;
+    let (_, last) = path.rsplit_once('/')?;
+    (!last.is_empty()).then(|| last.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_its_bytes_say() {
+        for (bytes, claimed, expected) in [
+            (&b"%PDF-1.7"[..], "text/plain", Some("application/pdf")),
+            (b"text", "application/pdf", None),
+            (
+                b"text",
+                "Text/Markdown; charset=utf-8",
+                Some("text/markdown"),
+            ),
+            (b"<p>", "text/html", Some("text/html")),
+            (b"{}", "application/json", Some("application/json")),
+            (b"text", "", None),
+            (b"PK\x03\x04\0", "text/plain", None),
+            (
+                b"PK\x03\x04\0",
+                "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+                Some("application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+            ),
+        ] {
+            let found = media_type(bytes, claimed);
+            assert_eq!(found.as_deref(), expected, "{claimed} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_an_image_is_shown_as_one() {
+        const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+        let of = |bytes: &[u8], kind| {
+            let read = content(GivenBytes::Raw(bytes.to_vec()), 100, kind, "a".into())?;
+            Ok::<_, String>(match read {
+                MediaContent::Image(image) => image.media_type,
+                MediaContent::Document(_) => "document".into(),
+            })
+        };
+        assert_eq!(of(PNG, MediaKind::File).unwrap(), "image/png");
+        assert_eq!(of(PNG, MediaKind::Image(None)).unwrap(), "image/png");
+        assert_eq!(of(b"text", MediaKind::File).unwrap(), "document");
+        let error = of(b"%PDF-1.7", MediaKind::Image(None)).unwrap_err();
+        assert!(error.contains("PNG, JPEG, GIF or WebP"), "{error}");
+        let long = content(
+            GivenBytes::Base64("A".repeat(400)),
+            100,
+            MediaKind::File,
+            String::new(),
+        );
+        assert!(long.is_err_and(|error| error.contains("more than 100 bytes")));
+    }
+
+    #[test]
+    fn names_are_those_of_files() {
+        assert_eq!(shown_name("C:\\a\\b\n.pdf"), "b.pdf");
+        assert_eq!(
+            last_part("https://a.example/b/c.png?key=1").as_deref(),
+            Some("c.png")
+        );
+        assert_eq!(last_part("https://a.example"), None);
+        assert_eq!(last_part("https://a.example/"), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! The bytes of images that runs are shown: an event has their digests and sizes, and the bytes are kept beside the events.
+//!
+//! Equal bytes are kept once for all runs that name them, as many are: each request of a client without a session brings
+//! its whole conversation again. They go with the last of these runs. What the runs of one owner name is counted, so that a
+//! server can bound it.
+
+use crate::column::signed;
+use crate::database::{Database, InTime as _};
+use crate::error::StoreError;
+use crate::statements::{OpenTransaction, SqlValue};
+use crate::store::Store;
+use sqlx::AnyPool;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::image::Image;
+use uuid::Uuid;
+
+/// The bytes of one image.
+#[derive(Clone)]
+pub struct Blob {
+    /// Their number.
+    bytes: u64,
+    base64: Arc<str>,
+}
+
+/// Without the bytes, because changes that were not written are logged.
+impl std::fmt::Debug for Blob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blob")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the images that a run, or one inside of it, begins with, by their digests.
+pub fn begun_with(event: &EventKind) -> BTreeMap<String, Blob> {
+    let of = |message: &Message| match message {
+        Message::Image(image) => {
+            let base64 = image.data()?.clone();
+            let bytes = image.bytes;
+            Some((image.digest.clone(), Blob { bytes, base64 }))
+        }
+        _ => None,
+    };
+    match event {
+        EventKind::Run { request, .. } => request.context.iter().filter_map(of).collect(),
+        EventKind::Sub { what, .. } => begun_with(what),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// Names a blob that is kept, and locks it until the transaction ends. PostgreSQL, SQLite.
+const NAME: [&str; 2] = [
+    "INSERT INTO run_blobs (run, blob) SELECT CAST($1 AS TEXT), kept.id \
+     FROM (SELECT id FROM blobs WHERE digest = $2 FOR SHARE) AS kept WHERE true ON CONFLICT (run, blob) DO NOTHING",
+    "INSERT INTO run_blobs (run, blob) SELECT $1, id FROM blobs WHERE digest = $2 ON CONFLICT (run, blob) DO NOTHING",
+];
+/// Keeps a blob. One that another transaction has added meanwhile is updated, which locks it.
+const KEEP: &str = "INSERT INTO blobs (digest, bytes, data) VALUES ($1, $2, $3) \
+     ON CONFLICT (digest) DO UPDATE SET bytes = excluded.bytes";
+
+/// Keeps images of a run. Those that are kept already are named.
+pub async fn write(
+    transaction: &mut OpenTransaction<'_>,
+    run: Uuid,
+    blobs: &BTreeMap<String, Blob>,
+) -> Result<(), sqlx::Error> {
+    let name = transaction.choose(NAME);
+    for (digest, blob) in blobs {
+        let values = [SqlValue::from(run), digest.into()];
+        if transaction.execute(name, &values).await? > 0 {
+            continue;
+        }
+        let kept = [
+            digest.into(),
+            signed(blob.bytes).into(),
+            (&*blob.base64).into(),
+        ];
+        transaction.execute(KEEP, &kept).await?;
+        // None if the row is there from an earlier commit, whose reply was lost.
+        transaction.execute(name, &values).await?;
+    }
+    Ok(())
+}
+
+const OF_RUN: &str = "SELECT digest, data FROM run_blobs JOIN blobs ON blobs.id = run_blobs.blob WHERE run_blobs.run = $1";
+
+/// Fills the images of a run's events with the bytes that are kept.
+pub async fn restore(
+    pool: &AnyPool,
+    database: &Database,
+    run: Uuid,
+    events: &mut [Event],
+) -> Result<(), sqlx::Error> {
+    let mut lacking: Vec<&mut Image> = Vec::new();
+    for event in events {
+        let mut kind = &mut event.kind;
+        while let EventKind::Sub { what, .. } = kind {
+            kind = what;
+        }
+        if let EventKind::Run { request, .. } = kind {
+            lacking.extend(images(&mut request.context));
+        }
+    }
+    fill(pool, database, run, lacking).await
+}
+
+fn images(context: &mut [Message]) -> impl Iterator<Item = &mut Image> {
+    context.iter_mut().filter_map(|message| match message {
+        Message::Image(image) => Some(image),
+        _ => None,
+    })
+}
+
+async fn fill(
+    pool: &AnyPool,
+    database: &Database,
+    run: Uuid,
+    lacking: Vec<&mut Image>,
+) -> Result<(), sqlx::Error> {
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let kept: Vec<(String, String)> = sqlx::query_as(OF_RUN)
+        .bind(run.to_string())
+        .fetch_all(pool)
+        .in_time(database)
+        .await?;
+    for image in lacking {
+        if let Some((_, data)) = kept.iter().find(|(digest, _)| *digest == image.digest) {
+            image.restore(data);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the blobs that are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlobSums {
+    /// Bytes that the owner's runs name, each blob once.
+    pub owner: u64,
+    /// Bytes of all blobs.
+    pub all: u64,
+}
+
+const SUMS: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
+     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN bytes ELSE 0 END), 0) \
+     AS BIGINT) FROM blobs";
+
+impl Store {
+    /// Fills the images of a run's context with the bytes that are kept.
+    pub async fn restore_images(
+        &self,
+        run: Uuid,
+        context: &mut [Message],
+    ) -> Result<(), StoreError> {
+        let lacking = images(context).filter(|image| image.data().is_none());
+        fill(&self.pool, &self.database, run, lacking.collect()).await?;
+        Ok(())
+    }
+
+    /// Counts the bytes of the blobs that are kept.
+    pub async fn blob_sums(&self, owner: &str) -> Result<BlobSums, StoreError> {
+        let (all, owned): (i64, i64) = sqlx::query_as(SUMS)
+            .bind(owner)
+            .fetch_one(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(BlobSums {
+            owner: owned.unsigned_abs(),
+            all: all.unsigned_abs(),
+        })
+    }
+}
+
+/// At most $2 blobs after $1 that no run names.
+pub const UNNAMED: &str = "SELECT digest FROM blobs WHERE digest > $1 AND NOT EXISTS \
+     (SELECT 1 FROM run_blobs WHERE run_blobs.blob = blobs.id) ORDER BY digest LIMIT $2";
+const NAMED_BY_RUN: &str =
+    "SELECT digest FROM run_blobs JOIN blobs ON blobs.id = run_blobs.blob WHERE run_blobs.run = $1";
+const NAMED_BY_SESSION: &str = "SELECT DISTINCT digest FROM run_blobs JOIN blobs ON blobs.id = run_blobs.blob \
+     JOIN runs ON runs.id = run_blobs.run WHERE runs.session = $1";
+
+/// The lock of a blob on PostgreSQL: a run that names it waits. A blob of a run that names it now is locked already, and
+/// stays. PostgreSQL, SQLite.
+const LOCK: [&str; 2] = [
+    "SELECT digest FROM blobs WHERE digest = $1 FOR UPDATE SKIP LOCKED",
+    "SELECT digest FROM blobs WHERE digest = $1",
+];
+/// Waits for the lock of a blob, in a transaction that has no other locks.
+const WAIT: [&str; 2] = [
+    "SELECT digest FROM blobs WHERE digest = $1 FOR UPDATE",
+    LOCK[1],
+];
+/// Only a statement after the lock sees a run that began before it.
+const DELETE: &str = "DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS \
+     (SELECT 1 FROM run_blobs WHERE run_blobs.blob = blobs.id)";
+
+/// Returns the digests of the blobs that a run names, which is about to be deleted.
+pub async fn of_run(
+    transaction: &mut OpenTransaction<'_>,
+    run: Uuid,
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows: Vec<(String,)> = transaction.rows(NAMED_BY_RUN, &[run.into()]).await?;
+    Ok(rows.into_iter().map(|(digest,)| digest).collect())
+}
+
+/// Returns the digests of the blobs that the turns of a session name, which are about to be deleted.
+pub async fn of_session(
+    transaction: &mut OpenTransaction<'_>,
+    session: Uuid,
+) -> Result<Vec<String>, sqlx::Error> {
+    let rows: Vec<(String,)> = transaction
+        .rows(NAMED_BY_SESSION, &[session.into()])
+        .await?;
+    Ok(rows.into_iter().map(|(digest,)| digest).collect())
+}
+
+/// Deletes those of the blobs that no run names any more. Returns the digests of those that other transactions have locked:
+/// [`delete_unlocked`] looks at them again, after the commit.
+pub async fn delete_unnamed(
+    transaction: &mut OpenTransaction<'_>,
+    digests: &[String],
+) -> Result<Vec<String>, sqlx::Error> {
+    let lock = transaction.choose(LOCK);
+    let mut locked = Vec::new();
+    for digest in digests {
+        let held: Option<(String,)> = transaction.row(lock, &[digest.into()]).await?;
+        if held.is_some() {
+            transaction.execute(DELETE, &[digest.into()]).await?;
+        } else if !transaction.is_file() {
+            locked.push(digest.clone());
+        }
+    }
+    Ok(locked)
+}
+
+/// Deletes a blob that no record names, as soon as no other transaction has locked it. The transaction has no other locks.
+pub async fn delete_unlocked(
+    transaction: &mut OpenTransaction<'_>,
+    digest: &str,
+) -> Result<(), sqlx::Error> {
+    let wait = transaction.choose(WAIT);
+    let held: Option<(String,)> = transaction.row(wait, &[digest.into()]).await?;
+    if held.is_some() {
+        transaction.execute(DELETE, &[digest.into()]).await?;
+    }
+    Ok(())
+}
