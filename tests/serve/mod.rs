@@ -16,6 +16,7 @@ mod keys;
 mod knowledge;
 mod log;
 mod no_place;
+mod open_responses;
 mod parameters;
 mod responses;
 mod rests;

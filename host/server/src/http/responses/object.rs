@@ -64,7 +64,8 @@ fn decimal(number: f32) -> f64 {
     digits.parse().unwrap_or_else(|_| f64::from(number))
 }
 
-/// As OpenAI's API has it, with `toolhold` beside. It has all members that the Open Responses specification demands.
+/// A response as OpenAI's API has it, with `toolhold` beside, and with all members that the Open Responses specification
+/// demands.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResponseObject {
     /// `resp_` and the run's id without hyphens.
@@ -230,7 +231,7 @@ impl ResponseObject {
         }
     }
 
-    /// The response as the end of a stream that cannot go on, whatever comes of its run.
+    /// The response at the end of a stream that cannot go on. Its run may go on.
     pub fn failed(self, code: String, message: String) -> Self {
         let code = code.into();
         Self {

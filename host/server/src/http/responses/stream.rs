@@ -43,7 +43,7 @@ enum Members {
     These(Value),
     /// The response in its state when the event's turn comes.
     Response,
-    /// The same as one that failed, because the stream cannot go on.
+    /// The response in that state, but failed, because the stream cannot go on.
     Failed {
         code: String,
         message: String,
