@@ -169,7 +169,8 @@ impl ResponseRequest {
             ),
         ])?;
         if !self.text.is_null() && !self.text.is_object() {
-            return Err(ApiError::member("text", "expected an object with format"));
+            let fault = ApiError::member("text", "expected an object with format");
+            return Err(fault.coded("invalid_value"));
         }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
