@@ -84,6 +84,7 @@ async fn create(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
+    // The items that an input names are put in before any of it is read.
     let mut before = match &asked.previous_response_id {
         Some(id) => app.before(&client, id).await?,
         None => PreviousResponse::default(),
