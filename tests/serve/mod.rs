@@ -17,6 +17,7 @@ mod knowledge;
 mod log;
 mod media;
 mod no_place;
+mod open_responses;
 mod parameters;
 mod responses;
 mod rests;

@@ -299,6 +299,12 @@ fn response_rows() -> Vec<ParameterRow> {
         ),
         row(
             RESPONSES,
+            "truncation",
+            json!({"truncation": "disabled"}),
+            Answered("/truncation", json!("disabled")),
+        ),
+        row(
+            RESPONSES,
             "previous_response_id",
             json!({"previous_response_id": LAST}),
             Answered("/status", json!("completed")),
@@ -319,7 +325,6 @@ fn response_rows() -> Vec<ParameterRow> {
             ("include", json!(["reasoning.encrypted_content"])),
             ("reasoning", json!({"effort": "low", "summary": "auto"})),
             ("stream_options", json!({"include_obfuscation": false})),
-            ("truncation", json!("auto")),
         ]
         .map(|(name, value)| idle(RESPONSES, name, value)),
     );

@@ -129,6 +129,9 @@ fn id_of(path: &str, event: &ServerSentEvent) -> Value {
 /// The answer of a stream of this path, and what is around it.
 fn text_of(path: &str, events: &[ServerSentEvent]) -> String {
     let (end, pieces) = events.split_last().unwrap();
+    if path == RESPONSES {
+        return pieces.last().unwrap().data.clone();
+    }
     if path != CHAT {
         return end.data.clone();
     }

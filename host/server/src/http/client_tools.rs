@@ -259,7 +259,8 @@ pub fn output_schema(
     match format["type"].as_str() {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(json!({"type": "object"}))),
-        Some("json_schema") if schema.is_object() => Ok(Some(schema.clone())),
+        // Open Responses lets clients leave the type away where there is a schema.
+        Some("json_schema") | None if schema.is_object() => Ok(Some(schema.clone())),
         _ => Err(ApiError::invalid(format!(
             "{name}: expected text, json_object, or json_schema with its schema"
         ))),

@@ -51,8 +51,9 @@ pub struct ChunkChoice {
 /// An event of a streamed response. It has further members by its type, such as `delta`, `item` or `response`.
 #[derive(ToSchema)]
 pub struct ResponseEvent {
-    /// `response.created`, `response.output_text.delta`, …; `response.completed`, `response.incomplete`,
-    /// `response.failed` or `error` is the last one. `event:` is the same.
+    /// `response.created`, `response.output_text.delta`, …; `response.completed`, `response.incomplete` or
+    /// `response.failed` is the last one, and `[DONE]` follows in the place of an event. `response.failed` also follows each
+    /// `error`. `event:` is the same.
     #[schema(rename = "type")]
     kind: String,
     /// From 0 on, without gaps.

@@ -73,6 +73,7 @@ fn allowed(choice: &Value) -> Option<ChosenTools> {
     let is_required = match inner["mode"].as_str() {
         Some("auto") | None => false,
         Some("required") => true,
+        Some("none") => return Some(ChosenTools::None),
         Some(_) => return None,
     };
     let tools = inner["tools"].as_array()?;

@@ -33,6 +33,8 @@ pub struct Turn {
     pub calls: Vec<ClientCall>,
     /// Prompt tokens from the endpoint's cache.
     pub cached_tokens: u64,
+    /// Milliseconds since 1970 at which the run ended.
+    pub ended_at_ms: Option<u64>,
     contract: Contract,
     last: LastReply,
     /// How the endpoint failed, if it ended the run.
@@ -100,6 +102,7 @@ impl Turn {
             answer,
             calls: Vec::new(),
             cached_tokens: 0,
+            ended_at_ms: None,
             contract: Contract::default(),
             last: LastReply::default(),
             endpoint: EndpointFailure::default(),
@@ -221,6 +224,9 @@ impl FromRecord for Turn {
 
     fn take(&mut self, event: &Event) {
         self.answer.take(event);
+        if matches!(event.kind, EventKind::Done { .. }) {
+            self.ended_at_ms = Some(event.at_ms);
+        }
         match &event.kind {
             EventKind::Run { request, .. } => self.contract = request.settings.contract,
             EventKind::Reply { completion, .. } => {

@@ -4,6 +4,8 @@ mod input;
 mod listing;
 mod object;
 mod output;
+mod references;
+mod repeated;
 mod request;
 mod stream;
 
@@ -53,7 +55,8 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Creates a response.
 ///
 /// With `stream`, events are sent as they happen (`response.created`, `response.output_text.delta`, …,
-/// `response.completed`). With `background`, the response is given at once, and `GET` has what came of it.
+/// `response.completed`), and `[DONE]` at the end. With `background`, the response is given at once, and `GET` has what came
+/// of it.
 #[utoipa::path(
     post, path = "/v1/responses", tag = "responses", security(("key" = [])),
     request_body = ResponseRequest,
@@ -74,17 +77,22 @@ async fn create(
     client: Client,
     headers: HeaderMap,
     Body {
-        said: asked, raw, ..
+        said: mut asked,
+        raw,
+        ..
     }: Body<ResponseRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
-    let mut messages = asked.messages()?;
-    app.read_media(&client, "input", &mut messages).await?;
+    // The items that an input names are put in before any of it is read.
     let mut before = match &asked.previous_response_id {
         Some(id) => app.before(&client, id).await?,
         None => PreviousResponse::default(),
     };
+    let input = asked.input_mut();
+    let _referenced = references::put_in(&app, &client, input, &before.items).await?;
+    let mut messages = asked.messages()?;
+    app.read_media(&client, "input", &mut messages).await?;
     let mut prepared = app.prepared(&client, &asked.model)?;
     prepared.after = before.run;
     let defined = DefinedTools::of(asked.tools(), &prepared).await?;
@@ -307,6 +315,7 @@ impl FromRecord for RecordedResponse {
             self.context.clone_from(&request.context);
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();
+            self.kept.complete(&request.settings);
             self.output = Output::new(self.turn.answer.id, answer_stream);
         }
         if let EventKind::ConversationSummarized { count, summary, .. } = &event.kind {
@@ -327,9 +336,13 @@ impl App {
     async fn response(&self, client: &Client, id: &str) -> Result<RunRow, ApiError> {
         let unknown = || ApiError::not_found(format_args!("response {id:?}"));
         let run = object::run_of(id).ok_or_else(unknown)?;
+        self.visible_run(client, run).await?.ok_or_else(unknown)
+    }
+
+    /// The run, if it exists and the client may see it.
+    async fn visible_run(&self, client: &Client, run: Uuid) -> Result<Option<RunRow>, ApiError> {
         let row = self.dispatcher.store().run(run).await?;
-        row.filter(|row| client.sees(&row.owner))
-            .ok_or_else(unknown)
+        Ok(row.filter(|row| client.sees(&row.owner)))
     }
 
     /// The recorded part of a response.

@@ -1,11 +1,13 @@
 //! The response object of OpenAI's API, built from the outcome of a turn.
 
 use super::output::{Output, OutputItem};
+use super::repeated;
 use crate::http::client_tools::ClientTool;
 use crate::http::turn::{ToolholdFields, Turn, TurnEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use toolhold_protocol::settings::Settings;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -29,12 +31,41 @@ pub struct ResponseState {
     pub max_tool_calls: Option<u32>,
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
+    pub frequency_penalty: Option<f64>,
+    pub presence_penalty: Option<f64>,
     pub metadata: BTreeMap<String, String>,
+    pub user: Option<String>,
+    pub safety_identifier: Option<String>,
+    pub prompt_cache_key: Option<String>,
+    /// True if no part of the input may be summed up.
+    pub is_input_whole: bool,
     /// The order of the output items is the streamed one.
     pub is_streamed: bool,
 }
 
-/// As OpenAI's API has it, with `toolhold` beside.
+/// Default of `temperature` and `top_p` in OpenAI's API, for a run of which neither the client nor the agent says one.
+const DEFAULT_SAMPLING: f64 = 1.0;
+
+impl ResponseState {
+    /// Adds how tokens are picked, where the request did not say it, from the settings of its run.
+    pub fn complete(&mut self, settings: &Settings) {
+        let sampling = &settings.sampling;
+        let temperature = settings.temperature.map(decimal);
+        self.temperature = self.temperature.or(temperature);
+        self.top_p = self.top_p.or(sampling.top_p);
+        self.frequency_penalty = self.frequency_penalty.or(sampling.frequency_penalty);
+        self.presence_penalty = self.presence_penalty.or(sampling.presence_penalty);
+    }
+}
+
+/// The number with the digits that were written: 0.7 and not 0.699999988079071.
+fn decimal(number: f32) -> f64 {
+    let digits = number.to_string();
+    digits.parse().unwrap_or_else(|_| f64::from(number))
+}
+
+/// A response as OpenAI's API has it, with `toolhold` beside, and with all members that the Open Responses specification
+/// demands.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ResponseObject {
     /// `resp_` and the run's id without hyphens.
@@ -42,6 +73,8 @@ pub struct ResponseObject {
     object: &'static str,
     /// Seconds since 1970.
     created_at: u64,
+    /// Seconds since 1970; null unless the status is `completed`.
+    completed_at: Option<u64>,
     status: Status,
     error: Option<ResponseFault>,
     incomplete_details: Option<Incomplete>,
@@ -55,15 +88,31 @@ pub struct ResponseObject {
     output: Vec<OutputItem>,
     parallel_tool_calls: bool,
     previous_response_id: Option<String>,
+    /// Its members are null: the operator decides how much a model thinks.
+    reasoning: ReasoningOptions,
+    safety_identifier: Option<String>,
+    /// `default`: all requests of a key have one queue.
+    service_tier: &'static str,
+    /// Always true: every run is recorded.
     store: bool,
-    temperature: Option<f64>,
+    /// 1 where neither the request nor the agent says one.
+    temperature: f64,
+    frequency_penalty: f64,
+    presence_penalty: f64,
+    /// Always 0.
+    top_logprobs: u32,
     #[schema(value_type = Object)]
     text: Value,
     #[schema(value_type = Value)]
     tool_choice: Value,
     tools: Vec<ClientTool>,
-    top_p: Option<f64>,
-    /// Absent while the run is not over.
+    /// 1 where neither the request nor the agent says one.
+    top_p: f64,
+    /// `auto`: an input that is too long is summed up; `disabled`: it is refused.
+    truncation: &'static str,
+    prompt_cache_key: Option<String>,
+    user: Option<String>,
+    /// Null while the run is not over.
     usage: Option<ResponseUsage>,
     toolhold: ToolholdFields,
 }
@@ -89,6 +138,13 @@ struct ResponseFault {
     #[schema(value_type = String)]
     code: Value,
     message: String,
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = ResponseReasoning)]
+struct ReasoningOptions {
+    effort: Option<&'static str>,
+    summary: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -133,14 +189,12 @@ impl ResponseObject {
             TurnEnd::Cancelled => (Status::Cancelled, None),
             TurnEnd::Limited | TurnEnd::Failed => (Status::Failed, None),
         };
-        let or = |value: &Value, other: Value| match value {
-            Value::Null => other,
-            value => value.clone(),
-        };
+        let ended_at = turn.ended_at_ms.map(|at| at / 1_000);
         Self {
             id: id(run),
             object: "response",
             created_at: run.get_timestamp().map_or(0, |at| at.to_unix().0),
+            completed_at: ended_at.filter(|_| status == Status::Completed),
             status,
             error: (status == Status::Failed).then(|| ResponseFault::of(turn)),
             incomplete_details: incomplete.map(|reason| Incomplete { reason }),
@@ -153,14 +207,39 @@ impl ResponseObject {
             output: output.items.clone(),
             parallel_tool_calls: kept.parallel_tool_calls.unwrap_or(true),
             previous_response_id: kept.previous_response_id.clone(),
+            reasoning: ReasoningOptions::default(),
+            safety_identifier: kept.safety_identifier.clone(),
+            service_tier: "default",
             store: true,
-            temperature: kept.temperature,
-            text: or(&kept.text, json!({"format": {"type": "text"}})),
-            tool_choice: or(&kept.tool_choice, json!("auto")),
+            temperature: kept.temperature.unwrap_or(DEFAULT_SAMPLING),
+            frequency_penalty: kept.frequency_penalty.unwrap_or(0.0),
+            presence_penalty: kept.presence_penalty.unwrap_or(0.0),
+            top_logprobs: 0,
+            text: repeated::text(&kept.text),
+            tool_choice: repeated::tool_choice(&kept.tool_choice),
             tools: kept.tools.clone(),
-            top_p: kept.top_p,
+            top_p: kept.top_p.unwrap_or(DEFAULT_SAMPLING),
+            truncation: if kept.is_input_whole {
+                "disabled"
+            } else {
+                "auto"
+            },
+            prompt_cache_key: kept.prompt_cache_key.clone(),
+            user: kept.user.clone(),
             usage: (status != Status::InProgress).then(|| ResponseUsage::of(turn)),
             toolhold: turn.extra(),
+        }
+    }
+
+    /// The response at the end of a stream that cannot go on. Its run may go on.
+    pub fn failed(self, code: String, message: String) -> Self {
+        let code = code.into();
+        Self {
+            status: Status::Failed,
+            completed_at: None,
+            incomplete_details: None,
+            error: Some(ResponseFault { code, message }),
+            ..self
         }
     }
 }
@@ -226,5 +305,21 @@ mod tests {
         ] {
             assert_eq!(run_of(&other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn sampling_of_the_request_comes_before_that_of_the_agent() {
+        let mut settings = Settings {
+            temperature: Some(0.7),
+            ..Settings::default()
+        };
+        settings.sampling.top_p = Some(0.9);
+        let mut kept = ResponseState {
+            top_p: Some(0.5),
+            ..ResponseState::default()
+        };
+        kept.complete(&settings);
+        assert_eq!((kept.temperature, kept.top_p), (Some(0.7), Some(0.5)));
+        assert_eq!(kept.presence_penalty, None);
     }
 }

@@ -130,16 +130,15 @@ impl Output {
         // A reply that was cut is an answer as far as it goes.
         let is_cut = end == TurnEnd::OutOfTokens && self.writing.is_some();
         let content = if is_cut { turn.content() } else { turn.shown() };
+        let is_whole = matches!(end, TurnEnd::Answered | TurnEnd::Called);
         let streamed = self.answer_stream.as_ref();
         match streamed.map(|streamed| streamed.rest(&content)) {
             Some(AnswerRest::More(rest)) => self.say(rest),
-            // The streamed text is not a prefix of the answer.
-            Some(AnswerRest::Instead(_)) if end == TurnEnd::Called => {
-                self.close(ItemStatus::Completed, Some("commentary"));
-                self.say(&content);
-            }
+            // What was streamed broke off.
+            Some(AnswerRest::Instead("")) if !is_whole => {}
+            // The streamed text is not a prefix of the answer. No item but the last one may be incomplete (Open Responses).
             Some(AnswerRest::Instead(_)) => {
-                self.close(ItemStatus::Incomplete, None);
+                self.close(ItemStatus::Completed, Some("commentary"));
                 self.say(&content);
             }
             None => self.say(&content),
@@ -148,9 +147,12 @@ impl Output {
         if end == TurnEnd::Answered && content.is_empty() {
             self.begin();
         }
-        let status = match end {
-            TurnEnd::Answered | TurnEnd::Called => ItemStatus::Completed,
-            _ => ItemStatus::Incomplete,
+        // At a limit the text is the host's, and whole.
+        let is_hosts = end == TurnEnd::Limited && !content.is_empty();
+        let status = if is_whole || is_hosts {
+            ItemStatus::Completed
+        } else {
+            ItemStatus::Incomplete
         };
         self.close(status, None);
         for call in &turn.calls {
@@ -354,7 +356,7 @@ mod tests {
                 &["No, "],
                 json!("It is 4."),
                 answered,
-                vec![("No, ", Incomplete), ("It is 4.", Completed)],
+                vec![("No, ", Completed), ("It is 4.", Completed)],
             ),
             (&[], json!(""), answered, vec![("", Completed)]),
             (

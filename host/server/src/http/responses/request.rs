@@ -28,7 +28,8 @@ pub struct ResponseRequest {
     /// Name of the agent.
     pub model: String,
     /// A text, or a list of items: messages (`input_text`, `output_text`, `input_image`, `input_file`), `function_call` and
-    /// `function_call_output`. Items of the type `reasoning` are left out.
+    /// `function_call_output`. An `item_reference` stands for an item of a response, by its `id`. Items of the type `reasoning`
+    /// are left out.
     #[schema(value_type = Value)]
     input: Value,
     /// Replace the agent's instructions, for this response only.
@@ -68,6 +69,15 @@ pub struct ResponseRequest {
     frequency_penalty: Option<f64>,
     #[schema(minimum = -2, maximum = 2)]
     presence_penalty: Option<f64>,
+    /// `disabled`: an input that does not fit the model's window is refused. Otherwise (`auto`) its oldest messages are summed
+    /// up.
+    truncation: Option<Truncation>,
+    /// Has no effect; the response repeats it.
+    user: Option<String>,
+    /// Has no effect; the response repeats it.
+    safety_identifier: Option<String>,
+    /// Has no effect; the response repeats it.
+    prompt_cache_key: Option<String>,
     /// `reasoning.encrypted_content` and what OpenAI's own tools give, which have no effect.
     include: Option<Vec<String>>,
     /// Only 0.
@@ -82,6 +92,13 @@ pub struct ResponseRequest {
     /// Only null.
     #[schema(value_type = Option<Value>)]
     moderation: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Truncation {
+    Auto,
+    Disabled,
 }
 
 /// The state that the previous response left.
@@ -151,6 +168,10 @@ impl ResponseRequest {
                 "shields screen what is said; the operator configures them",
             ),
         ])?;
+        if !self.text.is_null() && !self.text.is_object() {
+            let fault = ApiError::member("text", "expected an object with format");
+            return Err(fault.coded("invalid_value"));
+        }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
         let is_long =
@@ -162,6 +183,10 @@ impl ResponseRequest {
             return Err(ApiError::member("metadata", reason));
         }
         Ok(())
+    }
+
+    pub fn input_mut(&mut self) -> &mut Value {
+        &mut self.input
     }
 
     pub fn tools(&self) -> &[ClientTool] {
@@ -229,7 +254,11 @@ impl ResponseRequest {
             let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
             settings.max_tool_calls = Some(most.min(allowed));
         }
-        Ok(ResponseState {
+        let is_input_whole = self.truncation == Some(Truncation::Disabled);
+        if is_input_whole {
+            settings.window.conversation = None;
+        }
+        let mut state = ResponseState {
             input: input::listed(request.id, before.items, &self.input),
             previous_response_id: self.previous_response_id.clone(),
             instructions: self.instructions.clone(),
@@ -243,9 +272,17 @@ impl ResponseRequest {
             max_tool_calls: self.max_tool_calls,
             temperature: self.temperature,
             top_p: self.top_p,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
             metadata: self.metadata.clone().unwrap_or_default(),
+            user: self.user.clone(),
+            safety_identifier: self.safety_identifier.clone(),
+            prompt_cache_key: self.prompt_cache_key.clone(),
+            is_input_whole,
             is_streamed: false,
-        })
+        };
+        state.complete(settings);
+        Ok(state)
     }
 }
 

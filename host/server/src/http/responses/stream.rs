@@ -43,6 +43,11 @@ enum Members {
     These(Value),
     /// The response in its state when the event's turn comes.
     Response,
+    /// The response in that state, but failed, because the stream cannot go on.
+    Failed {
+        code: String,
+        message: String,
+    },
 }
 
 /// Bytes that are counted ahead, so that not every piece of a text is.
@@ -78,10 +83,15 @@ impl Events {
     }
 
     pub fn respond(self) -> Response {
-        let told = stream::unfold(self, async |mut events| {
-            let (event, data) = events.next().await?;
-            let sent = sse::Event::default().event(event).data(data.to_string());
-            Some((sent, events))
+        let told = stream::unfold(Some(self), async |events| {
+            let mut events = events?;
+            Some(match events.next().await {
+                Some((event, data)) => {
+                    let sent = sse::Event::default().event(event).data(data.to_string());
+                    (sent, Some(events))
+                }
+                None => (sse::Event::default().data("[DONE]"), None),
+            })
         });
         events::respond(told)
     }
@@ -132,13 +142,19 @@ impl Events {
         self.tell_all(last);
     }
 
-    /// Ends a stream that cannot continue; the run is not affected.
+    /// Ends a stream that cannot continue; the run is not affected. OpenAI's streams have the error beside `type`, those of
+    /// Open Responses in `error`.
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
         let error = error.body().error;
-        let code = error.code.unwrap_or_else(|| error.kind.to_owned());
-        let members = json!({"code": code, "message": error.message, "param": error.param});
+        let code = error.code.clone();
+        let code = code.unwrap_or_else(|| error.kind.to_owned());
+        let members = json!({
+            "code": code, "message": error.message, "param": error.param, "error": error,
+        });
         self.tell("error", Members::These(members));
+        let message = error.message;
+        self.tell("response.failed", Members::Failed { code, message });
     }
 
     fn pass_on(&mut self) {
@@ -175,11 +191,19 @@ impl Events {
             Members::These(Value::Object(members)) => data.extend(members),
             Members::These(_) => {}
             Members::Response => {
-                let (turn, output) = (&self.live.turn, &self.output);
-                let response = ResponseObject::new(&self.model, &self.kept, turn, output);
+                data.insert("response".into(), json!(self.response()));
+            }
+            Members::Failed { code, message } => {
+                let response = self.response().failed(code, message);
                 data.insert("response".into(), json!(response));
             }
         }
         (event, data.into())
+    }
+
+    /// The response in its present state.
+    fn response(&self) -> ResponseObject {
+        let (turn, output) = (&self.live.turn, &self.output);
+        ResponseObject::new(&self.model, &self.kept, turn, output)
     }
 }
