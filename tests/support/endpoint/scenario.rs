@@ -389,7 +389,7 @@ impl Expect {
                 found.push(format!("{name} is {}, expected {expected}", request[name]));
             }
         }
-        for member in &self.reasoning {
+        if let Some(member) = &self.reasoning {
             let messages = request["messages"].as_array().into_iter().flatten();
             let calling = messages.filter(|message| !message["tool_calls"].is_null());
             for message in

@@ -85,7 +85,7 @@ impl ToolNames {
         if let Some(name) = self.map.meant(&call.tool)
             && name != call.tool
         {
-            call.tool = name.to_owned();
+            name.clone_into(&mut call.tool);
         }
         let Some(tool) = self.tools.get(&call.tool) else {
             return call;

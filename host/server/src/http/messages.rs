@@ -123,7 +123,7 @@ pub fn conversation(
     tools: &BTreeSet<String>,
 ) -> Result<Conversation, ApiError> {
     let mut conversation = Conversation::default();
-    let mut matcher = ResultMatcher::new(before, messages);
+    let matcher = ResultMatcher::new(before, messages);
     let mut is_next = false;
     // Of the results of one step, which stand together.
     let mut images = Vec::new();
