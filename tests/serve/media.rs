@@ -7,7 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use support::endpoint::Endpoint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::endpoint::{Endpoint, Reply};
 use support::server::Server;
 use support::transcript::{answers, calls};
 
@@ -233,30 +235,37 @@ fn parts_that_cannot_be_shown_are_refused_with_words() {
     assert_eq!(endpoint.requests().len(), 0);
 }
 
-/// Serves an image on this machine, once for each connection.
-fn image_server() -> String {
+/// Serves an image on this machine, once for each connection, and counts how often.
+fn image_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
+    let served = Arc::new(AtomicUsize::new(0));
+    let count = served.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
             let _ = stream.read(&mut [0; 4_096]);
             let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n",
+                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 PNG.len()
             );
             let _ = stream.write_all(&[head.as_bytes(), PNG].concat());
         }
     });
-    origin
+    (origin, served)
+}
+
+fn granting(origin: &str) -> support::host::Host {
+    host(&format!(
+        "[[knowledge.http]]\norigin = {origin:?}\npath_prefix = \"/team\"\nprivate = true\n"
+    ))
 }
 
 #[test]
 fn a_granted_address_of_an_image_is_fetched() {
-    let origin = image_server();
-    let host = host(&format!(
-        "[[knowledge.http]]\norigin = {origin:?}\npath_prefix = \"/team\"\nprivate = true\n"
-    ));
+    let (origin, _) = image_server();
+    let host = granting(&origin);
     let endpoint = scripted([answers("a logo")]);
     let server = serve(&host, &endpoint);
     let image =
@@ -271,6 +280,62 @@ fn a_granted_address_of_an_image_is_fetched() {
     let refused = server.post("/v1/responses", &asked("/private/logo.png"));
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.text.contains("knowledge.http"), "{refused:?}");
+}
+
+#[test]
+fn older_images_of_a_long_conversation_are_not_fetched() {
+    let (origin, served) = image_server();
+    let host = granting(&origin);
+    let endpoint = scripted([answers("a logo")]);
+    let server = serve(&host, &endpoint);
+    let image =
+        json!([{"type": "image_url", "image_url": {"url": format!("{origin}/team/logo.png")}}]);
+    let mut messages = Vec::new();
+    for _ in 0..40 {
+        messages.push(json!({"role": "user", "content": image}));
+        messages.push(json!({"role": "assistant", "content": "a logo"}));
+    }
+    messages.push(json!({"role": "user", "content": "And now?"}));
+    let asked = json!({"model": "default", "messages": messages});
+    server.post("/v1/chat/completions", &asked).good();
+    let (text, urls) = shown(&endpoint, 0);
+    assert_eq!(urls.len(), 16);
+    assert_eq!(text.matches("An older image").count(), 24, "{text}");
+    // One more than a context takes says that there are more.
+    assert_eq!(served.load(Ordering::Relaxed), 17);
+}
+
+#[test]
+fn a_request_that_is_sent_twice_is_not_refused_for_its_images() {
+    let host = host("[serve]\nkey_image_bytes = 20\n");
+    let endpoint = scripted([answers("a logo")]);
+    let server = serve(&host, &endpoint);
+    let image = json!([{"type": "image_url", "image_url": {"url": png()}}]);
+    let send = |key: &str| {
+        let headers = [("idempotency-key", key)];
+        server.ask(Method::POST, "/v1/agent", Some(&task(&image)), &headers)
+    };
+    let first = send("a").good();
+    assert_eq!(send("a").good()["id"], first["id"]);
+    assert_eq!(send("b").status, 413);
+    assert_eq!(endpoint.requests().len(), 1);
+}
+
+/// A refusal of another part may have the words of one of images.
+#[test]
+fn an_error_that_stays_without_the_images_is_not_about_them() {
+    let message = "tool show_image: the keyword oneOf is not supported";
+    let refusal = || Reply::error(400, json!({"error": {"message": message}}));
+    let host = host("");
+    let endpoint = scripted([refusal(), refusal(), answers("a logo")]);
+    let server = serve(&host, &endpoint);
+    let image = json!([{"type": "image_url", "image_url": {"url": png()}}]);
+    let refused = server.post("/v1/chat/completions", &says(&image));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    server.post("/v1/chat/completions", &says(&image)).good();
+    let urls = |request| shown(&endpoint, request).1;
+    assert_eq!((urls(0), urls(1)), (vec![png()], Vec::new()));
+    assert_eq!(urls(2), [png()], "the images of others are shown");
 }
 
 fn shows(server: &Server, last: u8) -> support::server::Answered {

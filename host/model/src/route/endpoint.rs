@@ -1,6 +1,5 @@
 //! One model at one server, behind the server's limits, its circuit breaker and its Retry-After.
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -162,20 +161,17 @@ impl Endpoint {
         request.images() == 0 || self.images.are_sent()
     }
 
-    /// Returns the request in a form that this model takes. Images that it does not take become a text and a decision.
-    fn taken<'r>(
+    /// Returns the request with a text in the place of its images, and tells of it.
+    fn without_images(
         &self,
-        request: &'r ChatRequest,
+        request: &ChatRequest,
         watch: &mut dyn CompletionObserver,
-    ) -> Cow<'r, ChatRequest> {
-        if self.takes(request) {
-            return Cow::Borrowed(request);
-        }
+    ) -> ChatRequest {
         watch.routing(Routing::ImagesLeftOut {
             endpoint: self.label().to_owned(),
             images: request.images() as u64,
         });
-        Cow::Owned(request.without_images())
+        request.without_images()
     }
 
     /// Asks the model. One that turns out to take no images is asked again without them: nothing of an answer was given out.
@@ -184,13 +180,21 @@ impl Endpoint {
         request: &ChatRequest,
         watch: &mut dyn CompletionObserver,
     ) -> Result<Completion, ModelError> {
-        let taken = self.taken(request, watch);
-        let result = self.model.complete(&taken, watch).await;
+        if !self.takes(request) {
+            let without = self.without_images(request, watch);
+            return self.model.complete(&without, watch).await;
+        }
+        let result = self.model.complete(request, watch).await;
         match result {
-            Err(error) if taken.images() > 0 && error.refuses_images() => {
-                self.images.were_refused();
-                let taken = self.taken(request, watch);
-                self.model.complete(&taken, watch).await
+            Err(error) if request.images() > 0 && error.refuses_images() => {
+                let without = self.without_images(request, watch);
+                let again = self.model.complete(&without, watch).await;
+                // An error about another part of the request may have the same words. Only one that is gone without the
+                // images was about them, and counts for the requests of others.
+                if again.is_ok() {
+                    self.images.were_refused();
+                }
+                again
             }
             result => result,
         }

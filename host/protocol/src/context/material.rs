@@ -17,6 +17,11 @@ impl Message {
         shown.fenced(fence, text.strip_suffix('\n').unwrap_or(text));
         Self::user(shown)
     }
+
+    /// A text in the place of an older image, for which a context has no room.
+    pub fn older_image() -> Self {
+        Self::user(NOT_SHOWN)
+    }
 }
 
 /// Puts a text in the place of the oldest images of a conversation, where it has more than a context takes. Those behind
@@ -33,7 +38,7 @@ pub fn keep_newest_images(context: &mut [Message]) {
             && count.add(image).is_err()
             && newest.is_some_and(|newest| place < newest)
         {
-            *message = Message::user(NOT_SHOWN);
+            *message = Message::older_image();
         }
     }
 }

@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_protocol::context::keep_newest_images;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -131,7 +132,7 @@ impl App {
         body: &Value,
         mut prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
-        self.fit_images(&mut prepared).await?;
+        keep_newest_images(&mut prepared.request.context);
         let key = idempotency_key(headers)?;
         let session = prepared.turn.map(|(session, _)| session);
         let request = request_digest(&prepared.agent.name, session, body)?;
@@ -180,6 +181,8 @@ impl App {
         viewer: Viewer,
         left: &CancellationToken,
     ) -> Result<Watcher, ApiError> {
+        // Only here: a request that is sent twice is answered with the run that it began, however many images are kept.
+        self.has_image_room(prepared).await?;
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {

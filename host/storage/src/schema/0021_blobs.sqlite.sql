@@ -19,8 +19,9 @@ CREATE TABLE run_blobs (
 
 CREATE INDEX run_blobs_by_blob ON run_blobs (blob);
 
+-- In one pass: to group the rows would sort the bytes of all images.
 INSERT INTO blobs (digest, bytes, data)
-    SELECT digest, LENGTH(MIN(data)) / 4 * 3, MIN(data) FROM run_images GROUP BY digest;
+    SELECT digest, LENGTH(data) / 4 * 3, data FROM run_images WHERE true ON CONFLICT (digest) DO NOTHING;
 
 INSERT INTO run_blobs (run, blob)
     SELECT run_images.run, blobs.id FROM run_images JOIN blobs ON blobs.digest = run_images.digest;

@@ -21,8 +21,8 @@ use std::time::Duration;
 use toolhold_admission::WorkKind;
 use toolhold_policy::Digest;
 use toolhold_policy::prompt::Fence;
-use toolhold_protocol::context::{Message, keep_newest_images};
-use toolhold_protocol::image::{Image, MAX_IMAGE_BYTES};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
 use toolhold_runtime::extract::{DocumentBytes, Unreadable};
 
 /// Images and files of one request, those of its history among them.
@@ -59,7 +59,14 @@ enum GivenBytes {
 /// An image or a document, told by its bytes.
 enum MediaContent {
     Image(Image),
-    Document(Vec<u8>),
+    Document(MediaDocument),
+}
+
+/// A document, and what its bytes say of it.
+struct MediaDocument {
+    bytes: Vec<u8>,
+    digest: String,
+    media_type: Option<String>,
 }
 
 /// Remaining bounds of one request while its parts are read.
@@ -67,11 +74,21 @@ struct MediaBounds {
     files: usize,
     text: usize,
     patience: Duration,
+    /// Images that were read, and their bytes.
+    images: usize,
+    image_bytes: u64,
+}
+
+impl MediaBounds {
+    /// True if more images were read than a context takes. Those before them are not shown, or the context is refused.
+    fn has_all_images(&self) -> bool {
+        self.images > MAX_IMAGES || self.image_bytes > MAX_ALL_IMAGE_BYTES as u64
+    }
 }
 
 impl App {
     /// Reads the images and files of messages, in the request's member `place`, and puts them beside the messages'
-    /// texts.
+    /// texts. The newest come first: of a long conversation, images that a context has no room for are not fetched.
     ///
     /// # Errors
     /// A part cannot be read or is too large, no grant reaches its address, or its message is of another role than `user`
@@ -93,10 +110,13 @@ impl App {
             files: MAX_FILES,
             text: MAX_TEXT_BYTES,
             patience: FETCH_PATIENCE,
+            images: 0,
+            image_bytes: 0,
         };
-        for (index, message) in messages.iter_mut().enumerate() {
+        for (index, message) in messages.iter_mut().enumerate().rev() {
             let mut material = Vec::new();
-            for (number, part) in parts(&message.content) {
+            let given: Vec<(usize, &Value)> = parts(&message.content).collect();
+            for (number, part) in given.into_iter().rev() {
                 let at = format!("{place}[{index}].content[{number}]");
                 if !matches!(message.role.as_str(), "user" | "tool" | "function") {
                     let reason = "images and files stand in messages of the roles user and tool";
@@ -107,6 +127,7 @@ impl App {
                 let read = self.read_part(client, &part, &mut bounds).await;
                 material.push(read.map_err(|error| error.at(&at))?);
             }
+            material.reverse();
             message.material = material;
         }
         Ok(())
@@ -124,6 +145,11 @@ impl App {
             MediaSource::Inline { media_type, base64 } => {
                 media_type.clone_into(&mut claimed);
                 (GivenBytes::Base64(base64.to_owned()), None)
+            }
+            MediaSource::Address(_)
+                if matches!(part.kind, MediaKind::Image(_)) && bounds.has_all_images() =>
+            {
+                return Ok(Message::older_image());
             }
             MediaSource::Address(address) => {
                 let fetching = self.fetched(client, address, &mut bounds.patience);
@@ -147,21 +173,27 @@ impl App {
         };
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let reading = READINGS.run(Some(client.name.as_str()), move || {
-            content(bytes, most, kind, told)
+            content(bytes, most, kind, told, &claimed)
         });
         let content = reading
             .await
             .map_err(|error| ApiError::unavailable(error.to_string()))?
             .map_err(ApiError::invalid)?;
         let message = match content {
-            MediaContent::Image(image) => Message::Image(image),
-            MediaContent::Document(bytes) => {
+            // A file that turned out to be one.
+            MediaContent::Image(_) if bounds.has_all_images() => Message::older_image(),
+            MediaContent::Image(image) => {
+                bounds.images += 1;
+                bounds.image_bytes = bounds.image_bytes.saturating_add(image.bytes);
+                Message::Image(image)
+            }
+            MediaContent::Document(document) => {
                 bounds.files = bounds.files.checked_sub(1).ok_or_else(|| {
                     ApiError::invalid(format!(
                         "a request has at most {MAX_FILES} files; documents, or a collection, takes more"
                     ))
                 })?;
-                self.file_text(client, &name, &claimed, bytes, &mut bounds.text)
+                self.file_text(client, &name, document, &mut bounds.text)
                     .await?
             }
         };
@@ -174,17 +206,20 @@ impl App {
         &self,
         client: &Client,
         name: &str,
-        claimed: &str,
-        bytes: Vec<u8>,
+        document: MediaDocument,
         room: &mut usize,
     ) -> Result<Message, ApiError> {
         let served = &self.knowledge;
         let _permit = served.may_add(&client.name).await.map_err(refused)?;
-        let digest = Digest::of(&bytes).to_string();
+        let MediaDocument {
+            bytes,
+            digest,
+            media_type,
+        } = document;
         let name = if name.is_empty() { NAMELESS } else { name };
         let document = DocumentBytes {
             source: name.to_owned(),
-            media_type: media_type(&bytes, claimed),
+            media_type,
             bytes,
             labels: BTreeMap::new(),
         };
@@ -205,19 +240,20 @@ impl App {
         Ok(Message::material(&fence, &document.text))
     }
 
-    /// Leaves the oldest images of a conversation out that a context has no room for, and checks that the images may be
-    /// kept with the run.
+    /// Checks that the images of a context may be kept with its run.
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
-    pub async fn fit_images(&self, prepared: &mut Prepared) -> Result<(), ApiError> {
-        let context = &mut prepared.request.context;
-        keep_newest_images(context);
-        let images = context.iter().filter_map(|message| match message {
-            Message::Image(image) => Some(image.bytes),
-            _ => None,
-        });
-        let bytes: u64 = images.sum();
+    pub async fn has_image_room(&self, prepared: &Prepared) -> Result<(), ApiError> {
+        let context = prepared.request.context.iter();
+        // Equal ones are kept once.
+        let images: BTreeMap<&str, u64> = context
+            .filter_map(|message| match message {
+                Message::Image(image) => Some((image.digest.as_str(), image.bytes)),
+                _ => None,
+            })
+            .collect();
+        let bytes: u64 = images.values().sum();
         if bytes == 0 {
             return Ok(());
         }
@@ -251,6 +287,7 @@ fn content(
     most: usize,
     kind: MediaKind,
     name: String,
+    claimed: &str,
 ) -> Result<MediaContent, String> {
     let bytes = match bytes {
         GivenBytes::Base64(base64) => decoded(&base64, most)?,
@@ -258,7 +295,11 @@ fn content(
     };
     let detail = match kind {
         MediaKind::File if Image::media_type_of(&bytes).is_none() => {
-            return Ok(MediaContent::Document(bytes));
+            return Ok(MediaContent::Document(MediaDocument {
+                digest: Digest::of(&bytes).to_string(),
+                media_type: media_type(&bytes, claimed),
+                bytes,
+            }));
         }
         MediaKind::File => None,
         MediaKind::Image(detail) => detail,
@@ -345,7 +386,7 @@ mod tests {
     fn a_file_that_is_an_image_is_shown_as_one() {
         const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
         let of = |bytes: &[u8], kind| {
-            let read = content(GivenBytes::Raw(bytes.to_vec()), 100, kind, "a".into())?;
+            let read = content(GivenBytes::Raw(bytes.to_vec()), 100, kind, "a".into(), "")?;
             Ok::<_, String>(match read {
                 MediaContent::Image(image) => image.media_type,
                 MediaContent::Document(_) => "document".into(),
@@ -361,6 +402,7 @@ mod tests {
             100,
             MediaKind::File,
             String::new(),
+            "",
         );
         assert!(long.is_err_and(|error| error.contains("more than 100 bytes")));
     }

@@ -238,6 +238,7 @@ fn listed_part(mut part: Value) -> Value {
             }
             listed
         }
+        "refusal" => json!({"type": kind, "refusal": part["refusal"]}),
         _ => {
             let text = part.get_mut("text").map(Value::take);
             text_part(&kind, text.unwrap_or_default())
@@ -280,6 +281,7 @@ mod tests {
             {"type": "input_image", "image_url": data, "detail": "low"},
             {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}},
             {"type": "input_file", "filename": "a.pdf", "file_data": data},
+            {"type": "refusal", "refusal": "No."},
         ]}]);
         let all = listed(Uuid::now_v7(), Vec::new(), &given);
         assert!(!json!(all).to_string().contains("AAAA"), "{all:?}");
@@ -291,6 +293,7 @@ mod tests {
             content[3],
             json!({"type": "input_file", "filename": "a.pdf"})
         );
+        assert_eq!(content[4], json!({"type": "refusal", "refusal": "No."}));
     }
 
     #[test]

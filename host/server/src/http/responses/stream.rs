@@ -146,9 +146,11 @@ impl Events {
     /// Open Responses in `error`.
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
-        let error = error.body().error;
-        let code = error.code.clone();
+        let mut error = error.body().error;
+        let code = error.code.take();
         let code = code.unwrap_or_else(|| error.kind.to_owned());
+        // A text in both places: clients leave an event away whose code is none.
+        error.code = Some(code.clone());
         let members = json!({
             "code": code, "message": error.message, "param": error.param, "error": error,
         });
