@@ -77,7 +77,7 @@ impl Scan {
         }
     }
 
-    /// The same under these rules.
+    /// Reads values by these rules instead of the current ones.
     #[must_use]
     pub fn under(self, rules: ReadingRules) -> Self {
         Self { rules, ..self }

@@ -113,6 +113,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn under_the_rules_of_format_3_numbers_are_rounded() {
+        let text = "[36893488147419103232]";
+        assert!(parse_under(ReadingRules::Current, text).is_err());
+        let value = parse_under(ReadingRules::Format3, text).unwrap();
+        assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
+    }
+
     proptest! {
         /// Of everything else it is serde_json.
         #[test]

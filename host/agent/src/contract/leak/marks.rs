@@ -148,14 +148,14 @@ static AROUND: [&str; 37] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The same, unknown to the rules of format 3.
+/// Further marks around calls, unknown to the rules of format 3.
 static LATER_AROUND: [&str; 3] = [
     "<｜tool_calls_begin｜>",
     "<｜tool_calls_end｜>",
     "<|/tool_call|>",
 ];
 
-/// The same under the rules of format 3: now these are marks of lists.
+/// Marks around calls under the rules of format 3, which are marks of lists now.
 static FORMER_AROUND: [&str; 2] = ["<function_calls>", "<tool_calls>"];
 
 /// The marks of calls under these rules.

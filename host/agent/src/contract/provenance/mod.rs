@@ -354,6 +354,24 @@ mod tests {
         assert!(is_quoted(&shown(TextSource::Other, &[text])));
     }
 
+    /// A run whose record has format 3 made such a call.
+    #[test]
+    fn under_the_rules_of_format_3_a_name_with_another_prefix_was_another() {
+        let call = json!({"_tool": "tools/echo", "of": 7});
+        for (rules, is_copy) in [
+            (ReadingRules::Format3, false),
+            (ReadingRules::Current, true),
+        ] {
+            let mut provenance = Provenance::under(rules);
+            provenance.add(
+                TextSource::Other,
+                "{\"calls\": [{\"_tool\": \"echo\", \"of\": 7}]}",
+            );
+            let is_copied = provenance.is_copied(Contract::Schema, &call, false);
+            assert_eq!(is_copied, is_copy, "{rules:?}");
+        }
+    }
+
     #[test]
     fn a_call_in_another_form_is_the_same() {
         let tags = "<function=echo>\n<parameter=of>\n7\n</parameter>\n</function>";

@@ -27,7 +27,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    /// Nothing was shown yet. Calls are compared by these rules.
+    /// The material of a run that showed nothing yet. Calls are compared by these rules.
     pub(super) fn under(rules: ReadingRules) -> Self {
         Self {
             provenance: Provenance::under(rules),

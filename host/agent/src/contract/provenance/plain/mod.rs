@@ -98,7 +98,7 @@ const FORM: [&str; 60] = [
     "true",
     "type",
 ];
-/// The same, unknown to the rules of format 3.
+/// Further words of the form of calls, unknown to the rules of format 3.
 const LATER_FORM: [&str; 10] = [
     "dots_function_call",
     "longcat_arg_key",
