@@ -9,7 +9,7 @@
 //! [`coerce`] (a value of nearly the right type), [`grammar_subset`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`descriptions`] (texts of a schema that only
 //! describe), [`string`] and [`scan`] (strings and
-//! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
+//! values that arrive in pieces), [`rules`] (what older records demand of these), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
 //! records write them).
 //!
 //! # From a model's text to valid arguments
@@ -48,6 +48,7 @@ pub mod grammar_subset;
 pub mod hex;
 pub mod numbers;
 pub mod repair;
+pub mod rules;
 pub mod scan;
 pub mod strict;
 pub mod string;

@@ -12,6 +12,7 @@
 //! its own, which breaks tagged and untagged enums and each reader that asks for the type of what comes, and compares numbers
 //! by their text, so that `1.0` and `1.00` differ.
 
+use crate::rules::ReadingRules;
 use std::error::Error;
 use std::fmt;
 
@@ -78,6 +79,14 @@ pub fn check_literal(literal: &str) -> Result<(), InexactNumber> {
         quoted.push('…');
     }
     Err(InexactNumber { literal: quoted })
+}
+
+/// [`check_literal`], under these rules: under those of format 3 each number is taken.
+pub(crate) fn check_literal_under(rules: ReadingRules, literal: &str) -> Result<(), InexactNumber> {
+    match rules {
+        ReadingRules::Format3 => Ok(()),
+        ReadingRules::Current => check_literal(literal),
+    }
 }
 
 fn is_of_number(byte: u8) -> bool {

@@ -1,6 +1,7 @@
 //! JSON text that arrives in pieces: strings apart from what stands between them ([`JsonLexer`]), and where
 //! a value ends ([`Scan`]).
 
+use crate::rules::ReadingRules;
 use crate::strict;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::Value;
@@ -61,6 +62,7 @@ pub struct Scan {
     depth: usize,
     outside: usize,
     lexer: JsonLexer,
+    rules: ReadingRules,
 }
 
 impl Scan {
@@ -71,7 +73,14 @@ impl Scan {
             depth: outside,
             outside,
             lexer: JsonLexer::default(),
+            rules: ReadingRules::default(),
         }
+    }
+
+    /// Reads values by these rules instead of the current ones.
+    #[must_use]
+    pub fn under(self, rules: ReadingRules) -> Self {
+        Self { rules, ..self }
     }
 
     /// Takes the next piece. When the value ends in it: the value, and the rest of the piece. After
@@ -92,7 +101,7 @@ impl Scan {
         // Every end is beside an ASCII character, so it is none inside a character.
         let (last, rest) = piece.split_at(end);
         self.text.push_str(last);
-        Ok(Some((parse(&self.text)?, rest)))
+        Ok(Some((parse(self.rules, &self.text)?, rest)))
     }
 
     /// The text has ended: a number or a literal has no other end, and what else was begun is cut.
@@ -101,7 +110,7 @@ impl Scan {
         if self.text.is_empty() {
             return Ok(None);
         }
-        parse(&self.text).map(Some)
+        parse(self.rules, &self.text).map(Some)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,8 +157,8 @@ impl Scan {
     }
 }
 
-fn parse(text: &str) -> Result<Value, String> {
-    strict::parse(text).map_err(|error| error.to_string())
+fn parse(rules: ReadingRules, text: &str) -> Result<Value, String> {
+    strict::parse_under(rules, text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

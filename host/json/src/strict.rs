@@ -1,6 +1,7 @@
 //! JSON in which every key has one value. RFC 8259 (4) lets a key stand twice and leaves open which
 //! value counts: a call with two readings is refused.
 
+use crate::rules::ReadingRules;
 use crate::{bounded, numbers};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -10,8 +11,18 @@ use std::fmt;
 /// It is no JSON, a key has two values, a number would lose digits ([`numbers`]), or the value needs more memory than it
 /// may ([`bounded`]).
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    parse_under(ReadingRules::Current, text)
+}
+
+/// [`parse`], under these rules.
+///
+/// # Errors
+/// The errors of [`parse`]. Under the rules of format 3 no number is refused.
+pub fn parse_under(rules: ReadingRules, text: &str) -> Result<Value, serde_json::Error> {
     let Strict(value) = bounded::from_str(text)?;
-    numbers::check(text.as_bytes()).map_err(serde_json::Error::custom)?;
+    if rules.are_current() {
+        numbers::check(text.as_bytes()).map_err(serde_json::Error::custom)?;
+    }
     Ok(value)
 }
 
@@ -100,6 +111,14 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("is there twice"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn under_the_rules_of_format_3_numbers_are_rounded() {
+        let text = "[36893488147419103232]";
+        assert!(parse_under(ReadingRules::Current, text).is_err());
+        let value = parse_under(ReadingRules::Format3, text).unwrap();
+        assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
     }
 
     proptest! {

@@ -129,6 +129,25 @@ pub fn escaped(value: Value) -> Value {
     }
 }
 
+/// `value` as arguments that stand for what they stood for in records of format 3: there, each pair of daggers in a text
+/// that is no reference was one dagger, wherever it stood.
+#[must_use]
+pub fn with_paired_daggers(value: Value) -> Value {
+    match value {
+        Value::String(text) => match Argument::parse(&text) {
+            Ok(Argument::Literal(_)) => escaped(text.replace("††", "†").into()),
+            Ok(Argument::Reference(_)) | Err(_) => text.into(),
+        },
+        Value::Array(items) => items.into_iter().map(with_paired_daggers).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            let fields = fields.map(|(key, field)| (key, with_paired_daggers(field)));
+            fields.collect()
+        }
+        other => other,
+    }
+}
+
 /// Every reference in `arguments`, with the JSON pointer of the string that holds it.
 ///
 /// # Errors
@@ -459,6 +478,19 @@ mod tests {
         );
         let (at, _) = references(&json!([0, "†"])).unwrap_err();
         assert_eq!(at, "/1");
+    }
+
+    #[test]
+    fn pairs_of_daggers_in_texts_were_one() {
+        for (written, meant) in [
+            ("a††b", Ok(Argument::Literal("a†b".into()))),
+            ("††a", Ok(Argument::Literal("†a".into()))),
+            ("†††a††", Ok(Argument::Literal("††a†".into()))),
+            ("†s.a", Argument::parse("†s.a")),
+        ] {
+            let read = with_paired_daggers(json!([{"text": written}]));
+            assert_eq!(Argument::parse(read[0]["text"].as_str().unwrap()), meant);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::tool::is_reserved;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use toolhold_json::repair::RepairKind;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 
 /// A Tool with its parameters filled in, as the model wrote it: references are still references, and
@@ -85,7 +86,15 @@ impl Solution {
     /// # Errors
     /// What is wrong with it, in words that the model can act on.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value = strict::parse(text.trim())
+        Self::parse_under(ReadingRules::Current, text)
+    }
+
+    /// [`Self::parse`], under these rules.
+    ///
+    /// # Errors
+    /// The errors of [`Self::parse`].
+    pub fn parse_under(rules: ReadingRules, text: &str) -> Result<Self, String> {
+        let value = strict::parse_under(rules, text.trim())
             .map_err(|error| format!("the reply is not one JSON object: {error}"))?;
         Self::of(value)
     }

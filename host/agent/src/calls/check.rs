@@ -6,6 +6,7 @@ use crate::catalogue::{ToolCatalogue, ToolCheck};
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_json::repair::Repair;
+use toolhold_json::rules::ReadingRules;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -30,15 +31,18 @@ pub(super) fn unknown<'a>(tool: &str, known: impl Iterator<Item = &'a str>) -> T
 #[derive(Debug)]
 pub struct CallChecks {
     catalogue: Arc<ToolCatalogue>,
+    /// The rules by which arguments are repaired.
+    rules: ReadingRules,
     repeats: Repeats,
     refusals: Refusals,
 }
 
 impl CallChecks {
-    /// The checks of calls of these tools.
-    pub fn new(catalogue: Arc<ToolCatalogue>) -> Self {
+    /// The checks of calls of these tools. Arguments are repaired by these rules.
+    pub fn under(rules: ReadingRules, catalogue: Arc<ToolCatalogue>) -> Self {
         Self {
             catalogue,
+            rules,
             repeats: Repeats::default(),
             refusals: Refusals::default(),
         }
@@ -70,7 +74,7 @@ impl CallChecks {
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
         match self.of(tool) {
-            Some(check) => check.fitting(arguments, repair),
+            Some(check) => check.fitting_under(self.rules, arguments, &[], repair),
             None => Ok((arguments, Vec::new())),
         }
     }
@@ -133,7 +137,7 @@ impl CallChecks {
             return Ok((call.arguments.clone(), Vec::new()));
         };
         let open: Vec<&str> = open.iter().map(String::as_str).collect();
-        check.fitting_but_for(call.arguments.clone(), &open, repair)
+        check.fitting_under(self.rules, call.arguments.clone(), &open, repair)
     }
 
     /// The output of `tool`, if it is what the tool promised.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_json::coerce::{coerce_but_for, coerce_dates};
 use toolhold_json::repair::Repair;
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Annotations, Tool};
@@ -68,20 +69,22 @@ impl ToolCheck {
         arguments: Value,
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        self.fitting_but_for(arguments, &[], repair)
+        self.fitting_under(ReadingRules::Current, arguments, &[], repair)
     }
 
-    /// Fits arguments as [`Self::fitting`] does, where their references at `open` (JSON pointers) may stand for any value.
+    /// Fits arguments as [`Self::fitting`] does, by these rules, where their references at `open` (JSON pointers) may stand
+    /// for any value.
     ///
     /// # Errors
     /// As [`Self::fitting`].
-    pub(crate) fn fitting_but_for(
+    pub(crate) fn fitting_under(
         &self,
+        rules: ReadingRules,
         arguments: Value,
         open: &[&str],
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        let repaired = self.repaired_but_for(&arguments, open, repair)?;
+        let repaired = self.repaired_under(rules, &arguments, open, repair)?;
         Ok(repaired.unwrap_or((arguments, Vec::new())))
     }
 
@@ -94,11 +97,12 @@ impl ToolCheck {
         arguments: &Value,
         repair: bool,
     ) -> Result<Option<(Value, Vec<Repair>)>, ToolFailure> {
-        self.repaired_but_for(arguments, &[], repair)
+        self.repaired_under(ReadingRules::Current, arguments, &[], repair)
     }
 
-    fn repaired_but_for(
+    fn repaired_under(
         &self,
+        rules: ReadingRules,
         arguments: &Value,
         open: &[&str],
         repair: bool,
@@ -108,8 +112,8 @@ impl ToolCheck {
             return Ok(None);
         }
         let coerced = repair.then(|| match fits {
-            Ok(()) => coerce_dates(&self.parameters, arguments, open),
-            Err(_) => coerce_but_for(&self.parameters, arguments, open),
+            Ok(()) => coerce_dates(rules, &self.parameters, arguments, open),
+            Err(_) => coerce_but_for(rules, &self.parameters, arguments, open),
         });
         match (coerced.flatten(), fits) {
             (Some(coerced), _) if !coerced.unclear.is_empty() => {

@@ -29,7 +29,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
-use toolhold_json::repair::{Repaired, TextEnd, repair};
+use toolhold_json::repair::{Repaired, TextEnd, repair_under};
+use toolhold_json::rules::ReadingRules;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
@@ -53,8 +54,11 @@ pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
     reply.finish_reason.as_deref() == Some("length") && answered <= thought
 }
 
-/// Why nothing is done with a reply whose calls may lack their arguments.
-pub(crate) fn lost_arguments(reply: &Completion) -> Option<&'static str> {
+/// Why nothing is done with a reply whose calls may lack their arguments. Under the rules of format 3 such calls are made.
+fn lost_arguments(rules: ReadingRules, reply: &Completion) -> Option<&'static str> {
+    if !rules.are_current() {
+        return None;
+    }
     if reply.unplaced > 0 {
         return Some(UNPLACED);
     }
@@ -188,13 +192,20 @@ impl<'a> ParsedReply<'a> {
             completion,
             answer: split.answer,
             thoughts: [split.thought, &completion.reasoning],
-            offer: leak::CallableNames::of(view.tools).named(view.composition.names),
+            offer: leak::CallableNames::of(view.tools)
+                .under(view.composition.reading)
+                .named(view.composition.names),
             end: match completion.finish_reason.as_deref() {
                 Some("length") => TextEnd::Cut,
                 _ => TextEnd::Own,
             },
             provenance,
         }
+    }
+
+    /// The rules by which it is read.
+    fn rules(&self) -> ReadingRules {
+        self.offer.rules()
     }
 
     /// Why a call in it is not made.
@@ -244,7 +255,7 @@ impl<'a> ParsedReply<'a> {
         if serde_json::from_str::<IgnoredAny>(text).is_ok() {
             return None;
         }
-        repair(text, self.end)
+        repair_under(self.rules(), text, self.end)
     }
 
     /// Calls that the answer begins with, in a form that the model was trained to.

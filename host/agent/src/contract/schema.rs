@@ -51,11 +51,11 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
     if let Some(leaked) = said.leaked_first() {
         return said.solution(leaked);
     }
-    let mut solution = match Solution::parse(said.answer) {
+    let mut solution = match Solution::parse_under(said.rules(), said.answer) {
         Ok(solution) => {
             // The parser keeps one of two members of the same name, while streaming took calls from the first
             // one: a reply with two readings is refused.
-            SolutionReader::default().push(said.answer, &mut Vec::new())?;
+            SolutionReader::under(said.rules()).push(said.answer, &mut Vec::new())?;
             solution
         }
         Err(reason) => {
@@ -93,7 +93,7 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
 fn begun(said: &ParsedReply<'_>) -> Vec<Value> {
     let mut parts = Vec::new();
     // The fault is known: the answer was refused for it.
-    let _ = SolutionReader::default().push(said.answer, &mut parts);
+    let _ = SolutionReader::under(said.rules()).push(said.answer, &mut parts);
     let calls = parts.into_iter().filter_map(|part| match part {
         ReplyPart::Call { call, .. } => Some(call),
         ReplyPart::Field { .. } => None,

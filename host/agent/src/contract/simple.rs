@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use std::slice;
 use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_policy::prompt::PromptText;
@@ -43,7 +44,7 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
         repairs: said.repairs(),
         ..Solution::default()
     };
-    let mut finder = finder();
+    let mut finder = finder(said.rules());
     let object = match finder.find(said.answer) {
         Ok(object) => object,
         Err(reason) => match repair(said) {
@@ -82,6 +83,9 @@ fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>
 /// The answer of a reply that is nothing but the object of this contract with it, perhaps in a fence: for a reply under
 /// another contract.
 pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairKind>)> {
+    if !said.rules().are_current() {
+        return None;
+    }
     let text = said.answer.trim();
     let mut repairs = vec![RepairKind::AnswerForm];
     let inner = match leak::unfenced(text) {
@@ -112,8 +116,8 @@ pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairK
 }
 
 /// Finds the object that is the reply, whatever text stands around it.
-pub(super) fn finder() -> ObjectFinder {
-    ObjectFinder::new(&WANTED)
+pub(super) fn finder(rules: ReadingRules) -> ObjectFinder {
+    ObjectFinder::under(rules, &WANTED)
 }
 
 /// The parts of a solution in the reply's object: `meta` and `advisors` if present, then a call or the

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
 use toolhold_json::grammar_subset::{ALSO, GrammarSubset};
-use toolhold_json::repair::{RepairKind, Repaired};
+use toolhold_json::repair::{RepairKind, Repaired, TextEnd};
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::scan::SPACE;
 use toolhold_json::strict;
 use toolhold_model::chat::{ChatMessage, ChatRequest, ChatTool, ToolChoice};
@@ -233,7 +234,7 @@ fn is_of_texts(value: &Value) -> bool {
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
 pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, String> {
-    if let Some(reason) = lost_arguments(said.completion) {
+    if let Some(reason) = lost_arguments(said.rules(), said.completion) {
         return Err(reason.to_owned());
     }
     let mut solution = Solution::default();
@@ -269,7 +270,11 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         if let Some(reason) = unread(&said, text) {
             return Err(reason.into());
         }
-        if leak::is_failed(text, &said.offer, said.end) {
+        let end = match said.rules() {
+            ReadingRules::Format3 => TextEnd::Own,
+            ReadingRules::Current => said.end,
+        };
+        if leak::is_failed(text, &said.offer, end) {
             return Err(
                 "the reply looks like a call and cannot be read as one of the tools that are offered; call one of \
                  them by its name, with a JSON object as its arguments"
@@ -277,10 +282,11 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             );
         }
         // A reply that has to call a tool is refused for its text by who demands the call.
-        let output_schema = view.output_schema.filter(|_| !view.composition.forced);
+        let is_demanded = view.composition.forced && said.rules().are_current();
+        let output_schema = view.output_schema.filter(|_| !is_demanded);
         solution.output = Some(match output_schema {
             Some(_) => Some(text)
-                .filter(|_| !view.composition.finish_alone)
+                .filter(|_| said.rules().are_current())
                 .and_then(written_output)
                 .ok_or_else(|| {
                     let finish = function_of_member(FINISH, view);
@@ -345,17 +351,17 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
     let text = call.arguments.trim_matches(SPACE);
     let read = match text {
         "" => Ok(Value::Null),
-        text => strict::parse(text),
+        text => strict::parse_under(said.rules(), text),
     };
     match read {
-        Ok(Value::String(inner)) => Ok(decoded(&inner, said)),
+        Ok(Value::String(inner)) if said.rules().are_current() => Ok(decoded(&inner, said)),
         Ok(value) => Ok(Repaired {
             value,
             repairs: Vec::new(),
         }),
         Err(error) => said.repaired(text).ok_or_else(|| {
             // Two values for a key, or a number that would lose digits.
-            let fault = if error.is_data() {
+            let fault = if error.is_data() && said.rules().are_current() {
                 "cannot be taken"
             } else {
                 "are not JSON"

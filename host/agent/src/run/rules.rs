@@ -1,6 +1,7 @@
 //! Rules of the loop, by the format of the record. A record of an older format is replayed by the rules under which it
 //! came about, and a resumed run keeps them.
 
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 
 /// The rules by which a run goes.
@@ -8,8 +9,14 @@ use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 pub enum LoopRules {
     /// Before: calls of a reply wait for what they read alone, votes of consulted advisors do not count, a property that
     /// names another call is ignored, arguments of latent calls are not repaired, a dagger is always a reference, names of
-    /// tools are exact, but for a hyphen in the place of a dot, function calls without arguments are made when the next one
-    /// begins, and an output of a schema is given by calling its function alone.
+    /// tools are exact, but for a hyphen in the place of a dot, and replies are read by [`ReadingRules::Format3`]:
+    ///
+    /// - function calls without arguments are made when the next one begins, also if the reply was cut there;
+    /// - an output of a schema is given by calling its function alone, and in no form of another contract;
+    /// - arguments that were encoded twice are refused, and numbers are taken also if they lose digits;
+    /// - calls in text have the forms and marks that were known then, and other marks are text;
+    /// - a call is compared with what the model was shown by the name that it has, and without parameters that begin with
+    ///   `_`.
     Format3,
     #[default]
     Current,
@@ -30,6 +37,14 @@ impl LoopRules {
         match self {
             Self::Format3 => OLDEST_FORMAT,
             Self::Current => FORMAT,
+        }
+    }
+
+    /// The rules by which replies, and arguments of calls, are read.
+    pub fn reading(self) -> ReadingRules {
+        match self {
+            Self::Format3 => ReadingRules::Format3,
+            Self::Current => ReadingRules::Current,
         }
     }
 

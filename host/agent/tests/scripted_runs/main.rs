@@ -34,6 +34,7 @@ mod prompt_texts;
 mod quoted;
 mod record;
 mod retrieval;
+mod rules_of_format_3;
 mod run_loop;
 mod scheduling;
 mod schema;

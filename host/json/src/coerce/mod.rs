@@ -12,6 +12,7 @@ mod tests;
 
 use crate::numbers;
 use crate::repair::{Repair, RepairKind};
+use crate::rules::ReadingRules;
 use crate::strict;
 use demanded::DemandedNotation;
 use notation::Reading;
@@ -50,25 +51,42 @@ pub struct Coerced {
 /// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing and nothing is
 /// unclear, or if it takes too many steps.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
-    coerce_but_for(schema, arguments, &[])
+    coerce_but_for(ReadingRules::Current, schema, arguments, &[])
 }
 
 /// Coerces arguments whose parts at `open` (JSON pointers) stand for values that are not known: these parts are
 /// left as they are.
-pub fn coerce_but_for(schema: &Value, arguments: &Value, open: &[&str]) -> Option<Coerced> {
-    coerced(schema, arguments, open, false)
+pub fn coerce_but_for(
+    rules: ReadingRules,
+    schema: &Value,
+    arguments: &Value,
+    open: &[&str],
+) -> Option<Coerced> {
+    coerced(rules, schema, arguments, open, false)
 }
 
 /// Reads the dates and times of `arguments` that are written in another notation, where `schema` says nothing but
 /// that they are such; otherwise as [`coerce_but_for`]. For arguments that are valid.
-pub fn coerce_dates(schema: &Value, arguments: &Value, open: &[&str]) -> Option<Coerced> {
-    coerced(schema, arguments, open, true)
+pub fn coerce_dates(
+    rules: ReadingRules,
+    schema: &Value,
+    arguments: &Value,
+    open: &[&str],
+) -> Option<Coerced> {
+    coerced(rules, schema, arguments, open, true)
 }
 
-fn coerced(schema: &Value, arguments: &Value, open: &[&str], only_dates: bool) -> Option<Coerced> {
+fn coerced(
+    rules: ReadingRules,
+    schema: &Value,
+    arguments: &Value,
+    open: &[&str],
+    only_dates: bool,
+) -> Option<Coerced> {
     // In brief work no more than is left to it: the work is done again then, without that bound.
     let most = MAX_STEPS.min(allowance());
     let mut coercion = Coercion {
+        rules,
         root: schema,
         open,
         only_dates,
@@ -91,6 +109,7 @@ fn coerced(schema: &Value, arguments: &Value, open: &[&str], only_dates: bool) -
 }
 
 struct Coercion<'a> {
+    rules: ReadingRules,
     root: &'a Value,
     /// Places that are left as they are.
     open: &'a [&'a str],
@@ -121,7 +140,7 @@ impl<'a> Coercion<'a> {
         } else if may_be_null && is_null_in_words(&types, value) {
             self.note(place, RepairKind::NullAsText);
             *value = Value::Null;
-        } else if let Some(read) = read(&types, value) {
+        } else if let Some(read) = read(self.rules, &types, value) {
             self.note(place, read.kind);
             *value = read.value;
         } else {
@@ -160,7 +179,7 @@ impl<'a> Coercion<'a> {
                 moment.map(|it| it.map(Value::from)),
             )
         } else if (is("number") || is("integer")) && !self.only_dates {
-            let number = notation::number(text).map(|it| it.map(Value::from));
+            let number = notation::number(self.rules, text).map(|it| it.map(Value::from));
             (RepairKind::NumberNotation, number)
         } else {
             return;
@@ -294,7 +313,7 @@ impl<'a> Coercion<'a> {
             let told = TELLING.iter().filter(|word| schema.get(**word).is_some());
             is_free &= told.count() == own;
             if let Some(own) = schema.get("pattern") {
-                is_free &= pattern.is_none();
+                is_free &= pattern.is_none() && self.rules.are_current();
                 pattern = own.as_str();
             }
             let next = match target {
@@ -368,7 +387,7 @@ struct ReadText {
 }
 
 /// The one other way to read a value of the wrong type, if there is one.
-fn read(types: &[&str], value: &Value) -> Option<ReadText> {
+fn read(rules: ReadingRules, types: &[&str], value: &Value) -> Option<ReadText> {
     let is = |ty: &str| types.contains(&ty);
     let wants_number = is("integer") || is("number");
     let found = |value: Value, kind: RepairKind| Some(ReadText { value, kind });
@@ -376,7 +395,7 @@ fn read(types: &[&str], value: &Value) -> Option<ReadText> {
         _ if types.is_empty() => None,
         Value::String(_) if is("string") => None,
         Value::String(text) => {
-            if let Some(number) = number(text).filter(|_| wants_number) {
+            if let Some(number) = number(rules, text).filter(|_| wants_number) {
                 let is_whole = number.is_i64() || number.is_u64();
                 let number = if is("number") || is_whole {
                     number
@@ -388,7 +407,7 @@ fn read(types: &[&str], value: &Value) -> Option<ReadText> {
             if is("boolean") && ["true", "false"].iter().any(|word| is_word(text, word)) {
                 return found(is_word(text, "true").into(), RepairKind::BooleanAsText);
             }
-            match strict::parse(text) {
+            match strict::parse_under(rules, text) {
                 Ok(parsed @ (Value::Object(_) | Value::Array(_))) if is(type_of(&parsed)) => {
                     found(parsed, RepairKind::JsonAsText)
                 }
@@ -450,9 +469,9 @@ fn whole(number: &Number) -> Option<Number> {
 }
 
 /// As JSON writes it: no spaces, no plus, no hexadecimal.
-fn number(text: &str) -> Option<Number> {
+fn number(rules: ReadingRules, text: &str) -> Option<Number> {
     let text = text.trim();
-    let is_kept = |_: &Number| numbers::check_literal(text).is_ok();
+    let is_kept = |_: &Number| numbers::check_literal_under(rules, text).is_ok();
     serde_json::from_str(text).ok().filter(is_kept)
 }
 

@@ -383,7 +383,7 @@ fn places_that_stand_for_unknown_values_are_left() {
         "n": {"type": "integer"}, "ids": {"type": "array"}, "of": {"type": "array"},
     }});
     let given = json!({"n": "5", "ids": "†data.ids", "of": "one"});
-    let coerced = coerce_but_for(&schema, &given, &["/ids"]).unwrap();
+    let coerced = coerce_but_for(ReadingRules::Current, &schema, &given, &["/ids"]).unwrap();
     let expect = json!({"n": 5, "ids": "†data.ids", "of": ["one"]});
     assert_eq!(coerced.arguments, expect);
 }
@@ -453,13 +453,18 @@ fn of_valid_arguments_only_dates_are_read() {
     });
     let validator = Validator::new(&schema).unwrap();
     assert_eq!(validator.check(&given), Ok(()));
-    let coerced = coerce_dates(&schema, &given, &[]).unwrap();
+    let coerced = coerce_dates(ReadingRules::Current, &schema, &given, &[]).unwrap();
     let told: Vec<_> = coerced.repairs.iter().map(|repair| &*repair.at).collect();
     assert_eq!(told, ["/day", "/ref"]);
     assert_eq!(coerced.unclear, [""; 0]);
     assert_eq!(coerced.arguments["day"], "2026-05-03");
     assert_eq!(
-        coerce_dates(&schema, &json!({"n": "5", "d": null}), &[]),
+        coerce_dates(
+            ReadingRules::Current,
+            &schema,
+            &json!({"n": "5", "d": null}),
+            &[]
+        ),
         None
     );
 }

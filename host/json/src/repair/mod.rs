@@ -11,6 +11,7 @@ mod reader;
 mod tests;
 
 use crate::bounded;
+use crate::rules::ReadingRules;
 pub use kind::{NotationChange, Repair, RepairKind};
 use reader::RepairReader;
 use serde_json::Value;
@@ -44,11 +45,17 @@ fn is_odd_space(text: &str) -> bool {
 /// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
 /// way only.
 pub fn repair(text: &str, end: TextEnd) -> Option<Repaired> {
+    repair_under(ReadingRules::Current, text, end)
+}
+
+/// [`repair`], under these rules.
+pub fn repair_under(rules: ReadingRules, text: &str, end: TextEnd) -> Option<Repaired> {
     bounded::weigh(text.as_bytes()).ok()?;
     let start = text.find(['{', '['])?;
     let mut reader = RepairReader {
         rest: &text[start..],
         end,
+        rules,
         repairs: Vec::new(),
     };
     let before = text[..start].trim_end();

@@ -3,6 +3,7 @@
 use super::RepairKind;
 use super::{TextEnd, is_odd_space};
 use crate::numbers;
+use crate::rules::ReadingRules;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 
@@ -12,6 +13,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct RepairReader<'a> {
     pub(super) rest: &'a str,
     pub(super) end: TextEnd,
+    pub(super) rules: ReadingRules,
     pub(super) repairs: Vec<RepairKind>,
 }
 
@@ -208,7 +210,7 @@ impl RepairReader<'_> {
         let (written, rest) = self.rest.split_at(end);
         let value = match serde_json::from_str(written) {
             Ok(value) => {
-                numbers::check_literal(written).ok()?;
+                numbers::check_literal_under(self.rules, written).ok()?;
                 value
             }
             Err(_) => {
@@ -216,7 +218,7 @@ impl RepairReader<'_> {
                 let zero = if plain.starts_with('.') { "0" } else { "" };
                 let plain = format!("{zero}{}", plain.strip_suffix('.').unwrap_or(plain));
                 let value = serde_json::from_str(&plain).ok()?;
-                numbers::check_literal(&plain).ok()?;
+                numbers::check_literal_under(self.rules, &plain).ok()?;
                 self.note(RepairKind::OddNumber);
                 value
             }

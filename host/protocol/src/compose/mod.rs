@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Borrow;
 use std::sync::Arc;
 use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
+use toolhold_json::rules::ReadingRules;
 
 /// Whether a solution may hold calls and an output at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +81,8 @@ pub struct Composition<'a> {
     /// Functions have the schemas of tools as their authors wrote them: the endpoint has no grammar. Where data is wired,
     /// their schemas are composed all the same, because parameters accept references then.
     pub authored: bool,
-    /// An output of a schema is given by calling its function alone, as the rules of format 3 say: JSON that is the text of
-    /// a reply is none.
-    pub finish_alone: bool,
+    /// The rules by which replies are read.
+    pub reading: ReadingRules,
 }
 
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
@@ -264,7 +264,7 @@ mod tests {
         forcing: Forcing::Named,
         names: None,
         authored: false,
-        finish_alone: false,
+        reading: ReadingRules::Current,
     };
 
     #[test]

@@ -20,7 +20,7 @@ const HOW: Composition<'_> = Composition {
     demanded: &[],
     forcing: toolhold_protocol::compose::Forcing::Named,
     authored: false,
-    finish_alone: false,
+    reading: toolhold_json::rules::ReadingRules::Current,
     names: None,
 };
 

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
-use toolhold_json::repair::{Repaired, TextEnd, repair};
+use toolhold_json::repair::{Repaired, TextEnd, repair_under};
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
@@ -24,6 +25,8 @@ pub(in crate::contract) struct CallableNames {
     offered: Arc<BTreeSet<String>>,
     /// Absent: hyphens may stand for dots.
     names: Option<Arc<ToolNames>>,
+    /// The rules by which calls are read.
+    rules: ReadingRules,
 }
 
 impl CallableNames {
@@ -32,7 +35,17 @@ impl CallableNames {
         Self {
             offered: Arc::new(names.collect()),
             names: None,
+            rules: ReadingRules::Current,
         }
+    }
+
+    /// With these rules instead of the current ones.
+    pub(in crate::contract) fn under(self, rules: ReadingRules) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub(in crate::contract) fn rules(&self) -> ReadingRules {
+        self.rules
     }
 
     /// With the names under which tools go out.
@@ -65,7 +78,8 @@ impl CallableNames {
             Some((plain, number)) if number.bytes().all(|c| c.is_ascii_digit()) => plain,
             _ => plain,
         };
-        [name, plain].into_iter().find_map(|name| {
+        let whole = self.rules.are_current().then_some(name);
+        whole.into_iter().chain([plain]).find_map(|name| {
             let own = self.offered.get(name);
             own.or_else(|| match &self.names {
                 Some(names) => self.offered.get(names.map().exact(name)?),
@@ -91,12 +105,15 @@ impl CallableNames {
 /// The calls between two marks.
 pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = text.trim();
+    let rules = offer.rules();
     // Step 3 writes what kind of call follows, as DeepSeek does.
-    let text = match text.strip_prefix("function").and_then(strip_separator) {
-        Some(rest) if tags::begin(rest.trim_start()) => rest.trim_start(),
+    let kind = text.strip_prefix("function");
+    let kind = kind.filter(|_| rules.are_current());
+    let text = match kind.and_then(|rest| strip_separator(rules, rest)) {
+        Some(rest) if tags::begin(rules, rest.trim_start()) => rest.trim_start(),
         _ => text,
     };
-    if tags::begin(text) {
+    if tags::begin(rules, text) {
         return tags::all(text, offer, end);
     }
     if gemma::begin(text) {
@@ -178,7 +195,7 @@ pub(super) fn json(
     end: TextEnd,
     whole: bool,
 ) -> Option<LeakedCalls> {
-    let Repaired { value, repairs } = value(text, end)?;
+    let Repaired { value, repairs } = value(offer.rules(), text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
             .into_iter()
@@ -197,7 +214,11 @@ fn several(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         objects.next()?.ok()?;
         let (object, after) = rest.split_at_checked(objects.byte_offset())?;
-        calls.push(call(strict::parse(object).ok()?, offer, false)?);
+        calls.push(call(
+            strict::parse_under(offer.rules(), object).ok()?,
+            offer,
+            false,
+        )?);
         rest = after.trim_start();
         rest = rest.strip_prefix(';').unwrap_or(rest).trim_start();
         if calls.len() > MAX_CALLS {
@@ -212,7 +233,7 @@ fn several(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
 
 /// A value that is JSON, or can be repaired to be, with nothing around it. Unmatched closing brackets are
 /// ignored.
-fn value(text: &str, end: TextEnd) -> Option<Repaired> {
+fn value(rules: ReadingRules, text: &str, end: TextEnd) -> Option<Repaired> {
     let text = text.trim();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
@@ -221,7 +242,7 @@ fn value(text: &str, end: TextEnd) -> Option<Repaired> {
             .chars()
             .all(|c| matches!(c, '}' | ']') || c.is_whitespace());
         return is_alone.then_some(Repaired {
-            value: strict::parse(own).ok()?,
+            value: strict::parse_under(rules, own).ok()?,
             repairs: match rest {
                 "" => Vec::new(),
                 _ => vec![RepairKind::TextAfter],
@@ -229,7 +250,8 @@ fn value(text: &str, end: TextEnd) -> Option<Repaired> {
         });
     }
     let around = [RepairKind::TextBefore, RepairKind::TextAfter];
-    repair(text, end).filter(|repaired| !around.iter().any(|kind| repaired.repairs.contains(kind)))
+    repair_under(rules, text, end)
+        .filter(|repaired| !around.iter().any(|kind| repaired.repairs.contains(kind)))
 }
 
 /// An object that says what to call, and nothing else.
@@ -244,7 +266,10 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
         let is_bare = object.keys().all(|key| IDLE.contains(&key.as_str()));
         return is_bare.then(|| call(inner.into(), offer, whole)).flatten();
     }
-    if !whole && let Some(leak) = by_name(&object, offer) {
+    if !whole
+        && offer.rules().are_current()
+        && let Some(leak) = by_name(&object, offer)
+    {
         return Some(leak);
     }
     if let Some(name) = object.shift_remove("_tool") {
@@ -264,7 +289,7 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
     if !others.keys().all(|key| IDLE.contains(&key.as_str())) {
         return None;
     }
-    let arguments = arguments(given)?;
+    let arguments = arguments(offer.rules(), given)?;
     if is_schema(&arguments) {
         return None;
     }
@@ -297,12 +322,12 @@ fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
 }
 
 /// Some models write arguments as a text that holds JSON, as the API does.
-fn arguments(value: Value) -> Option<Map<String, Value>> {
+fn arguments(rules: ReadingRules, value: Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(arguments) => Some(arguments),
         Value::Null => Some(Map::new()),
         Value::String(text) if text.trim().is_empty() => Some(Map::new()),
-        Value::String(text) => match strict::parse(&text).ok()? {
+        Value::String(text) => match strict::parse_under(rules, &text).ok()? {
             Value::Object(arguments) => Some(arguments),
             _ => None,
         },
@@ -319,7 +344,7 @@ fn is_schema(arguments: &Map<String, Value>) -> bool {
 /// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
 fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = match text.strip_prefix("function") {
-        Some(rest) => strip_separator(rest).unwrap_or(text),
+        Some(rest) => strip_separator(offer.rules(), rest).unwrap_or(text),
         None => text,
     };
     let length = text
@@ -333,22 +358,23 @@ fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedC
     };
     let rest = rest
         .strip_prefix("[ARGS]")
-        .or_else(|| strip_separator(rest))
+        .or_else(|| strip_separator(offer.rules(), rest))
         .unwrap_or(rest);
     named(name, rest.trim(), offer, end)
 }
 
 /// The text behind the mark that stands between a call's name and its arguments.
-pub(super) fn strip_separator(text: &str) -> Option<&str> {
-    [
+pub(super) fn strip_separator(rules: ReadingRules, text: &str) -> Option<&str> {
+    let later = ["<｜tool_sep｜>", "<tool_sep>"];
+    let later = later.into_iter().filter(|_| rules.are_current());
+    let all = [
         "<｜tool▁sep｜>",
         "<|tool▁sep|>",
-        "<｜tool_sep｜>",
-        "<tool_sep>",
         "<|tool_call_argument_begin|>",
-    ]
-    .iter()
-    .find_map(|separator| text.strip_prefix(separator))
+    ];
+    all.into_iter()
+        .chain(later)
+        .find_map(|separator| text.strip_prefix(separator))
 }
 
 /// A call of `name` with an object as its arguments; without any where there is no text.
@@ -370,7 +396,7 @@ pub(super) fn named(
     if !text.starts_with('{') {
         return None;
     }
-    let Repaired { value, repairs } = value(text, end)?;
+    let Repaired { value, repairs } = value(offer.rules(), text, end)?;
     let Value::Object(arguments) = value else {
         return None;
     };

@@ -5,6 +5,7 @@ use super::body::CallableNames;
 use super::tags::{one, put};
 use super::{LeakedCalls, MAX_CALLS};
 use serde_json::{Map, Value};
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 
 const CALL: &str = "call:";
@@ -24,7 +25,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (name, inner) = rest.strip_prefix(CALL)?.split_once('{')?;
-        let (arguments, after) = members(inner, 0)?;
+        let (arguments, after) = members(offer.rules(), inner, 0)?;
         leaked.take(one(offer.identifier(name)?, arguments));
         if leaked.calls.len() > MAX_CALLS {
             return None;
@@ -35,7 +36,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
 }
 
 /// What stands in an object that is open, and what follows it.
-fn members(text: &str, depth: usize) -> Option<(Map<String, Value>, &str)> {
+fn members(rules: ReadingRules, text: &str, depth: usize) -> Option<(Map<String, Value>, &str)> {
     let mut members = Map::new();
     let mut rest = text.trim_start();
     if let Some(after) = rest.strip_prefix('}') {
@@ -43,7 +44,7 @@ fn members(text: &str, depth: usize) -> Option<(Map<String, Value>, &str)> {
     }
     loop {
         let (key, after) = key(rest)?;
-        let (value, after) = value(after, depth)?;
+        let (value, after) = value(rules, after, depth)?;
         put(&mut members, &key, value)?;
         rest = match after.strip_prefix(',') {
             Some(more) => more.trim_start(),
@@ -63,7 +64,7 @@ fn key(text: &str) -> Option<(String, &str)> {
 }
 
 /// A value, and what follows it and white space.
-fn value(text: &str, depth: usize) -> Option<(Value, &str)> {
+fn value(rules: ReadingRules, text: &str, depth: usize) -> Option<(Value, &str)> {
     if depth > MAX_DEPTH {
         return None;
     }
@@ -71,27 +72,27 @@ fn value(text: &str, depth: usize) -> Option<(Value, &str)> {
     let (value, rest) = if let Some((text, rest)) = quoted(text) {
         (text.into(), rest)
     } else if let Some(inner) = text.strip_prefix('{') {
-        let (members, rest) = members(inner, depth + 1)?;
+        let (members, rest) = members(rules, inner, depth + 1)?;
         (members.into(), rest)
     } else if let Some(inner) = text.strip_prefix('[') {
-        let (items, rest) = items(inner, depth + 1)?;
+        let (items, rest) = items(rules, inner, depth + 1)?;
         (items.into(), rest)
     } else {
         let end = text.find([',', '}', ']'])?;
-        let literal = strict::parse(text[..end].trim()).ok()?;
+        let literal = strict::parse_under(rules, text[..end].trim()).ok()?;
         (literal, &text[end..])
     };
     Some((value, rest.trim_start()))
 }
 
-fn items(text: &str, depth: usize) -> Option<(Vec<Value>, &str)> {
+fn items(rules: ReadingRules, text: &str, depth: usize) -> Option<(Vec<Value>, &str)> {
     let mut items = Vec::new();
     let mut rest = text.trim_start();
     if let Some(after) = rest.strip_prefix(']') {
         return Some((items, after));
     }
     loop {
-        let (item, after) = value(rest, depth)?;
+        let (item, after) = value(rules, rest, depth)?;
         items.push(item);
         rest = match after.strip_prefix(',') {
             Some(more) => more,

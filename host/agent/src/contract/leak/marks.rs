@@ -1,5 +1,7 @@
 //! How calls in a text begin and end, and what stands around them.
 
+use toolhold_json::rules::ReadingRules;
+
 /// How a call in a text begins and ends.
 #[derive(Debug)]
 pub(super) struct Mark {
@@ -68,7 +70,7 @@ const fn named_token(open: &'static str, close: &'static str) -> Mark {
     }
 }
 
-pub(super) static MARKS: [Mark; 30] = [
+static MARKS: [Mark; 20] = [
     tag("<tool_call>", "</tool_call>"),
     tag("<tools>", "</tools>"),
     tag("<function_call>", "</function_call>"),
@@ -89,6 +91,10 @@ pub(super) static MARKS: [Mark; 30] = [
     named_token("<|start|>assistant", "<|call|>"),
     named_token("<|channel|>", "<|call|>"),
     tag("```tool_code", "```"),
+];
+
+/// Marks that the rules of format 3 do not know.
+static LATER_MARKS: [Mark; 10] = [
     list("<tool_calls>", "</tool_calls>"),
     list("<function_calls>", "</function_calls>"),
     list("<dots_function_call>", "</dots_function_call>"),
@@ -102,7 +108,7 @@ pub(super) static MARKS: [Mark; 30] = [
 ];
 
 /// What stands around calls and means nothing by itself.
-const AROUND: [&str; 40] = [
+static AROUND: [&str; 37] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁calls▁end｜>",
     "<|tool▁calls▁begin|>",
@@ -111,9 +117,6 @@ const AROUND: [&str; 40] = [
     "<|tool_calls_section_end|>",
     "<minimax:tool_call>",
     "</minimax:tool_call>",
-    "<｜tool_calls_begin｜>",
-    "<｜tool_calls_end｜>",
-    "<|/tool_call|>",
     "</function_calls>",
     "</tool_calls>",
     "<｜DSML｜function_calls>",
@@ -145,6 +148,30 @@ const AROUND: [&str; 40] = [
     "<｜end▁of▁sentence｜>",
 ];
 
+/// Further marks around calls, unknown to the rules of format 3.
+static LATER_AROUND: [&str; 3] = [
+    "<｜tool_calls_begin｜>",
+    "<｜tool_calls_end｜>",
+    "<|/tool_call|>",
+];
+
+/// Marks around calls under the rules of format 3, which are marks of lists now.
+static FORMER_AROUND: [&str; 2] = ["<function_calls>", "<tool_calls>"];
+
+/// The marks of calls under these rules.
+pub(super) fn marks(rules: ReadingRules) -> impl Iterator<Item = &'static Mark> {
+    let later = LATER_MARKS.iter().filter(move |_| rules.are_current());
+    MARKS.iter().chain(later)
+}
+
+fn around(rules: ReadingRules) -> impl Iterator<Item = &'static str> {
+    let own: &'static [&'static str] = match rules {
+        ReadingRules::Format3 => &FORMER_AROUND,
+        ReadingRules::Current => &LATER_AROUND,
+    };
+    AROUND.iter().chain(own).copied()
+}
+
 /// Text on the line of a call, behind the call and the marks around calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterCall {
@@ -159,22 +186,22 @@ pub(super) enum AfterCall {
 
 /// The text behind the blanks and the marks around calls that it begins with, in one line. When more text comes, these
 /// need not be read again: no mark is the beginning of another one.
-pub(super) fn along_line(text: &str) -> &str {
+pub(super) fn along_line(rules: ReadingRules, text: &str) -> &str {
     let blank = |c: char| c.is_whitespace() && c != '\n';
     let mut text = text.trim_start_matches(blank);
-    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_prefix(around)) {
+    while let Some(rest) = around(rules).find_map(|around| text.strip_prefix(around)) {
         text = rest.trim_start_matches(blank);
     }
     text
 }
 
 /// The kind of the text behind a call, without the marks that [`along_line`] takes away.
-pub(super) fn follows(rest: &str) -> AfterCall {
+pub(super) fn follows(rules: ReadingRules, rest: &str) -> AfterCall {
     if rest.is_empty() {
         AfterCall::Nothing
-    } else if rest.starts_with('\n') || opening(rest).is_some() {
+    } else if rest.starts_with('\n') || opening(rules, rest).is_some() {
         AfterCall::Calls
-    } else if is_begun(rest) {
+    } else if is_begun(rules, rest) {
         AfterCall::Begun
     } else {
         AfterCall::Prose
@@ -182,33 +209,33 @@ pub(super) fn follows(rest: &str) -> AfterCall {
 }
 
 /// The mark of a call that `text` begins with.
-pub(super) fn opening(text: &str) -> Option<&'static Mark> {
-    MARKS.iter().find(|mark| text.starts_with(mark.open))
+pub(super) fn opening(rules: ReadingRules, text: &str) -> Option<&'static Mark> {
+    marks(rules).find(|mark| text.starts_with(mark.open))
 }
 
 /// Without white space and what stands around calls.
-pub(super) fn past_around(text: &str) -> &str {
+pub(super) fn past_around(rules: ReadingRules, text: &str) -> &str {
     let mut text = text.trim_start();
-    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_prefix(around)) {
+    while let Some(rest) = around(rules).find_map(|around| text.strip_prefix(around)) {
         text = rest.trim_start();
     }
     text
 }
 
 /// The same at the end.
-pub(super) fn trim_around(text: &str) -> &str {
+pub(super) fn trim_around(rules: ReadingRules, text: &str) -> &str {
     let mut text = text.trim_end();
-    while let Some(rest) = AROUND.iter().find_map(|around| text.strip_suffix(around)) {
+    while let Some(rest) = around(rules).find_map(|around| text.strip_suffix(around)) {
         text = rest.trim_end();
     }
     text
 }
 
 /// Whether more text may make a mark of it.
-pub(super) fn is_begun(text: &str) -> bool {
-    let marks = MARKS.iter().map(|mark| mark.open);
+pub(super) fn is_begun(rules: ReadingRules, text: &str) -> bool {
+    let marks = marks(rules).map(|mark| mark.open);
     marks
-        .chain(AROUND)
+        .chain(around(rules))
         .any(|mark| mark.len() > text.len() && mark.starts_with(text))
 }
 
@@ -219,11 +246,13 @@ mod tests {
     /// Marks that were passed over once need not be read again when more text comes.
     #[test]
     fn no_mark_begins_another() {
-        let marks = || MARKS.iter().map(|mark| mark.open).chain(AROUND);
-        for mark in marks() {
-            assert!(!mark.is_empty() && !mark.starts_with(char::is_whitespace));
-            let longer: Vec<_> = marks().filter(|other| other.starts_with(mark)).collect();
-            assert_eq!(longer, [mark]);
+        for rules in [ReadingRules::Format3, ReadingRules::Current] {
+            let all = || marks(rules).map(|mark| mark.open).chain(around(rules));
+            for mark in all() {
+                assert!(!mark.is_empty() && !mark.starts_with(char::is_whitespace));
+                let longer: Vec<_> = all().filter(|other| other.starts_with(mark)).collect();
+                assert_eq!(longer, [mark]);
+            }
         }
     }
 }

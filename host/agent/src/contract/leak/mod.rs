@@ -80,11 +80,12 @@ pub use unknown::{ReplyOpening, opening_of};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
-use marks::{AfterCall, MARKS, Mark, along_line, follows, opening, past_around, trim_around};
+use marks::{AfterCall, Mark, along_line, follows, marks, opening, past_around, trim_around};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::TextEnd;
+use toolhold_json::rules::ReadingRules;
 
 /// Closing marks that are tried for one call: a value may quote one.
 const MAX_CLOSES: usize = 8;
@@ -206,17 +207,17 @@ pub(super) fn is_failed(answer: &str, offer: &CallableNames, end: TextEnd) -> bo
 /// Whether the answer is nothing but what stands between the marks of calls, known ones or others around the name of an
 /// offered tool.
 pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
-    is_in_known_marks(answer) || unknown::is_call(answer, offer)
+    is_in_known_marks(offer.rules(), answer) || unknown::is_call(answer, offer)
 }
 
-fn is_in_known_marks(answer: &str) -> bool {
-    let start = past_around(answer).trim_end();
-    let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
+fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
+    let start = past_around(rules, answer).trim_end();
+    let Some(mark) = marks(rules).find(|mark| start.starts_with(mark.open)) else {
         return false;
     };
     mark.close.is_empty()
         || match start.rfind(mark.close) {
-            Some(at) => past_around(&start[at + mark.close.len()..]).is_empty(),
+            Some(at) => past_around(rules, &start[at + mark.close.len()..]).is_empty(),
             None => true,
         }
 }
@@ -271,8 +272,9 @@ fn run_of(
 /// The calls between the ends of `mark`. Those of a list may have marks of their own, and no list in them: each level
 /// would read the text again.
 fn inside(mark: &Mark, text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
+    let rules = offer.rules();
     let is_single = |mark: &Mark| !mark.is_list;
-    if mark.is_list && opening(past_around(text)).is_some_and(is_single) {
+    if mark.is_list && opening(rules, past_around(rules, text)).is_some_and(is_single) {
         let (leaked, is_all) = run_of(text, offer, end, is_single);
         return (is_all && !leaked.calls.is_empty()).then_some(leaked);
     }
@@ -282,7 +284,10 @@ fn inside(mark: &Mark, text: &str, offer: &CallableNames, end: TextEnd) -> Optio
 /// Calls that end a text in which something stands before them: as many as there are.
 fn last(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let mut found = None;
-    let places = places(text).into_iter().rev().take(MAX_PLACES);
+    let places = places(offer.rules(), text)
+        .into_iter()
+        .rev()
+        .take(MAX_PLACES);
     for place in places.take_while(|place| text.len() - place.at <= MAX_LAST) {
         if place.mark.is_token || place.begins_line {
             found = front_only(&text[place.at..], offer, end).or(found);
@@ -301,13 +306,13 @@ struct MarkPlace {
 }
 
 /// Where marks stand outside of code.
-fn places(text: &str) -> Vec<MarkPlace> {
+fn places(rules: ReadingRules, text: &str) -> Vec<MarkPlace> {
     let mut places = Vec::new();
     let (mut in_fence, mut at) = (false, 0);
     for line in text.split_inclusive('\n') {
         let start = line.trim_start();
         if start.starts_with("```") {
-            if let (false, Some(mark)) = (in_fence, opening(start)) {
+            if let (false, Some(mark)) = (in_fence, opening(rules, start)) {
                 places.push(MarkPlace {
                     at: at + line.len() - start.len(),
                     mark,
@@ -317,13 +322,13 @@ fn places(text: &str) -> Vec<MarkPlace> {
             in_fence = !in_fence;
         } else if !in_fence {
             // Once for all marks of the line, of which there may be many.
-            let first = line.len() - past_around(line).len();
+            let first = line.len() - past_around(rules, line).len();
             let mut ticks = 0;
             for (within, c) in line.char_indices() {
                 match c {
                     '`' => ticks += 1,
                     '<' | '[' if ticks % 2 == 0 => {
-                        if let Some(mark) = opening(&line[within..]) {
+                        if let Some(mark) = opening(rules, &line[within..]) {
                             places.push(MarkPlace {
                                 at: at + within,
                                 mark,
@@ -347,16 +352,17 @@ fn next<'t>(
     end: TextEnd,
     may_open: fn(&Mark) -> bool,
 ) -> TextOpening<'t> {
-    let start = past_around(text);
+    let rules = offer.rules();
+    let start = past_around(rules, text);
     if start.is_empty() {
         return TextOpening::Nothing;
     }
-    let Some(mark) = opening(start).filter(|mark| may_open(mark)) else {
+    let Some(mark) = opening(rules, start).filter(|mark| may_open(mark)) else {
         return TextOpening::Other;
     };
     if let Some((leaked, end)) = ClosingMark::of(mark).find(start, offer) {
         let rest = &start[end..];
-        return match follows(along_line(rest)) {
+        return match follows(rules, along_line(rules, rest)) {
             AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
             AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
         };
@@ -366,7 +372,12 @@ fn next<'t>(
     let end_at = inner.find(mark.open).unwrap_or(inner.len());
     let is_last = end_at == inner.len();
     let how = if is_last { end } else { TextEnd::Own };
-    match inside(mark, trim_around(mark.body(start, end_at)), offer, how) {
+    match inside(
+        mark,
+        trim_around(rules, mark.body(start, end_at)),
+        offer,
+        how,
+    ) {
         Some(leaked) => {
             let leaked = leaked.written_as(&start[..mark.open.len() + end_at]);
             TextOpening::Calls(leaked, &inner[end_at..])

@@ -4,7 +4,7 @@ use super::body::CallableNames;
 use super::{Leak, LeakedCalls, MAX_CALLS};
 use serde_json::Map;
 use toolhold_json::repair::RepairKind;
-use toolhold_json::repair::{TextEnd, repair};
+use toolhold_json::repair::{TextEnd, repair_under};
 
 /// Where Gemini's prompts keep tools, which Gemma imitates.
 const PACKAGE: &str = "default_api.";
@@ -67,7 +67,7 @@ fn call(name: &str, inner: &str, offer: &CallableNames) -> Option<Leak> {
         let is_name = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
             && key.chars().all(|c| c.is_alphanumeric() || c == '_');
         // A value is what JSON, repaired, makes of a list of it.
-        let repaired = repair(&format!("[{}]", value.trim()), TextEnd::Own)?;
+        let repaired = repair_under(offer.rules(), &format!("[{}]", value.trim()), TextEnd::Own)?;
         let [value] = <[_; 1]>::try_from(repaired.value.as_array()?.clone()).ok()?;
         let is_plain = repaired.repairs.iter().all(|kind| {
             matches!(

@@ -7,6 +7,7 @@ use crate::contract::provenance::Provenance;
 use std::mem;
 use std::sync::Arc;
 use toolhold_json::repair::TextEnd;
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::function_names::ToolNames;
 
 /// Reads an answer until it is known not to begin with a leaked call; from there on it only passes text
@@ -68,6 +69,14 @@ impl LeakReader {
         }
     }
 
+    /// The reader, before its first text, by these rules instead of the current ones.
+    pub(in crate::contract) fn under(self, rules: ReadingRules) -> Self {
+        Self {
+            offer: self.offer.under(rules),
+            ..self
+        }
+    }
+
     /// Reads names of tools as these go out, too.
     pub(in crate::contract) fn name(&mut self, names: Option<&Arc<ToolNames>>) {
         self.offer = mem::take(&mut self.offer).named(names);
@@ -110,14 +119,15 @@ impl LeakReader {
         let rest = self.text.get(self.past..).unwrap_or_default();
         match mem::replace(&mut self.place, LeakPosition::Over) {
             LeakPosition::Before => {
-                let start = past_around(rest);
+                let rules = self.offer.rules();
+                let start = past_around(rules, rest);
                 self.past = self.text.len() - start.len();
-                if is_begun(start) {
+                if is_begun(rules, start) {
                     self.place = LeakPosition::Before;
                     return false;
                 }
                 let is_text = self.given == 0 && provenance.has_native_calls();
-                self.place = match opening(start) {
+                self.place = match opening(rules, start) {
                     Some(mark) if !is_text => LeakPosition::Call(ClosingMark::of(mark)),
                     _ => self.without_call(),
                 };
@@ -138,8 +148,9 @@ impl LeakReader {
                 is_found
             }
             LeakPosition::Behind { leaked, end, seen } => {
-                let after = along_line(rest.get(seen..).unwrap_or_default());
-                match follows(after) {
+                let rules = self.offer.rules();
+                let after = along_line(rules, rest.get(seen..).unwrap_or_default());
+                match follows(rules, after) {
                     AfterCall::Nothing | AfterCall::Begun => {
                         self.place = LeakPosition::Behind {
                             leaked,

@@ -5,6 +5,7 @@ use super::body::{self, CallableNames};
 use super::{Leak, LeakedCalls, MAX_CALLS, MAX_CLOSES};
 use serde_json::{Map, Value};
 use toolhold_json::repair::TextEnd;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 
 /// More than any tool has.
@@ -28,7 +29,7 @@ const PLAIN: Family = Family {
     parameter_close: "</parameter>",
 };
 
-static FAMILIES: [Family; 5] = [
+static FAMILIES: [Family; 4] = [
     PLAIN,
     Family {
         open: "<function=",
@@ -47,13 +48,15 @@ static FAMILIES: [Family; 5] = [
         parameter: "<|DSML|parameter",
         parameter_close: "</|DSML|parameter>",
     },
-    Family {
-        open: "<steptml:invoke name=",
-        close: "</steptml:invoke>",
-        parameter: "<steptml:parameter",
-        parameter_close: "</steptml:parameter>",
-    },
 ];
+
+/// Unknown to the rules of format 3.
+static LATER_FAMILY: Family = Family {
+    open: "<steptml:invoke name=",
+    close: "</steptml:invoke>",
+    parameter: "<steptml:parameter",
+    parameter_close: "</steptml:parameter>",
+};
 
 /// How pairs of a key and a value are called.
 #[derive(Debug)]
@@ -62,24 +65,26 @@ struct PairFamily {
     value: (&'static str, &'static str),
 }
 
-static PAIRS: [PairFamily; 2] = [
-    PairFamily {
-        key: ("<arg_key>", "</arg_key>"),
-        value: ("<arg_value>", "</arg_value>"),
-    },
-    PairFamily {
-        key: ("<longcat_arg_key>", "</longcat_arg_key>"),
-        value: ("<longcat_arg_value>", "</longcat_arg_value>"),
-    },
-];
+static PAIRS: PairFamily = PairFamily {
+    key: ("<arg_key>", "</arg_key>"),
+    value: ("<arg_value>", "</arg_value>"),
+};
+
+/// Unknown to the rules of format 3.
+static LATER_PAIRS: PairFamily = PairFamily {
+    key: ("<longcat_arg_key>", "</longcat_arg_key>"),
+    value: ("<longcat_arg_value>", "</longcat_arg_value>"),
+};
 
 /// Whether a text begins with the tag of a call.
-pub(super) fn begin(text: &str) -> bool {
-    family(text).is_some()
+pub(super) fn begin(rules: ReadingRules, text: &str) -> bool {
+    family(rules, text).is_some()
 }
 
-fn family(text: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| text.starts_with(family.open))
+fn family(rules: ReadingRules, text: &str) -> Option<&'static Family> {
+    let later = rules.are_current().then_some(&LATER_FAMILY);
+    let mut known = FAMILIES.iter().chain(later);
+    known.find(|family| text.starts_with(family.open))
 }
 
 /// One call after the other.
@@ -87,7 +92,7 @@ pub(super) fn all(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Lea
     let mut leaked = LeakedCalls::default();
     let mut rest = text;
     while !rest.is_empty() {
-        let family = family(rest)?;
+        let family = family(offer.rules(), rest)?;
         let close = family.close;
         let mut from = 0;
         let mut found = None;
@@ -150,7 +155,7 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
         let value = match ty {
             Type::Unsaid => lines(text).into(),
             Type::Text => text.into(),
-            Type::Json => strict::parse(text.trim()).ok()?,
+            Type::Json => strict::parse_under(offer.rules(), text.trim()).ok()?,
         };
         put(&mut arguments, key, value)?;
         rest = next;
@@ -218,15 +223,16 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: TextEnd) -> Option<L
     if end == TextEnd::Cut {
         return None;
     }
-    PAIRS
-        .iter()
-        .find_map(|family| pairs_of(family, text, offer))
+    pairs_of(&PAIRS, text, offer).or_else(|| {
+        let later = offer.rules().are_current().then_some(&LATER_PAIRS)?;
+        pairs_of(later, text, offer)
+    })
 }
 
 fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let PairFamily { key, value } = family;
     let (name, rest) = text.split_once(key.0)?;
-    let tool = offer.tool(before_separator(name))?;
+    let tool = offer.tool(before_separator(offer.rules(), name))?;
     let mut arguments = Map::new();
     let mut rest = Some(rest);
     while let Some(text) = rest {
@@ -242,11 +248,12 @@ fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<Le
     Some(one(tool, arguments))
 }
 
-/// A name, perhaps with the mark behind it that Hunyuan writes there.
-fn before_separator(name: &str) -> &str {
-    match name.find('<') {
+/// A name, perhaps with the mark behind it that Hunyuan writes there, which the rules of format 3 do not know.
+fn before_separator(rules: ReadingRules, name: &str) -> &str {
+    match name.find('<').filter(|_| rules.are_current()) {
         Some(at)
-            if body::strip_separator(&name[at..]).is_some_and(|rest| rest.trim().is_empty()) =>
+            if body::strip_separator(rules, &name[at..])
+                .is_some_and(|rest| rest.trim().is_empty()) =>
         {
             &name[..at]
         }

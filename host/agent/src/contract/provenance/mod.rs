@@ -13,6 +13,7 @@ use quotation::CallText;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeSet, HashSet};
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::function_names::bare_name;
 use toolhold_protocol::tool::is_reserved;
@@ -57,6 +58,8 @@ pub(crate) enum TextSource {
 /// Texts that a model was shown in a run, without its own calls. They only grow.
 #[derive(Debug, Clone, Default)]
 pub struct Provenance {
+    /// The rules by which calls are compared.
+    rules: ReadingRules,
     host: Corpus,
     task: Corpus,
     other: Corpus,
@@ -110,6 +113,14 @@ impl Provenance {
         provenance
     }
 
+    /// The provenance of a run whose model was shown nothing yet, by these rules.
+    pub(crate) fn under(rules: ReadingRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
     /// The model is shown `text`.
     pub(crate) fn add(&mut self, source: TextSource, text: &str) {
         let corpus = match source {
@@ -119,7 +130,7 @@ impl Provenance {
         };
         let added = corpus.add(text);
         if let Some(text) = added.filter(|_| source == TextSource::Other) {
-            let worded = text.wording();
+            let worded = text.wording(self.rules);
             if self.worded.len().saturating_add(worded.len()) > MAX_KEPT_BYTES {
                 self.other.is_full = true;
                 return;
@@ -168,19 +179,19 @@ impl Provenance {
         arguments: &Map<String, Value>,
     ) -> bool {
         let has = |call: &CallText| self.corpora().iter().any(|corpus| corpus.has(call));
-        if has(&CallText::new(written, tool)) {
+        if has(&CallText::new(self.rules, written, tool)) {
             return true;
         }
         // One of several calls in one text, or another form of it.
-        readings(arguments).iter().any(|arguments| {
+        readings(self.rules, arguments).iter().any(|arguments| {
             let alone = json!({"name": tool, "arguments": arguments}).to_string();
-            has(&CallText::new(&alone, tool)) || self.is_worded(tool, arguments)
+            has(&CallText::new(self.rules, &alone, tool)) || self.is_worded(tool, arguments)
         })
     }
 
     /// Whether a text of others has the call in any form.
     fn is_worded(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
-        match CallText::of_wording(tool, arguments) {
+        match CallText::of_wording(self.rules, tool, arguments) {
             Some(call) => call.is_in(&self.worded),
             None => {
                 let name = plain(tool);
@@ -211,10 +222,10 @@ impl Provenance {
         // A name is read without what stands around it, so a copy may have another prefix.
         let bare = bare_name(written);
         let mut names = vec![written];
-        if !bare.is_empty() && bare != written {
+        if self.rules.are_current() && !bare.is_empty() && bare != written {
             names.push(&bare);
         }
-        readings(object).iter().any(|arguments| {
+        readings(self.rules, object).iter().any(|arguments| {
             let mut names = names.iter();
             names.any(|name| self.is_copy(contract, name, arguments, is_prose))
         })
@@ -239,7 +250,8 @@ impl Provenance {
         };
         let written = written.to_string();
         let has = |corpus: &Corpus| {
-            corpus.text.contains(own) && CallText::new(&written, tool).is_in(&corpus.text)
+            corpus.text.contains(own)
+                && CallText::new(self.rules, &written, tool).is_in(&corpus.text)
         };
         has(&self.other) || (is_prose && (self.is_full() || has(&self.host) || has(&self.task)))
     }
@@ -247,7 +259,7 @@ impl Provenance {
 
 /// The arguments as a copy may have them. Properties with a leading `_` may be demanded by a form, so that a copy has them
 /// besides what is copied; others than those of the host may be parameters of the tool.
-fn readings(properties: &Map<String, Value>) -> Vec<Map<String, Value>> {
+fn readings(rules: ReadingRules, properties: &Map<String, Value>) -> Vec<Map<String, Value>> {
     let without = |is_left_out: fn(&str) -> bool| {
         let kept = properties.iter().filter(|(key, _)| !is_left_out(key));
         let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
@@ -255,7 +267,7 @@ fn readings(properties: &Map<String, Value>) -> Vec<Map<String, Value>> {
     };
     let plain = without(|key| key.starts_with('_'));
     let all = without(is_reserved);
-    if all.len() > plain.len() {
+    if rules.are_current() && all.len() > plain.len() {
         vec![plain, all]
     } else {
         vec![plain]
@@ -340,6 +352,24 @@ mod tests {
         }
         let text = "<function=tools.echo><parameter=of>7</parameter></function>";
         assert!(is_quoted(&shown(TextSource::Other, &[text])));
+    }
+
+    /// A run whose record has format 3 made such a call.
+    #[test]
+    fn under_the_rules_of_format_3_a_name_with_another_prefix_was_another() {
+        let call = json!({"_tool": "tools/echo", "of": 7});
+        for (rules, is_copy) in [
+            (ReadingRules::Format3, false),
+            (ReadingRules::Current, true),
+        ] {
+            let mut provenance = Provenance::under(rules);
+            provenance.add(
+                TextSource::Other,
+                "{\"calls\": [{\"_tool\": \"echo\", \"of\": 7}]}",
+            );
+            let is_copied = provenance.is_copied(Contract::Schema, &call, false);
+            assert_eq!(is_copied, is_copy, "{rules:?}");
+        }
     }
 
     #[test]

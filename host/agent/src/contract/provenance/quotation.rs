@@ -19,6 +19,7 @@ use super::BETWEEN;
 use super::cover::Parts;
 use super::plain::{BETWEEN_WORDS, is_form, is_syntax, plain, plain_lines, wording};
 use serde_json::{Map, Value, json};
+use toolhold_json::rules::ReadingRules;
 
 /// Letters of a call that are compared. Of a longer one this is the beginning.
 const MAX_COMPARED: usize = 16 * 1024;
@@ -79,7 +80,7 @@ struct Fragment {
 
 impl CallText {
     /// `written`: the call as it stands in the reply; `tool`: the name that it has there or where it is offered.
-    pub(super) fn new(written: &str, tool: &str) -> Self {
+    pub(super) fn new(rules: ReadingRules, written: &str, tool: &str) -> Self {
         let name = plain(tool);
         let (mut letters, mut ends_of_lines) = (Vec::new(), Vec::new());
         for line in plain_lines(written) {
@@ -88,7 +89,7 @@ impl CallText {
             ends_of_lines.push(letters.len());
         }
         let mut words = Vec::new();
-        for word in words_of(&letters, |word| kind(word, &name)) {
+        for word in words_of(&letters, |word| kind(rules, word, &name)) {
             if word.kind != WordKind::Content {
                 words.push(word);
                 continue;
@@ -118,14 +119,18 @@ impl CallText {
 
     /// The [`wording`] of a call, to compare with those of other texts. The name stands before each argument and behind
     /// the last one, because their order may differ. `None`: it has no arguments.
-    pub(super) fn of_wording(tool: &str, arguments: &Map<String, Value>) -> Option<Self> {
-        let name = wording(tool).trim_matches(BETWEEN_WORDS).to_owned();
+    pub(super) fn of_wording(
+        rules: ReadingRules,
+        tool: &str,
+        arguments: &Map<String, Value>,
+    ) -> Option<Self> {
+        let name = wording(rules, tool).trim_matches(BETWEEN_WORDS).to_owned();
         let mut text = String::new();
         for (key, value) in arguments {
             let argument = json!({ key: value }).to_string();
             text.push(BETWEEN_WORDS);
             text.push_str(&name);
-            text.push_str(wording(&argument).trim_end_matches(BETWEEN_WORDS));
+            text.push_str(wording(rules, &argument).trim_end_matches(BETWEEN_WORDS));
         }
         if text.is_empty() || name.is_empty() {
             return None;
@@ -379,12 +384,12 @@ fn words_of(letters: &[char], kind: impl Fn(&str) -> WordKind) -> Vec<Word> {
     words
 }
 
-fn kind(word: &str, name: &str) -> WordKind {
+fn kind(rules: ReadingRules, word: &str, name: &str) -> WordKind {
     let bare = word.trim_matches('/');
     if !name.is_empty() && (bare == name || bare.strip_suffix(name).is_some_and(is_prefix)) {
         return WordKind::Name;
     }
-    if is_form(bare) {
+    if is_form(rules, bare) {
         WordKind::Form
     } else {
         WordKind::Content
@@ -405,7 +410,7 @@ mod tests {
 
     fn is_quoted(call: &str, texts: &[&str]) -> bool {
         let texts: Vec<String> = texts.iter().map(|text| plain(text)).collect();
-        CallText::new(call, "files.read").is_in(&texts.join("\u{0}"))
+        CallText::new(ReadingRules::Current, call, "files.read").is_in(&texts.join("\u{0}"))
     }
 
     #[test]
@@ -513,8 +518,12 @@ mod tests {
     }
 
     fn is_worded(tool: &str, arguments: &Value, texts: &[&str]) -> bool {
-        let texts: Vec<String> = texts.iter().map(|text| wording(text)).collect();
-        let call = CallText::of_wording(tool, arguments.as_object().unwrap());
+        let texts: Vec<String> = texts
+            .iter()
+            .map(|text| wording(ReadingRules::Current, text))
+            .collect();
+        let call =
+            CallText::of_wording(ReadingRules::Current, tool, arguments.as_object().unwrap());
         call.is_some_and(|call| call.is_in(&texts.join("\u{0}")))
     }
 

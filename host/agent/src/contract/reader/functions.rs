@@ -4,6 +4,7 @@ use super::{ReplyPart, SolutionPart};
 use crate::contract::tools;
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::scan::{SPACE, Scan};
 use toolhold_protocol::function_names::ToolNames;
 
@@ -18,8 +19,7 @@ pub(super) struct FunctionReader {
     /// The other members of the solution that were given.
     fields: Vec<&'static str>,
     pub(super) names: Option<Arc<ToolNames>>,
-    /// True for runs whose record has format 3: a call without arguments is given when the next call begins.
-    is_early: bool,
+    rules: ReadingRules,
 }
 
 #[derive(Debug, Clone)]
@@ -30,6 +30,11 @@ struct Slot {
 }
 
 impl FunctionReader {
+    /// The reader, before its first piece, by these rules.
+    pub(super) fn under(self, rules: ReadingRules) -> Self {
+        Self { rules, ..self }
+    }
+
     /// # Errors
     /// What is wrong with the calls. Nothing more may be pushed then.
     pub(super) fn push(
@@ -42,7 +47,7 @@ impl FunctionReader {
         if index == self.slots.len() {
             self.slots.push(Slot {
                 name: None,
-                scan: Scan::new(0),
+                scan: Scan::new(0).under(self.rules),
                 arguments: None,
             });
         }
@@ -52,13 +57,6 @@ impl FunctionReader {
             .ok_or("a function call has an index that skips one")?;
         slot.push(name, arguments)?;
         self.give(false, out)
-    }
-
-    pub(super) fn early(self) -> Self {
-        Self {
-            is_early: true,
-            ..self
-        }
     }
 
     /// The reply has ended.
@@ -74,9 +72,10 @@ impl FunctionReader {
     /// Gives out what is complete and has nothing incomplete before it.
     fn give(&mut self, ended: bool, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         let begun = self.slots.len();
+        let is_early = !self.rules.are_current();
         while let Some(slot) = self.slots.get_mut(self.given) {
             let followed = self.given + 1 < begun;
-            if !slot.is_complete(self.is_early, followed, ended)? {
+            if !slot.is_complete(is_early, followed, ended)? {
                 break;
             }
             let name = slot.name.as_deref().unwrap_or_default();
@@ -125,7 +124,7 @@ impl Slot {
     }
 
     /// `followed`: another call has begun. `ended`: the reply has. A call without arguments is not complete before, unless
-    /// `early`: endpoints send them under another index or behind an empty object, and whether a piece of the reply fits
+    /// `early`, as in runs whose record has format 3: endpoints send them under another index or behind an empty object, and whether a piece of the reply fits
     /// no call is known at its end.
     fn is_complete(&mut self, early: bool, followed: bool, ended: bool) -> Result<bool, String> {
         let is_end = ended || (early && followed && self.scan.is_empty());

@@ -20,6 +20,7 @@ use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::function_names::ToolNames;
@@ -44,6 +45,7 @@ pub enum ReplyPart {
 #[derive(Debug, Clone)]
 pub struct ReplyReader {
     contract: Contract,
+    rules: ReadingRules,
     thoughts: Filter,
     leaks: LeakReader,
     /// Calls that leaked.
@@ -65,11 +67,11 @@ enum FormatReader {
 }
 
 impl FormatReader {
-    fn new(contract: Contract) -> Self {
+    fn under(rules: ReadingRules, contract: Contract) -> Self {
         match contract {
-            Contract::Schema => Self::Schema(SolutionReader::default()),
-            Contract::Tools => Self::Tools(FunctionReader::default()),
-            Contract::Simple => Self::Simple(simple::finder()),
+            Contract::Schema => Self::Schema(SolutionReader::under(rules)),
+            Contract::Tools => Self::Tools(FunctionReader::default().under(rules)),
+            Contract::Simple => Self::Simple(simple::finder(rules)),
         }
     }
 }
@@ -78,10 +80,11 @@ impl ReplyReader {
     pub fn new(contract: Contract, tools: &[Arc<Tool>]) -> Self {
         Self {
             contract,
+            rules: ReadingRules::Current,
             thoughts: Filter::default(),
             leaks: LeakReader::new(CallableNames::of(tools)),
             leaked: 0,
-            state: FormatReader::new(contract),
+            state: FormatReader::under(ReadingRules::Current, contract),
             waiting: Vec::new(),
             is_prose: false,
         }
@@ -97,12 +100,18 @@ impl ReplyReader {
         self
     }
 
-    /// The reader of a run whose record has format 3: function calls without arguments are given when the next one begins.
-    pub fn early(mut self) -> Self {
-        if let FormatReader::Tools(reader) = self.state {
-            self.state = FormatReader::Tools(reader.early());
+    /// The reader, before its first piece, by these rules instead of the current ones.
+    #[must_use]
+    pub fn under(self, rules: ReadingRules) -> Self {
+        Self {
+            rules,
+            leaks: self.leaks.under(rules),
+            state: match self.state {
+                FormatReader::Tools(reader) => FormatReader::Tools(reader.under(rules)),
+                _ => FormatReader::under(rules, self.contract),
+            },
+            ..self
         }
-        self
     }
 
     /// Whether the calls that were given were read out of prose.
@@ -142,7 +151,7 @@ impl ReplyReader {
                         ReplyText::Answer(text) => self.answer(&text, provenance, &mut pieces),
                         ReplyText::Restart => {
                             self.leaks.restart();
-                            self.state = FormatReader::new(self.contract);
+                            self.state = FormatReader::under(self.rules, self.contract);
                             self.waiting.clear();
                             self.is_prose = false;
                         }
@@ -201,7 +210,7 @@ impl ReplyReader {
     /// [`Self::finish_from`], of this reply. Of one whose calls may lack their arguments, nothing is given that only its
     /// end makes complete.
     pub fn finish_of(&mut self, reply: &Completion, provenance: &Provenance) -> Vec<ReplyPart> {
-        if self.contract == Contract::Tools && lost_arguments(reply).is_some() {
+        if self.contract == Contract::Tools && lost_arguments(self.rules, reply).is_some() {
             self.state = FormatReader::Quiet;
         }
         self.finish_from(provenance)

@@ -1,12 +1,14 @@
 //! The object of the `simple` contract, among whatever else the model wrote.
 
 use serde_json::{Map, Value};
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::scan::{SPACE, Scan};
 
 /// Finds the first JSON object that has one of the wanted members. An object inside another is none
 /// of its own: a call that stands in an argument is data.
 #[derive(Debug, Clone)]
 pub(in crate::contract) struct ObjectFinder {
+    rules: ReadingRules,
     wanted: &'static [&'static str],
     place: ObjectPosition,
     /// The beginning of the text before the object, without white space before it.
@@ -26,8 +28,9 @@ enum ObjectPosition {
 }
 
 impl ObjectFinder {
-    pub(in crate::contract) fn new(wanted: &'static [&'static str]) -> Self {
+    pub(in crate::contract) fn under(rules: ReadingRules, wanted: &'static [&'static str]) -> Self {
         Self {
+            rules,
             wanted,
             place: ObjectPosition::Prose,
             before: String::new(),
@@ -77,7 +80,7 @@ impl ObjectFinder {
                 ObjectPosition::Brace => {
                     text = text.trim_start_matches(SPACE);
                     if text.starts_with(['"', '}']) {
-                        let mut scan = Scan::new(0);
+                        let mut scan = Scan::new(0).under(self.rules);
                         scan.push("{")?;
                         self.place = ObjectPosition::Object(scan);
                     } else if !text.is_empty() {

@@ -4,6 +4,7 @@ use super::{ReplyPart, call_object};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::mem;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::scan::{SPACE, Scan};
 
 /// The member whose elements are given out one by one.
@@ -17,6 +18,7 @@ pub(in crate::contract) struct SolutionReader {
     scan: Option<Scan>,
     names: HashSet<String>,
     calls: usize,
+    rules: ReadingRules,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -36,6 +38,13 @@ enum SolutionPosition {
 }
 
 impl SolutionReader {
+    pub(in crate::contract) fn under(rules: ReadingRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
     /// Takes the next text.
     ///
     /// # Errors
@@ -108,7 +117,7 @@ impl SolutionReader {
         match outside {
             None => Ok(rest.as_str()),
             Some(outside) => {
-                self.scan = Some(Scan::new(outside));
+                self.scan = Some(Scan::new(outside).under(self.rules));
                 Ok(text)
             }
         }

@@ -243,7 +243,7 @@ fn a_function_call_is_given_when_it_ends() {
 /// The record of a run of format 3 has it so.
 #[test]
 fn a_function_call_without_arguments_was_given_when_the_next_one_began() {
-    let mut reader = ReplyReader::new(Contract::Tools, &offered()).early();
+    let mut reader = ReplyReader::new(Contract::Tools, &offered()).under(ReadingRules::Format3);
     for (index, arguments, given) in [(0, "", vec![]), (1, "{}", vec!["a.b", "a.b"])] {
         let parts = reader.push(&function(index, Some("a-b"), arguments));
         let tools: Vec<Value> = parts

@@ -79,10 +79,9 @@ impl Machine {
         // What happened since the last input is not noted yet.
         self.note_demanded_call(effects);
         self.step.demanded = self.demanded();
-        let mut reader = ReplyReader::new(self.contract(), self.offered()).with_names(self.names());
-        if !self.rules.are_current() {
-            reader = reader.early();
-        }
+        let reader = ReplyReader::new(self.contract(), self.offered())
+            .under(self.rules.reading())
+            .with_names(self.names());
         self.step.reader = Some(Box::new(reader));
         self.send_fitting(effects);
     }
@@ -228,7 +227,7 @@ impl Machine {
                 forcing: self.forcing(),
                 names: self.names(),
                 authored: self.has_authored_schemas(),
-                finish_alone: !self.rules.are_current(),
+                reading: self.rules.reading(),
             },
         }
     }

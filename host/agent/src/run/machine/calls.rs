@@ -20,6 +20,7 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::reference;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
@@ -164,7 +165,12 @@ impl Machine {
             return Ok(call.arguments.clone());
         }
         let instance = call.instance.as_deref();
-        let filled = self.context.data.fill(&call.arguments, instance);
+        let filled = if self.rules.are_current() {
+            self.context.data.fill(&call.arguments, instance)
+        } else {
+            let arguments = reference::with_paired_daggers(call.arguments.clone());
+            self.context.data.fill(&arguments, instance)
+        };
         filled.map_err(|error| ToolFailure::correctable("reference", error.to_string()))
     }
 
@@ -378,10 +384,12 @@ impl Machine {
     }
 
     /// Starts calls while there is room (7.3). One that is started in the background, or by the client, may have been
-    /// the last that others waited for.
+    /// the last that others waited for; under the rules of format 3 these wait for the next input.
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
         self.start_ready(None, effects);
-        self.begin_unblocked(effects);
+        if self.rules.are_current() {
+            self.begin_unblocked(effects);
+        }
     }
 
     /// Starts calls while there is room. The call that was just prepared need not be prepared again if it is the first

@@ -4,6 +4,7 @@
 use super::Machine;
 use crate::contract::{Provenance, TextSource};
 use std::collections::BTreeSet;
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::solution::Call;
@@ -23,6 +24,16 @@ pub(super) struct Material {
     tools: BTreeSet<String>,
     /// Whether some of it is text of others than the user who gave the task.
     has_others: bool,
+}
+
+impl Material {
+    /// The material of a run that showed nothing yet. Calls are compared by these rules.
+    pub(super) fn under(rules: ReadingRules) -> Self {
+        Self {
+            provenance: Provenance::under(rules),
+            ..Self::default()
+        }
+    }
 }
 
 impl Machine {

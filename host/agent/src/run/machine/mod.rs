@@ -83,6 +83,7 @@ use conversation::ConversationState;
 use fallbacks::Fallbacks;
 use hand_over::OwnCalls;
 use history::History;
+use material::Material;
 use plan_progress::PlanProgress;
 use privacy::RunPrivacy;
 use reply_counts::ReplyCounts;
@@ -153,7 +154,7 @@ pub struct Machine {
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
     retrieval: RetrievalState,
-    material: Box<material::Material>,
+    material: Box<Material>,
     /// Whether the model was told that its output's citations did not hold.
     was_uncited: bool,
     privacy: RunPrivacy,
@@ -259,7 +260,7 @@ impl Machine {
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
         let context = context_of(&request)?;
-        let tools = ToolTable::new(tools);
+        let tools = ToolTable::under(rules.reading(), tools);
         let output = request
             .output_schema
             .as_ref()
@@ -278,7 +279,7 @@ impl Machine {
             waiting: None,
             was_blocked: false,
             retrieval: RetrievalState::default(),
-            material: Box::default(),
+            material: Box::new(Material::under(rules.reading())),
             was_uncited: false,
             opening: Vec::new(),
             fence: String::new(),

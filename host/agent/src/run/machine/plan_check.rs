@@ -329,6 +329,7 @@ pub(super) fn objects(calls: &[Call]) -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::catalogue::ToolCatalogue;
+    use toolhold_json::rules::ReadingRules;
     use toolhold_protocol::bound::Bound;
     use toolhold_protocol::context::Message;
     use toolhold_protocol::tool::{Execution, Tool};
@@ -354,7 +355,7 @@ mod tests {
             },
             tool: tool.into(),
         });
-        ToolTable::new(ToolCatalogue::new(bound).unwrap())
+        ToolTable::under(ReadingRules::Current, ToolCatalogue::new(bound).unwrap())
     }
 
     fn context(messages: Value) -> Context {

@@ -10,6 +10,7 @@ use crate::context::{TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
@@ -111,10 +112,10 @@ impl ShownTools {
 }
 
 impl ToolTable {
-    /// All tools are shown.
-    pub(super) fn new(catalogue: Arc<ToolCatalogue>) -> Self {
+    /// All tools are shown. Arguments of calls are repaired by these rules.
+    pub(super) fn under(rules: ReadingRules, catalogue: Arc<ToolCatalogue>) -> Self {
         Self {
-            checks: CallChecks::new(catalogue.clone()),
+            checks: CallChecks::under(rules, catalogue.clone()),
             catalogue,
             limits: None,
             chosen: OnceLock::new(),
@@ -283,7 +284,8 @@ mod tests {
             }),
             runner: Runner::Activity((*name).into()),
         });
-        ToolTable::new(ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap())
+        let catalogue = ToolCatalogue::new(bound.collect::<Vec<_>>()).unwrap();
+        ToolTable::under(ReadingRules::Current, catalogue)
     }
 
     fn limits(task: &str, max: usize, max_tokens: Option<u64>) -> ShowingLimits {
@@ -344,7 +346,8 @@ mod tests {
             tool("final_result", Runner::Client),
         ];
         for (clients_first, shown) in [(false, "mail.send"), (true, "final_result")] {
-            let mut few = ToolTable::new(ToolCatalogue::new(bound.clone()).unwrap());
+            let catalogue = ToolCatalogue::new(bound.clone()).unwrap();
+            let mut few = ToolTable::under(ReadingRules::Current, catalogue);
             few.limit(ShowingLimits {
                 clients_first,
                 ..limits("Send a mail", 1, None)

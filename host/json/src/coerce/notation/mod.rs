@@ -7,6 +7,7 @@
 mod tests;
 
 use crate::numbers;
+use crate::rules::ReadingRules;
 use jiff::civil::{Date, Weekday};
 use serde_json::Number;
 
@@ -22,7 +23,7 @@ pub(super) enum Reading<T> {
 }
 
 /// A number with separators between its thousands, or with a decimal comma.
-pub(super) fn number(text: &str) -> Option<Reading<Number>> {
+pub(super) fn number(rules: ReadingRules, text: &str) -> Option<Reading<Number>> {
     let text = text.trim();
     if text.len() > MAX_BYTES {
         return None;
@@ -48,7 +49,7 @@ pub(super) fn number(text: &str) -> Option<Reading<Number>> {
         return None;
     }
     let value = |text: String| {
-        numbers::check_literal(&text).ok()?;
+        numbers::check_literal_under(rules, &text).ok()?;
         serde_json::from_str(&text).ok().map(Reading::One)
     };
     let whole = || value(format!("{sign}{}", parts.concat()));

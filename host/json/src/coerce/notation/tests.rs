@@ -1,4 +1,5 @@
 use super::{Reading, moment, number};
+use crate::rules::ReadingRules;
 
 fn one<T: ToString>(read: Option<Reading<T>>) -> Option<String> {
     match read? {
@@ -23,10 +24,10 @@ fn numbers_are_read_where_their_separators_have_one_meaning() {
         ("0,500", "0.500"),
         ("1234,567", "1234.567"),
     ] {
-        let read = one(number(text)).map(|it| it.parse::<f64>().unwrap());
+        let read = one(number(ReadingRules::Current, text)).map(|it| it.parse::<f64>().unwrap());
         assert_eq!(read, Some(expect.parse::<f64>().unwrap()), "{text}");
     }
-    let why = one(number("1,000")).unwrap();
+    let why = one(number(ReadingRules::Current, "1,000")).unwrap();
     assert!(
         why.starts_with("unclear: ") && why.contains("1000") && why.contains("1.000"),
         "{why}"
@@ -54,11 +55,11 @@ fn numbers_are_read_where_their_separators_have_one_meaning() {
         "1_0",
         "01,234",
     ] {
-        let read = one(number(text));
+        let read = one(number(ReadingRules::Current, text));
         let is_decimal = text == "12,34";
         assert_eq!(read.is_some(), is_decimal, "{text}: {read:?}");
     }
-    assert_eq!(one(number(&"1,".repeat(100))), None);
+    assert_eq!(one(number(ReadingRules::Current, &"1,".repeat(100))), None);
 }
 
 #[test]

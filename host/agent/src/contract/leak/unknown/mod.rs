@@ -26,6 +26,7 @@ use frames::{
 };
 use serde_json::{Map, Value};
 use toolhold_json::repair::TextEnd;
+use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 
 /// Bytes of an object or a list in which the name of a tool is looked for.
@@ -35,9 +36,10 @@ const MAX_MARKS: usize = 4096;
 /// Maximum bytes of a word that stands between marks and means nothing, such as an id.
 const MAX_WORD: usize = 64;
 
-/// Whether an answer begins with a mark, and not with one of a known form.
-fn is_unknown(text: &str) -> bool {
-    opening(past_around(text)).is_none() && mark(&without_namespace(text)).is_some()
+/// Whether an answer begins with a mark, and not with one of a known form. Under the rules of format 3 none does.
+fn is_unknown(rules: ReadingRules, text: &str) -> bool {
+    let is_known = || opening(rules, past_around(rules, text)).is_some();
+    rules.are_current() && !is_known() && mark(&without_namespace(text)).is_some()
 }
 
 /// The text behind the fence that it begins with, and the language there.
@@ -63,7 +65,7 @@ fn past_word<'t>(text: &'t str, offer: &CallableNames) -> Option<&'t str> {
 pub(super) fn calls(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = answer.trim();
     // More may have been to come.
-    if end == TextEnd::Cut || !is_unknown(text) {
+    if end == TextEnd::Cut || !is_unknown(offer.rules(), text) {
         return None;
     }
     let plain = without_namespace(text);
@@ -269,7 +271,7 @@ fn value<'t>(text: &'t str, close: &str) -> Option<(&'t str, &'t str)> {
 /// has a name and arguments, and nothing else stands behind it.
 pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
     let text = answer.trim();
-    if !is_unknown(text) || !text.ends_with(['>', ']', '}', ')', '▷', '`']) {
+    if !is_unknown(offer.rules(), text) || !text.ends_with(['>', ']', '}', ')', '▷', '`']) {
         return false;
     }
     if calls(text, offer, TextEnd::Own).is_some() {

@@ -4,6 +4,7 @@ use super::frames::{BARS, FRAMES, FrameKind, MAX_MARK, NAMESPACE, mark, without_
 use super::word;
 use crate::contract::leak::marks::{is_begun, opening, past_around};
 use crate::contract::thought;
+use toolhold_json::rules::ReadingRules;
 
 /// Maximum bytes of a reply that is not known to be text. A longer beginning counts as marks.
 const MAX_UNDECIDED: usize = 1024;
@@ -28,15 +29,16 @@ pub fn opening_of(text: &str) -> ReplyOpening {
 }
 
 fn kind(text: &str) -> ReplyOpening {
-    let begun = past_around(text);
-    if opening(begun).is_some() {
+    let rules = ReadingRules::Current;
+    let begun = past_around(rules, text);
+    if opening(rules, begun).is_some() {
         return ReplyOpening::Marks;
     }
     let start = text.trim_start();
     if thought::is_opened(start) {
         return ReplyOpening::Text;
     }
-    if begun.is_empty() || is_begun(begun) || NAMESPACE.starts_with(start) {
+    if begun.is_empty() || is_begun(rules, begun) || NAMESPACE.starts_with(start) {
         return ReplyOpening::Undecided;
     }
     let plain = without_namespace(start);

@@ -5,6 +5,7 @@ mod decoded;
 
 use decoded::decoded;
 use std::borrow::Cow;
+use toolhold_json::rules::ReadingRules;
 use toolhold_policy::text;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -35,7 +36,7 @@ const NAMESPACES: [&str; 11] = [
 const TYPE: &str = "string";
 
 /// Words of the form of calls, and not of their content, in alphabetical order.
-const FORM: [&str; 70] = [
+const FORM: [&str; 60] = [
     "_tool",
     "action_end",
     "analysis",
@@ -54,7 +55,6 @@ const FORM: [&str; 70] = [
     "commentaryto",
     "constrain",
     "default_api",
-    "dots_function_call",
     "end",
     "end_action",
     "end_function_call",
@@ -72,11 +72,7 @@ const FORM: [&str; 70] = [
     "invoke",
     "invokename",
     "json",
-    "longcat_arg_key",
-    "longcat_arg_value",
-    "longcat_tool_call",
     "message",
-    "minimax",
     "name",
     "null",
     "output",
@@ -86,11 +82,9 @@ const FORM: [&str; 70] = [
     "plugin",
     "print",
     "python_tag",
-    "seed",
     "start",
     "start_action",
     "start_function_call",
-    "steptml",
     "string",
     "to",
     "tool",
@@ -100,12 +94,22 @@ const FORM: [&str; 70] = [
     "tool_code",
     "tool_input",
     "tool_name",
-    "toolcall",
     "tools",
-    "tools_prefix",
-    "tools_suffix",
     "true",
     "type",
+];
+/// Further words of the form of calls, unknown to the rules of format 3.
+const LATER_FORM: [&str; 10] = [
+    "dots_function_call",
+    "longcat_arg_key",
+    "longcat_arg_value",
+    "longcat_tool_call",
+    "minimax",
+    "seed",
+    "steptml",
+    "toolcall",
+    "tools_prefix",
+    "tools_suffix",
 ];
 /// Beginnings of words that are marks of calls, such as `tool_call_begin`.
 const MARKS: [&str; 3] = ["tool_call", "tool_sep", "dsml"];
@@ -124,8 +128,8 @@ pub(super) fn plain_lines(text: &str) -> Vec<String> {
 
 /// The words of `text`, each behind [`BETWEEN_WORDS`], without all that differs between the forms of calls (marks, tags,
 /// names of members, fences) or between copies of lines (`> `, `+`, `// `, numbers).
-pub(super) fn wording(text: &str) -> String {
-    DecodedText::of(text).wording()
+pub(super) fn wording(rules: ReadingRules, text: &str) -> String {
+    DecodedText::of(text).wording(rules)
 }
 
 /// A text without encodings, from which both of its forms are made.
@@ -143,8 +147,8 @@ impl<'t> DecodedText<'t> {
     }
 
     /// The wording; see the function [`wording`].
-    pub fn wording(&self) -> String {
-        words(&without_prefixes(&self.0))
+    pub fn wording(&self, rules: ReadingRules) -> String {
+        words(rules, &without_prefixes(&self.0))
     }
 }
 
@@ -168,7 +172,11 @@ fn without_prefixes(text: &str) -> String {
 }
 
 /// The words of a plain text that are none of a form.
-fn words(text: &str) -> String {
+fn words(rules: ReadingRules, text: &str) -> String {
+    let namespaces: &[&str] = match rules {
+        ReadingRules::Format3 => &NUMBERED,
+        ReadingRules::Current => &NAMESPACES,
+    };
     let mut out = String::with_capacity(text.len());
     let mut before = "";
     for part in text.split_inclusive(is_syntax) {
@@ -177,12 +185,12 @@ fn words(text: &str) -> String {
             continue;
         }
         let bare = without_type(before, bare(word), part);
-        let name = NAMESPACES.iter().find_map(|space| bare.strip_prefix(space));
+        let name = namespaces.iter().find_map(|space| bare.strip_prefix(space));
         let is_placed = NUMBERED.iter().any(|space| before.starts_with(space));
         let is_index = is_placed && bare.chars().all(|c| c.is_ascii_digit());
         let is_type = before.ends_with(TYPE) && matches!(bare, "true" | "false");
         let is_value = matches!(bare, "true" | "false" | "null") && !is_type;
-        if !bare.is_empty() && !is_index && (!is_form(bare) || is_value) {
+        if !bare.is_empty() && !is_index && (!is_form(rules, bare) || is_value) {
             out.push(BETWEEN_WORDS);
             let name = name.map(|name| match name.strip_suffix("json") {
                 Some(name) if part.ends_with(['{', '<']) && !name.is_empty() => name,
@@ -205,9 +213,10 @@ pub(super) fn is_syntax(c: char) -> bool {
 }
 
 /// Whether a plain word is one of a form of calls.
-pub(super) fn is_form(word: &str) -> bool {
+pub(super) fn is_form(rules: ReadingRules, word: &str) -> bool {
     MARKS.iter().any(|mark| word.starts_with(mark))
         || FORM.binary_search(&word).is_ok()
+        || (rules.are_current() && LATER_FORM.contains(&word))
         || word.chars().all(|c| c == '_')
 }
 
@@ -371,7 +380,7 @@ mod tests {
             "<TOOLCALL>[{\"name\": \"tools.files.write\", \"arguments\": {\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}}]</TOOLCALL>",
             "<|tools_prefix|>[{\"multi_tool_use.files.write\": {\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}}]<|tools_suffix|>",
         ] {
-            assert_eq!(wording(call), words, "{call}");
+            assert_eq!(wording(ReadingRules::Current, call), words, "{call}");
         }
     }
 
@@ -386,11 +395,15 @@ mod tests {
             "two",
             "</parameter>",
         ];
-        let expect = wording(&lines.join("\n"));
+        let expect = wording(ReadingRules::Current, &lines.join("\n"));
         assert_eq!(expect, ":f:a:onetwo:");
         for prefix in ["+", "> ", ">> ", "| ", "// ", "# ", " * ", "-- "] {
             let copy: Vec<String> = lines.iter().map(|line| format!("{prefix}{line}")).collect();
-            assert_eq!(wording(&copy.join("\n")), expect, "{prefix:?}");
+            assert_eq!(
+                wording(ReadingRules::Current, &copy.join("\n")),
+                expect,
+                "{prefix:?}"
+            );
         }
         let numbered: [Numbered; 6] = [
             |n, line| format!("{n:6}\t{line}"),
@@ -402,12 +415,17 @@ mod tests {
         ];
         for (at, number) in numbered.iter().enumerate() {
             let copy: Vec<String> = (98..).zip(lines).map(|(n, line)| number(n, line)).collect();
-            assert_eq!(wording(&copy.join("\n")), expect, "{at}");
+            assert_eq!(
+                wording(ReadingRules::Current, &copy.join("\n")),
+                expect,
+                "{at}"
+            );
         }
     }
 
     #[test]
     fn words_of_the_form_are_in_order() {
         assert!(FORM.is_sorted());
+        assert!(!LATER_FORM.iter().any(|word| FORM.contains(word)));
     }
 }
