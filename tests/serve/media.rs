@@ -305,6 +305,23 @@ fn a_key_has_as_many_images_as_the_operator_says() {
 }
 
 #[test]
+fn a_request_that_is_sent_again_needs_no_new_place_for_its_images() {
+    let host = host("[serve]\nkey_image_bytes = 10_000\n");
+    let endpoint = scripted([answers("a logo")]);
+    let server = serve(&host, &endpoint);
+    let mut bytes = PNG.to_vec();
+    bytes.resize(6_000, 1);
+    let image = json!([{"type": "image_url", "image_url": {"url": url("image/png", &bytes)}}]);
+    let asked = task(&image);
+    let [first, again] = ["0", "1"].map(|count| {
+        let headers = [("idempotency-key", "k"), ("x-stainless-retry-count", count)];
+        server.ask(Method::POST, "/v1/agent", Some(&asked), &headers)
+    });
+    assert_eq!(first.good()["id"], again.good()["id"]);
+    assert_eq!(endpoint.requests().len(), 1);
+}
+
+#[test]
 fn a_model_without_images_answers_with_a_notice() {
     let host = host("[endpoints.default]\nimages = false\n");
     let endpoint = scripted([answers("no idea")]);

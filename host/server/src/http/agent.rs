@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use toolhold_protocol::context::keep_newest_images;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -131,19 +132,26 @@ impl App {
         body: &Value,
         mut prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
-        self.fit_images(&mut prepared).await?;
+        keep_newest_images(&mut prepared.request.context);
         let key = idempotency_key(headers)?;
         let session = prepared.turn.map(|(session, _)| session);
         let request = request_digest(&prepared.agent.name, session, body)?;
         let note = match &key {
-            // The client comes back with the key, whenever it likes.
-            Some(_) => None,
+            // The client comes back with the key, whenever it likes. The images of a run that has begun are kept already.
+            Some(key) => {
+                let store = self.dispatcher.store();
+                if store.run_of_request(&client.name, key).await?.is_none() {
+                    self.ensure_images_fit(&prepared).await?;
+                }
+                None
+            }
             None => {
                 if is_sent_again(headers)
                     && let Some(run) = self.take_up(client, &request).await
                 {
                     return Ok(self.dispatcher.watch(run, None, client.viewer()));
                 }
+                self.ensure_images_fit(&prepared).await?;
                 let origin = &client.origin;
                 let (party, digest) = (&origin.party, origin.digest(&request));
                 let (run, is_background) = (prepared.request.id, prepared.is_background);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use toolhold_admission::WorkKind;
 use toolhold_policy::Digest;
 use toolhold_policy::prompt::Fence;
-use toolhold_protocol::context::{Message, keep_newest_images};
+use toolhold_protocol::context::Message;
 use toolhold_protocol::image::{Image, MAX_IMAGE_BYTES};
 use toolhold_runtime::extract::{DocumentBytes, Unreadable};
 
@@ -205,14 +205,12 @@ impl App {
         Ok(Message::material(&fence, &document.text))
     }
 
-    /// Leaves the oldest images of a conversation out that a context has no room for, and checks that the images may be
-    /// kept with the run.
+    /// Checks that the images of a request may be kept with the run that it is about to begin.
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
-    pub async fn fit_images(&self, prepared: &mut Prepared) -> Result<(), ApiError> {
-        let context = &mut prepared.request.context;
-        keep_newest_images(context);
+    pub async fn ensure_images_fit(&self, prepared: &Prepared) -> Result<(), ApiError> {
+        let context = &prepared.request.context;
         let images = context.iter().filter_map(|message| match message {
             Message::Image(image) => Some(image.bytes),
             _ => None,
