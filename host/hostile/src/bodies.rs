@@ -10,6 +10,8 @@ use crate::serving::Served;
 use crate::web::BOMB;
 use serde_json::{Value, json};
 use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub const ATTACKS: &[Attack] = &[Attack {
@@ -22,7 +24,7 @@ pub const ATTACKS: &[Attack] = &[Attack {
 }];
 
 /// Time that an endpoint has for its first token, and a server for its answer.
-const LIMIT: Duration = Duration::from_millis(300);
+const LIMIT: Duration = Duration::from_millis(600);
 /// Maximum time of a run beyond it. Bodies have up to 8 MiB.
 const BEYOND: Duration = Duration::from_secs(5);
 /// Maximum growth of the process over all bodies: 128 MiB of a value, what was read of its text, and its copies.
@@ -141,8 +143,11 @@ fn bodies_of_endpoints_and_servers(lab: &Lab) -> Result<String, AttackFailure> {
         .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
         .collect();
     let answers: Vec<RawAnswer> = all.iter().map(HostileBody::answer).collect();
+    let called = Arc::new(AtomicUsize::new(0));
+    let calls = called.clone();
     let far = far::start(move |message| {
         tools_answer(&listed, message, |name| {
+            calls.fetch_add(1, Ordering::AcqRel);
             let number: usize = name.strip_prefix('t')?.parse().ok()?;
             answers.get(number).cloned().map(FarAnswer::Raw)
         })
@@ -184,8 +189,11 @@ fn bodies_of_endpoints_and_servers(lab: &Lab) -> Result<String, AttackFailure> {
         let took = asked(&served, &task, name)?;
         // The outcome of the call went back to the model.
         let prompts = model.prompts().len();
-        ensure(prompts >= 2, || {
-            format!("{name}, by a server: the model was asked {prompts} times: nothing is proved")
+        let called = called.swap(0, Ordering::AcqRel);
+        ensure(prompts >= 2 && called >= 1, || {
+            format!(
+                "{name}: the server was called {called} times, and the model asked {prompts} times: nothing is proved"
+            )
         })?;
         slowest = slowest.max(took);
     }
@@ -204,7 +212,7 @@ fn bodies_of_endpoints_and_servers(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// Duration of a run, whatever became of it.
+/// Duration of a run, also of one that failed.
 fn asked(served: &Served, task: &str, name: &str) -> Result<Duration, AttackFailure> {
     let started = Instant::now();
     let answered = served.ask("POST", "/v1/agent", &[], task)?;
