@@ -184,6 +184,7 @@ attacks! {
         row_48_calls_behind_line_prefixes
         row_48_calls_in_another_format
         row_48_calls_out_of_encoded_text
+        row_48_calls_in_invented_formats
         row_48_quoted_calls_beside_own_ones
         row_49_locks_never_released
         row_49_locks_without_number
@@ -221,6 +222,11 @@ attacks! {
         row_66_resumed_and_cancelled_at_once
         row_67_jobs_that_lie
         row_67_jobs_without_end
+        row_68_answers_of_clients_that_left
+        row_69_bodies_of_endpoints_and_servers
+        row_70_schemas_that_cost_work
+        row_71_names_like_those_of_others
+        row_72_images_of_others
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -282,7 +288,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 67")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 72")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -348,7 +348,7 @@ fn shows(server: &Server, last: u8) -> support::server::Answered {
 #[test]
 fn a_key_has_as_many_images_as_the_operator_says() {
     let host = host("[serve]\nkey_image_bytes = 20_000\n");
-    let endpoint = scripted(vec![answers("a logo"); 6]);
+    let endpoint = scripted(vec![answers("a logo"); 7]);
     let server = serve(&host, &endpoint);
     for last in [1, 1, 1, 2] {
         // Equal ones are kept once.
@@ -358,6 +358,8 @@ fn a_key_has_as_many_images_as_the_operator_says() {
     let refused = shows(&server, 4);
     assert_eq!(refused.status, 413, "{refused:?}");
     assert_eq!(refused.json()["error"]["code"], "image_quota");
+    // One that is kept already needs no room.
+    shows(&server, 1).good();
     // They go with their runs.
     let response = format!(
         "/v1/responses/resp_{}",
@@ -366,7 +368,24 @@ fn a_key_has_as_many_images_as_the_operator_says() {
     let gone = server.ask(Method::DELETE, &response, None, &[]);
     assert_eq!(gone.status, 200, "{gone:?}");
     shows(&server, 4).good();
-    assert_eq!(endpoint.requests().len(), 6);
+    assert_eq!(endpoint.requests().len(), 7);
+}
+
+#[test]
+fn a_request_that_is_sent_again_needs_no_new_place_for_its_images() {
+    let host = host("[serve]\nkey_image_bytes = 10_000\n");
+    let endpoint = scripted([answers("a logo")]);
+    let server = serve(&host, &endpoint);
+    let mut bytes = PNG.to_vec();
+    bytes.resize(6_000, 1);
+    let image = json!([{"type": "image_url", "image_url": {"url": url("image/png", &bytes)}}]);
+    let asked = task(&image);
+    let [first, again] = ["0", "1"].map(|count| {
+        let headers = [("idempotency-key", "k"), ("x-stainless-retry-count", count)];
+        server.ask(Method::POST, "/v1/agent", Some(&asked), &headers)
+    });
+    assert_eq!(first.good()["id"], again.good()["id"]);
+    assert_eq!(endpoint.requests().len(), 1);
 }
 
 #[test]

@@ -8,9 +8,10 @@
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
 //! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
-//! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`, `jobs`;
+//! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`, `jobs`, `left`, `bodies`,
+//! `reduced`, `alike`, `pictures`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
-//! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `far` an MCP server, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
 //! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
@@ -26,8 +27,10 @@ pub mod lab;
 pub mod liar;
 pub mod web;
 
+mod alike;
 mod arguments;
 mod blocked;
+mod bodies;
 mod cache;
 mod command;
 mod compiler;
@@ -44,6 +47,7 @@ mod effects;
 mod egress;
 mod encodings;
 mod endurance;
+mod far;
 mod fenced;
 mod fetcher;
 mod files;
@@ -59,6 +63,7 @@ mod jobs;
 mod keys;
 mod killed;
 mod leaving;
+mod left;
 mod loader;
 mod loading;
 mod locks;
@@ -69,11 +74,13 @@ mod network;
 mod offers;
 mod output;
 mod page;
+mod pictures;
 mod pipes;
 mod pool;
 mod process;
 mod queued;
 mod quoted;
+mod reduced;
 mod reserved;
 mod responses;
 mod resumed;
@@ -141,7 +148,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 67;
+pub const ROWS: u8 = 72;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -208,6 +215,11 @@ pub fn suite() -> Vec<Attack> {
         freed::ATTACKS,
         resumed::ATTACKS,
         jobs::ATTACKS,
+        left::ATTACKS,
+        bodies::ATTACKS,
+        reduced::ATTACKS,
+        alike::ATTACKS,
+        pictures::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

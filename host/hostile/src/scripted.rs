@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,11 +16,40 @@ const MOST: usize = 8 << 20;
 /// Member of a reply that makes native calls of it.
 const NATIVE: &str = "native_calls";
 
+/// An answer in bytes of its own, which may be no HTTP.
+#[derive(Debug, Clone, Default)]
+pub struct RawAnswer {
+    pub begin: Vec<u8>,
+    /// Sent without end behind the beginning, or until `open`; none if empty.
+    pub again: Vec<u8>,
+    /// Pause before each of these pieces.
+    pub pause: Duration,
+    /// Becomes true when the answer may end.
+    pub open: Arc<AtomicBool>,
+    pub end: Vec<u8>,
+}
+
+impl RawAnswer {
+    /// Sends it in a thread of its own, until it ends or the client leaves.
+    pub fn send(self, mut stream: TcpStream) {
+        std::thread::spawn(move || {
+            let mut sent = stream.write_all(&self.begin);
+            while sent.is_ok() && !self.again.is_empty() && !self.open.load(Ordering::Acquire) {
+                std::thread::sleep(self.pause);
+                sent = stream.write_all(&self.again);
+            }
+            // A client that is gone needs no answer.
+            let _ = sent.and_then(|()| stream.write_all(&self.end));
+        });
+    }
+}
+
 /// A model that says the replies in their order, and after the last one that it is done. It ends with this process,
 /// which every attack has for itself.
 pub struct ScriptedModel {
     pub port: u16,
     replies: Arc<Mutex<VecDeque<String>>>,
+    raw: Arc<Mutex<VecDeque<RawAnswer>>>,
     prompts: Arc<Mutex<Vec<String>>>,
 }
 
@@ -30,14 +60,25 @@ impl ScriptedModel {
         let model = Self {
             port: listener.local_addr()?.port(),
             replies: Arc::default(),
+            raw: Arc::default(),
             prompts: Arc::default(),
         };
         let (replies, prompts) = (model.replies.clone(), model.prompts.clone());
+        let raw = model.raw.clone();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let Ok(Some((head, body))) = request(&mut stream) else {
                     continue;
                 };
+                let is_completion = head
+                    .lines()
+                    .next()
+                    .is_some_and(|line| line.contains("/chat/completions"));
+                if is_completion && let Some(answer) = locked(&raw).pop_front() {
+                    locked(&prompts).push(body);
+                    answer.send(stream);
+                    continue;
+                }
                 let answer = if head.starts_with("GET ") {
                     plain(MODELS)
                 } else {
@@ -58,6 +99,16 @@ impl ScriptedModel {
         locked(&self.prompts).clear();
     }
 
+    /// Answers the next request for a completion in these bytes, before all replies.
+    pub fn answer_raw(&self, answer: RawAnswer) {
+        locked(&self.raw).push_back(answer);
+    }
+
+    /// Number of the answers in bytes that were not given yet.
+    pub fn raw_left(&self) -> usize {
+        locked(&self.raw).len()
+    }
+
     /// The requests since then, as JSON.
     pub fn prompts(&self) -> Vec<String> {
         locked(&self.prompts).clone()
@@ -66,11 +117,20 @@ impl ScriptedModel {
 
 /// A reply that calls these tools natively, each with its arguments.
 pub fn native(calls: &[(&str, Value)]) -> String {
+    // Names of functions have no dots.
+    let named: Vec<(String, &Value)> = calls
+        .iter()
+        .map(|(tool, arguments)| (tool.replace('.', "-"), arguments))
+        .collect();
+    native_as(&named)
+}
+
+/// A reply that calls functions by these very names.
+pub fn native_as(calls: &[(String, &Value)]) -> String {
     let calls = calls.iter().enumerate().map(|(index, (tool, arguments))| {
         json!({
             "index": index, "id": format!("native_{index}"), "type": "function",
-            // Names of functions have no dots.
-            "function": {"name": tool.replace('.', "-"), "arguments": arguments.to_string()},
+            "function": {"name": tool, "arguments": arguments.to_string()},
         })
     });
     json!({NATIVE: calls.collect::<Vec<_>>()}).to_string()

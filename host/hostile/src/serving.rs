@@ -3,6 +3,7 @@
 
 use crate::command::CommandFolder;
 use crate::fault::{AttackFailure, ensure};
+use crate::process;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -139,6 +140,11 @@ impl Served {
         // A connection that is reset after the answer has the answer all the same.
         let _ = self.open(bytes)?.take(MOST).read_to_end(&mut answer);
         Ok(Answered::read(&String::from_utf8_lossy(&answer)))
+    }
+
+    /// The most memory that was resident in it, in bytes. `None` where the system does not report it.
+    pub fn peak(&self) -> Option<u64> {
+        process::peak_of(self.child.id())
     }
 
     /// Kills it while another thread still asks it.

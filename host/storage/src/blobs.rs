@@ -149,6 +149,11 @@ const SUMS: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESC
      (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN bytes ELSE 0 END), 0) \
      AS BIGINT) FROM blobs";
 
+/// Number of the blobs of a digest, and of those that the owner's runs name: none or one.
+const IS_KEPT: &str = "SELECT CAST(COUNT(*) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
+     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN 1 ELSE 0 END), 0) \
+     AS BIGINT) FROM blobs WHERE digest = $2";
+
 impl Store {
     /// Fills the images of a run's context with the bytes that are kept.
     pub async fn restore_images(
@@ -172,6 +177,30 @@ impl Store {
             owner: owned.unsigned_abs(),
             all: all.unsigned_abs(),
         })
+    }
+
+    /// Counts the bytes by which blobs would add to these sums: their sizes by their digests.
+    pub async fn added_blob_sums(
+        &self,
+        owner: &str,
+        blobs: &BTreeMap<&str, u64>,
+    ) -> Result<BlobSums, StoreError> {
+        let mut added = BlobSums::default();
+        for (digest, bytes) in blobs {
+            let (kept, owned): (i64, i64) = sqlx::query_as(IS_KEPT)
+                .bind(owner)
+                .bind(*digest)
+                .fetch_one(&self.pool)
+                .in_time(&self.database)
+                .await?;
+            if owned == 0 {
+                added.owner = added.owner.saturating_add(*bytes);
+            }
+            if kept == 0 {
+                added.all = added.all.saturating_add(*bytes);
+            }
+        }
+        Ok(added)
     }
 }
 

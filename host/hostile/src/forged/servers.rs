@@ -3,13 +3,11 @@
 use super::{BREAKS, FORGED, ForgedRuns, call, ensure_no_forgery_in, forgery, messages, told};
 use crate::attack::{Attack, Company};
 use crate::command::CommandFolder;
+use crate::far::{self, FarAnswer, answered};
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
-use crate::scripted::{plain, request};
 use serde_json::{Value, json};
 use std::future::ready;
-use std::io::{self, Write as _};
-use std::net::TcpListener;
 
 pub const ATTACKS: &[Attack] = &[Attack {
     row: 57,
@@ -22,9 +20,6 @@ pub const ATTACKS: &[Attack] = &[Attack {
 
 /// Tool whose parameter has a forged name. No model is offered it.
 const NAMED: &str = "named";
-/// The answer to a notification.
-const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-
 /// A tool of the server, and the answer to each of its calls: a result or an error.
 struct ServerTool {
     name: &'static str,
@@ -117,32 +112,7 @@ fn answer(tools: &[ServerTool], message: &Value) -> Option<Value> {
         }
         _ => json!({"error": {"code": -32_601, "message": told()}}),
     };
-    let Value::Object(mut members) = outcome else {
-        return None;
-    };
-    members.insert("jsonrpc".into(), json!("2.0"));
-    members.insert("id".into(), id);
-    Some(Value::Object(members))
-}
-
-/// Starts the server on a port of its own. It ends with this process, which every attack has for itself.
-fn serve(tools: Vec<ServerTool>) -> io::Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let Ok(Some((_, body))) = request(&mut stream) else {
-                continue;
-            };
-            let message: Value = serde_json::from_str(&body).unwrap_or_default();
-            let answered = answer(&tools, &message);
-            let answered =
-                answered.map_or_else(|| ACCEPTED.to_owned(), |it| plain(&it.to_string()));
-            // A client that is gone needs no answer.
-            let _ = stream.write_all(answered.as_bytes());
-        }
-    });
-    Ok(port)
+    Some(answered(id, outcome))
 }
 
 fn lines_of_the_host_by_a_server(lab: &Lab) -> Result<String, AttackFailure> {
@@ -156,7 +126,7 @@ fn lines_of_the_host_by_a_server(lab: &Lab) -> Result<String, AttackFailure> {
         ];
         let all: Vec<&str> = own.iter().map(|tool| tool.name).collect();
         let names: Vec<&str> = all.iter().copied().filter(|name| *name != NAMED).collect();
-        let port = serve(own)?;
+        let port = far::start(move |message| answer(&own, message).map(FarAnswer::Json))?;
         let more = format!(
             "[mcp.far]\nurl = \"http://127.0.0.1:{port}/mcp\"\noffer = true\ntools = {}\n",
             json!(all)

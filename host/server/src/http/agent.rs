@@ -182,7 +182,7 @@ impl App {
         left: &CancellationToken,
     ) -> Result<Watcher, ApiError> {
         // Only here: a request that is sent twice is answered with the run that it began, however many images are kept.
-        self.has_image_room(prepared).await?;
+        self.ensure_images_fit(prepared).await?;
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {

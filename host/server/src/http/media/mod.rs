@@ -240,31 +240,31 @@ impl App {
         Ok(Message::material(&fence, &document.text))
     }
 
-    /// Checks that the images of a context may be kept with its run.
+    /// Checks that the images of a request may be kept with the run that it is about to begin.
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
-    pub async fn has_image_room(&self, prepared: &Prepared) -> Result<(), ApiError> {
-        let context = prepared.request.context.iter();
-        // Equal ones are kept once.
-        let images: BTreeMap<&str, u64> = context
-            .filter_map(|message| match message {
-                Message::Image(image) => Some((image.digest.as_str(), image.bytes)),
-                _ => None,
-            })
-            .collect();
-        let bytes: u64 = images.values().sum();
-        if bytes == 0 {
+    pub async fn ensure_images_fit(&self, prepared: &Prepared) -> Result<(), ApiError> {
+        let context = &prepared.request.context;
+        let images = context.iter().filter_map(|message| match message {
+            Message::Image(image) => Some((image.digest.as_str(), image.bytes)),
+            _ => None,
+        });
+        let images: BTreeMap<&str, u64> = images.collect();
+        if images.is_empty() {
             return Ok(());
         }
         let store = self.dispatcher.store();
-        let kept = store.blob_sums(&prepared.behalf.owner).await?;
+        let owner = &prepared.behalf.owner;
+        let kept = store.blob_sums(owner).await?;
+        // Those of an earlier turn are kept already.
+        let added = store.added_blob_sums(owner, &images).await?;
         let ImageQuota { key, all } = self.image_quota;
-        for (whose, has, most) in [
-            ("this key's runs", kept.owner, key),
-            ("all runs", kept.all, all),
+        for (whose, has, more, most) in [
+            ("this key's runs", kept.owner, added.owner, key),
+            ("all runs", kept.all, added.all, all),
         ] {
-            if has.saturating_add(bytes) > most {
+            if more > 0 && has.saturating_add(more) > most {
                 return Err(ApiError::payload_too_large(format!(
                     "the images of {whose} would have more than {most} bytes: delete runs or sessions that have some"
                 ))
