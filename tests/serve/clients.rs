@@ -2,6 +2,7 @@
 
 use super::{host, serve, two_plus_two};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::foreign;
@@ -9,15 +10,26 @@ use support::sandbox::repository;
 use support::scale;
 use support::transcript::{answers, calls};
 
-const PYTHON: &str = "openai==3.54.0";
-const NODE: &str = "openai@7.57.0";
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+/// Scripts of clients, and the locks of what they need.
+pub(super) fn scripts() -> PathBuf {
+    repository().join("tests/fixtures/openai_clients")
+}
+
+fn city() -> Value {
+    json!({"name": "Bern", "people": 134_000})
+}
 
 fn tried(client: impl Fn(&[&str]) -> Output) {
     let host = host("");
     let key = host.run(&["keys", "create", "sdk"]).stdout;
     let calls = calls([("weather", json!({"city": "Bern"}))]);
-    let client_tool = [calls, answers("4, and sunny")];
+    let client_tool = [calls.clone(), answers("4, and sunny")];
+    // `required`, and then the function's name. Each time the model calls nothing at first.
+    let words = answers("It is sunny.");
+    let demanded = [words.clone(), calls.clone(), words, calls];
+    let described = [answers(city())];
     // The chat API, and then the same in responses.
     let replies = [
         &two_plus_two()[..],
@@ -26,6 +38,10 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
         &two_plus_two()[..],
         &two_plus_two()[..],
         &client_tool,
+        &demanded[..],
+        &described[..],
+        &demanded[..],
+        &described[..],
         // Images and files, in both.
         &[answers("a logo"), answers("a logo")],
     ];
@@ -85,6 +101,9 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     assert_eq!(responses["ids"], 7);
     let missing = responses["deleted"].as_str().unwrap_or_default();
     assert!(missing.contains("no response \"resp_"), "{seen}");
+    let forced = json!(["weather", {"city": "Bern"}]);
+    assert_eq!(seen["forced"], json!(vec![forced; 4]));
+    assert_eq!(seen["described"], json!([city(), city()]));
     assert_eq!(seen["shown"], json!(["a logo", "a logo"]));
     let requests = endpoint.requests();
     for request in &requests[requests.len() - 2..] {
@@ -100,10 +119,10 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
 
 #[test]
 fn openais_python_sdk_works_with_it() {
-    let Some(bin) = foreign::python("openai-python-3.54.0", &[PYTHON]) else {
+    let Some(bin) = foreign::locked_python(&scripts().join("locks/openai.txt")) else {
         return;
     };
-    let script = repository().join("tests/fixtures/openai_clients/client.py");
+    let script = scripts().join("client.py");
     tried(|arguments| {
         let mut client = Command::new(bin.join("python"));
         client.arg(&script).args(arguments).output().unwrap()
@@ -112,10 +131,10 @@ fn openais_python_sdk_works_with_it() {
 
 #[test]
 fn openais_node_sdk_works_with_it() {
-    let Some(folder) = foreign::node("openai-node-7.57.0", &[NODE]) else {
+    let Some(folder) = foreign::locked_node(&scripts().join("locks/openai_node")) else {
         return;
     };
-    let script = repository().join("tests/fixtures/openai_clients/client.mjs");
+    let script = scripts().join("client.mjs");
     tried(|arguments| {
         let mut client = Command::new("node");
         client.arg(&script).args(arguments).current_dir(&folder);

@@ -10,6 +10,7 @@ mod database;
 mod documents;
 mod errors;
 mod faults;
+mod frameworks;
 mod grants;
 mod health;
 mod keys;

@@ -1,7 +1,8 @@
 //! Programs that others wrote, in Python and Node, from their registries: installed once, pinned, and
 //! absent where there is no way to the registries.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toolhold_needs::{Need, leave_out};
@@ -11,74 +12,139 @@ fn tools() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/toolhold-tools"))
 }
 
-/// Makes `folder` with `make`, unless it is there already. An installation that was broken off is made again.
-fn installed(folder: &str, make: impl Fn(&Path) -> std::io::Result<bool>) -> Option<PathBuf> {
-    let tools = tools()?;
-    std::fs::create_dir_all(&tools).ok()?;
+/// Makes `folder` with `make`, unless it is there already with these pins. An installation that was broken off is made again.
+fn installed(
+    folder: &str,
+    pins: &str,
+    make: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    let tools = tools().ok_or_else(|| io::Error::other("there is no home folder"))?;
+    fs::create_dir_all(&tools)?;
     // Tests run in several processes. The system releases the lock however this one ends.
-    let lock = File::create(tools.join(format!("{folder}.lock"))).ok()?;
-    lock.lock().ok()?;
+    let lock = File::create(tools.join(format!("{folder}.lock")))?;
+    lock.lock()?;
     let folder = tools.join(folder);
-    if folder.join("done").exists() && !was_moved(&folder) {
-        return Some(folder);
+    let done = folder.join("done");
+    if fs::read_to_string(&done).is_ok_and(|made| made == pins) && !was_moved(&folder) {
+        return Ok(folder);
     }
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).ok()?;
-    make(&folder).ok().filter(|made| *made)?;
-    std::fs::write(folder.join("done"), "").ok()?;
-    Some(folder)
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    make(&folder)?;
+    fs::write(done, pins)?;
+    Ok(folder)
 }
 
 /// True if the scripts of a Python environment name an interpreter in another folder: they do not start then.
 fn was_moved(folder: &Path) -> bool {
-    let script = std::fs::read_to_string(folder.join("bin/pip")).unwrap_or_default();
+    let script = fs::read_to_string(folder.join("bin/pip")).unwrap_or_default();
     !script.is_empty() && !script.contains(&*folder.to_string_lossy())
+}
+
+/// Runs a command that has to succeed; an error has the last of what it printed.
+fn succeed(command: &mut Command) -> io::Result<()> {
+    let done = command.output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&done.stderr);
+    let last = words.lines().rev().find(|line| !line.trim().is_empty());
+    Err(io::Error::other(last.unwrap_or_default().trim().to_owned()))
+}
+
+/// An environment of Python's with what these arguments of `pip install` name.
+fn make_python(folder: &Path, wanted: &[&str]) -> io::Result<()> {
+    let mut venv = Command::new("python3");
+    succeed(venv.args(["-m", "venv"]).arg(folder))?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet"])
+        .arg("--disable-pip-version-check")
+        .args(wanted);
+    succeed(&mut pip)
+}
+
+/// A folder of Node's with what this command of npm's, with its arguments, installs.
+fn make_node(folder: &Path, wanted: &[&str]) -> io::Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args(wanted)
+        .args(["--no-audit", "--no-fund", "--ignore-scripts"])
+        .current_dir(folder);
+    succeed(&mut npm)?;
+    succeed(Command::new("node").arg("--version"))
 }
 
 /// The `bin` folder of an environment with these packages, such as `openai==2.1.0`.
 pub fn python(folder: &str, packages: &[&str]) -> Option<PathBuf> {
-    let folder = installed(folder, |folder| {
-        let venv = Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(folder)
-            .output()?;
-        let pip = Command::new(folder.join("bin/python"))
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args(packages)
-            .output()?;
-        Ok(venv.status.success() && pip.status.success())
-    });
-    missing(folder.map(|folder| folder.join("bin")), packages)
+    let folder = installed(folder, "", |folder| make_python(folder, packages));
+    missing(
+        folder.map(|folder| folder.join("bin")),
+        &packages.join(", "),
+    )
+}
+
+/// The `bin` folder of an environment with exactly the wheels of a lock, which is a file of requirements with hashes.
+///
+/// # Panics
+/// The lock cannot be read.
+pub fn locked_python(lock: &Path) -> Option<PathBuf> {
+    let name = name_of(lock);
+    let file = lock.to_string_lossy();
+    let pins = fs::read_to_string(lock).expect("the lock is there");
+    let wanted = [
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--requirement",
+        &*file,
+    ];
+    let folder = installed(&name, &pins, |folder| make_python(folder, &wanted));
+    missing(folder.map(|folder| folder.join("bin")), &name)
 }
 
 /// A folder with these packages, such as `openai@6.0.0`, and a Node that runs.
 pub fn node(folder: &str, packages: &[&str]) -> Option<PathBuf> {
-    let folder = installed(folder, |folder| {
-        std::fs::write(folder.join("package.json"), "{\"private\": true}")?;
-        let npm = Command::new("npm")
-            .args(["install", "--no-audit", "--no-fund", "--ignore-scripts"])
-            .args(packages)
-            .current_dir(folder)
-            .output()?;
-        let node = Command::new("node").arg("--version").output()?;
-        Ok(npm.status.success() && node.status.success())
+    let folder = installed(folder, "", |folder| {
+        fs::write(folder.join("package.json"), "{\"private\": true}")?;
+        make_node(folder, &[&["install"][..], packages].concat())
     });
-    missing(folder, packages)
+    missing(folder, &packages.join(", "))
 }
 
-fn missing(found: Option<PathBuf>, packages: &[&str]) -> Option<PathBuf> {
-    if found.is_none() {
-        let what = packages.join(", ");
-        leave_out(
-            Need::Registry,
-            format_args!("{what} could not be installed (is there a way to its registry?)"),
-        );
+/// A folder with exactly the packages of a lock, which is a folder with `package.json` and `package-lock.json`, and a Node
+/// that runs.
+///
+/// # Panics
+/// The lock cannot be read.
+pub fn locked_node(lock: &Path) -> Option<PathBuf> {
+    let name = name_of(lock);
+    let files = ["package.json", "package-lock.json"];
+    let texts = files.map(|file| fs::read_to_string(lock.join(file)).expect("the lock is there"));
+    let folder = installed(&name, &texts.concat(), |folder| {
+        for (file, text) in files.iter().zip(&texts) {
+            fs::write(folder.join(file), text)?;
+        }
+        make_node(folder, &["ci"])
+    });
+    missing(folder, &name)
+}
+
+/// The name of a lock's installation.
+fn name_of(lock: &Path) -> String {
+    let stem = lock.file_stem().unwrap_or_default();
+    format!("client-{}", stem.to_string_lossy())
+}
+
+fn missing(found: io::Result<PathBuf>, what: &str) -> Option<PathBuf> {
+    match found {
+        Ok(found) => Some(found),
+        Err(error) => {
+            leave_out(
+                Need::Registry,
+                format_args!(
+                    "{what} could not be installed (is there a way to its registry?): {error}"
+                ),
+            );
+            None
+        }
     }
-    found
 }

@@ -28,7 +28,7 @@ struct LongPart {
 /// Has tests whose short form is for each change be tried in their whole one.
 const WHOLE: (&str, &str) = ("TOOLHOLD_TEST_SCALE", "whole");
 
-const PARTS: [LongPart; 6] = [
+const PARTS: [LongPart; 7] = [
     LongPart {
         name: "selftest of a release build, at full scale",
         command: selftest,
@@ -40,6 +40,10 @@ const PARTS: [LongPart; 6] = [
     LongPart {
         name: "faults around a server and dev builds, at full size",
         command: || Ok(faults()),
+    },
+    LongPart {
+        name: "frameworks that speak OpenAI's APIs",
+        command: || Ok(frameworks()),
     },
     LongPart {
         name: "property tests, 5000 cases each",
@@ -102,6 +106,15 @@ fn faults() -> Command {
     let filter = "test(/^(dev_build|faults|serve)::/)";
     let mut command = xtask(&["test", "--", "--profile", "long", "-E", filter]);
     command.env(WHOLE.0, WHOLE.1);
+    command
+}
+
+/// Tests that install a gigabyte from the registries, so that each change is tried without them. They are ignored otherwise.
+fn frameworks() -> Command {
+    let filter = "test(/^serve::frameworks::/)";
+    let ignored = ["--profile", "long", "--run-ignored", "only"];
+    let mut command = xtask(&["test", "--"]);
+    command.args(ignored).args(["-E", filter]);
     command
 }
 
