@@ -6,7 +6,7 @@
 //! words by a dictionary, and all pairs of neighbouring characters, which are the same beside any other word.
 //! Korean words have spaces, but particles are written onto them, so they are divided into pairs as well.
 //!
-//! The dictionaries are those of ICU. They are constants of the binary (about 2 MB, which passages are cut by as well), so
+//! The dictionaries are those of ICU. They are constants of the binary, by which passages are cut as well, so
 //! that the operating system reads a page of them when a text needs it, and nothing is made in memory. ICU's other models
 //! (LSTM) are smaller, but slower, and there are none for Chinese and Japanese.
 //!
