@@ -2,11 +2,11 @@
 //!
 //! A task for a model is often three to eight words long. Statistics of letters guess wrong there: Russian is taken for
 //! Bulgarian, Danish for Norwegian. So this module looks at evidence that a reader could check: the script, letters
-//! that only some languages have, and words that are frequent in some languages ([`lexicon`]). A result
+//! that only some languages have, and words that are frequent in some languages (`lexicon`). A result
 //! needs strong evidence against every other language of its script. Languages without a name in the list below are
 //! rivals and never a result: they keep a text in Catalan from being taken for Spanish.
 //!
-//! Quotations, code, URLs, names and numbers are no evidence ([`prose`]).
+//! Quotations, code, URLs, names and numbers are no evidence (`prose`).
 
 mod alphabets;
 mod endings;
