@@ -53,7 +53,8 @@ fn of<'e>(events: &'e [Value], kind: &str) -> Vec<&'e Value> {
 fn files(host: &Host) -> Vec<String> {
     let entries = std::fs::read_dir(host.path().join("jobs")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".job")).collect()
+    let has_ending = |name: &String| std::path::Path::new(name).extension() == Some("job".as_ref());
+    names.filter(has_ending).collect()
 }
 
 #[test]

@@ -33,10 +33,11 @@ fn sent(server: &Server, path: &str, body: &Value, headers: &[(&str, &str)]) -> 
     let address = server.address().trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
     let body = body.to_string();
-    let headers: String = headers
+    let headers: Vec<String> = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
+    let headers = headers.concat();
     write!(
         stream,
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\

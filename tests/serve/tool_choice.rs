@@ -201,7 +201,7 @@ fn a_native_call_is_demanded_natively() {
 fn chunks(server: &Server, request: &Value) -> Vec<Value> {
     let sent = server.post(PATHS[0], request).events();
     let chunks = sent.iter().filter(|event| event.data != "[DONE]");
-    chunks.map(|event| event.json()).collect()
+    chunks.map(support::server::ServerSentEvent::json).collect()
 }
 
 /// SDKs put the pieces together by their index.
@@ -244,7 +244,9 @@ fn arguments_of_a_clients_call_come_in_pieces() {
     let sent = server.post(PATHS[1], &request).events();
     let of = |kind: &str| {
         let events = sent.iter().filter(move |event| event.event == kind);
-        events.map(|event| event.json()).collect::<Vec<_>>()
+        events
+            .map(support::server::ServerSentEvent::json)
+            .collect::<Vec<_>>()
     };
     let deltas = of("response.function_call_arguments.delta");
     assert!(deltas.len() > 1, "{deltas:?}");

@@ -49,18 +49,18 @@ const OF_SERVERS: [&str; 6] = [
 /// The tools that a call may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReachedTool {
-    OfModule,
-    OfServer,
-    OfClient,
+    Module,
+    Server,
+    Client,
 }
 
 /// Names beside those that go out, and the tool that each may reach.
 const OTHER_NAMES: [(&str, Option<ReachedTool>); 10] = [
-    ("bad.write", Some(ReachedTool::OfModule)),
-    ("functions.bad.write", Some(ReachedTool::OfModule)),
-    (" bad.write ", Some(ReachedTool::OfModule)),
-    ("bad.write:0", Some(ReachedTool::OfModule)),
-    ("functions.bad_write", Some(ReachedTool::OfClient)),
+    ("bad.write", Some(ReachedTool::Module)),
+    ("functions.bad.write", Some(ReachedTool::Module)),
+    (" bad.write ", Some(ReachedTool::Module)),
+    ("bad.write:0", Some(ReachedTool::Module)),
+    ("functions.bad_write", Some(ReachedTool::Client)),
     ("Bad_Write", None),
     ("BAD.WRITE", None),
     ("bad-Write", None),
@@ -144,14 +144,14 @@ impl LookalikeTools {
         let mut reached = Vec::new();
         let prompts = self.model.prompts();
         if prompts.iter().any(|prompt| prompt.contains(OF_MODULE)) {
-            reached.push(ReachedTool::OfModule);
+            reached.push(ReachedTool::Module);
         }
         let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::take(&mut *called).is_empty() {
-            reached.push(ReachedTool::OfServer);
+            reached.push(ReachedTool::Server);
         }
         if asked.is_some_and(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty())) {
-            reached.push(ReachedTool::OfClient);
+            reached.push(ReachedTool::Client);
         }
         Ok(reached)
     }
@@ -185,13 +185,13 @@ fn names_like_those_of_others(lab: &Lab) -> Result<String, AttackFailure> {
         let is_of = |mark: &str| descriptions.iter().any(|text| text.contains(mark));
         let expected = if is_of(OF_CLIENT) {
             of_each[0] += 1;
-            ReachedTool::OfClient
+            ReachedTool::Client
         } else if is_of(OF_SERVER) {
             of_each[1] += 1;
-            ReachedTool::OfServer
+            ReachedTool::Server
         } else if function.to_ascii_lowercase().replace('-', ".") == OWN {
             of_each[2] += 1;
-            ReachedTool::OfModule
+            ReachedTool::Module
         } else {
             // Other tools of the module, and the host's own functions.
             continue;

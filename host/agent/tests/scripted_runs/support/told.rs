@@ -93,7 +93,7 @@ pub async fn run_with(
         decider: Arc::new(Person(Mutex::new(verdicts.into()))),
         ..driver(&script, activities)
     };
-    let run = driver.start(request, Box::new(NoJournal)).await?;
+    let run = Box::pin(driver.start(request, Box::new(NoJournal))).await?;
     let events = rest(run).await;
     holds(&events);
     let left = script.left();

@@ -60,7 +60,7 @@ pub enum KnowledgeCommand {
 
 pub async fn knowledge(config: &Configuration, command: KnowledgeCommand) -> Result<Exit> {
     match command {
-        KnowledgeCommand::Add(args) => add::add(config, args).await,
+        KnowledgeCommand::Add(args) => Box::pin(add::add(config, args)).await,
         KnowledgeCommand::List(args) => list::list(config, &args).await,
         KnowledgeCommand::Search(args) => search::search(config, args).await,
         KnowledgeCommand::Remove(args) => remove::remove(config, args).await,

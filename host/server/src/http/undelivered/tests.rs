@@ -1,6 +1,6 @@
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn answers() -> UndeliveredAnswers {
     UndeliveredAnswers::new(OnDisconnect::Wait, PATIENCE)
