@@ -43,6 +43,7 @@ mod error;
 mod health;
 mod idempotency;
 mod journal;
+mod kept_images;
 mod keys;
 mod knowledge;
 mod label;
@@ -79,7 +80,6 @@ pub use audit_log::{
     PageStart as AuditOrder, Verified,
 };
 pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
-pub use blobs::BlobSums;
 pub use copy::{check_database, copy_database};
 pub use database::Location;
 pub use decisions::{DecideOutcome, NoWaitingPlace, WaitingDecision, WaitingPlace};
@@ -87,6 +87,7 @@ pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
+pub use kept_images::BlobSums;
 pub use keys::{
     KeyRotation, KeyStanding, KeyState, NewSecret, Permits, RotationAnswer, Scope, StoredKey,
 };

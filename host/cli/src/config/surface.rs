@@ -9,7 +9,7 @@ use toolhold_runtime::config::{DEFAULTS, OVERRIDES};
 const LIST: &str = include_str!("../../surface.toml");
 
 /// Most configuration keys of the default file.
-const MAX_DEFAULT_KEYS: usize = 154;
+const MAX_DEFAULT_KEYS: usize = 160;
 const MAX_REASON_CHARS: usize = 100;
 const MIN_REASON_WORDS: usize = 4;
 
