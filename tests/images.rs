@@ -126,7 +126,7 @@ fn a_chat_shows_an_image_with_the_next_turn_and_remembers_it() {
     }
 }
 
-/// What such servers answer, and what is not sent at all where the configuration says so.
+/// Such servers refuse images, and a host whose configuration says so sends none.
 #[test]
 fn a_model_without_images_is_told_of_them_in_words() {
     let host = host();

@@ -148,7 +148,7 @@ fn an_endpoint_in_thinking_mode_is_given_its_reasoning_back_for_ten_steps() {
     assert!(!first.to_string().contains("reasoning_content"), "{first}");
 }
 
-/// It refuses worked examples in the first request, when nothing is known of it.
+/// The endpoint refuses worked examples in the first request.
 #[test]
 fn an_endpoint_that_wants_reasoning_with_worked_examples_is_given_some() {
     let thinking = || Expect {

@@ -64,7 +64,7 @@ fn tried(language: &str, client: impl Fn(&[&str]) -> Output) {
             }
         };
         let calculator = json!({"title": "Calculate", "output": true, "read_only": true});
-        assert_eq!(seen["tools"]["calculator.evaluate"], calculator, "{case}");
+        assert_eq!(seen["tools"]["calculator-evaluate"], calculator, "{case}");
         assert_eq!(
             seen["calculated"],
             json!([false, {"value": "1024"}]),
@@ -123,7 +123,7 @@ fn our_own_client_works_with_it() {
     let serving = host();
     let web = HttpMcpServer::start(&serving, &[], &[]);
     let table = |how: String| {
-        format!("[mcp.t]\n{how}\ntools = [\"calculator.evaluate\", \"probe.answer\"]\n")
+        format!("[mcp.t]\n{how}\ntools = [\"calculator-evaluate\", \"probe-answer\"]\n")
     };
     for how in [
         format!("command = {}", command(&serving, &[])),
@@ -133,7 +133,7 @@ fn our_own_client_works_with_it() {
         host.write("mcp.toml", table(how.clone()));
         let tool = json!({
             "type": "object",
-            "properties": {"_activity": {"const": "mcp:t/calculator.evaluate"}, "expression": {"type": "string"}},
+            "properties": {"_activity": {"const": "mcp:t/calculator-evaluate"}, "expression": {"type": "string"}},
             "required": ["expression"],
         });
         let context = json!([{"type": "tool", "tool": {"sum": tool}}]);

@@ -450,7 +450,7 @@ fn hidden_data_is_masked_in_tool_descriptions() {
     let list = |client: &mut Stdio| {
         let listed = client.ask(super::request("l", "tools/list", json!({})));
         let tools = listed["result"]["tools"].as_array().unwrap();
-        let own = tools.iter().find(|tool| tool["name"] == "who.answer");
+        let own = tools.iter().find(|tool| tool["name"] == "who-answer");
         own.expect("it is listed").clone()
     };
     let tool = list(&mut client);

@@ -382,7 +382,7 @@ fn an_endpoint_that_stays_away_is_the_reason_of_a_runs_end() {
     assert_eq!(told, format!("run {run}: {error}"));
 }
 
-/// The first client is told within three seconds, and each one after it at once: no run waits for what nobody started.
+/// The first client gets its error within three seconds, and later ones get it at once.
 #[test]
 fn an_endpoint_that_accepts_no_connection_is_told_soon_and_then_at_once() {
     let host = host("");
@@ -407,7 +407,7 @@ fn an_endpoint_that_accepts_no_connection_is_told_soon_and_then_at_once() {
     has_tools_called(&server);
 }
 
-/// What needs no model is done without one.
+/// Requests that need no model work without one.
 fn has_tools_called(server: &Server) {
     let listed = server.get("/v1/tools").good();
     let names = listed["tools"].as_array().unwrap().iter();

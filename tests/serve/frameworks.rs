@@ -9,7 +9,7 @@ use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::foreign;
 use support::transcript::{answers, calls};
 
-/// What a model is told whose reply lacks the call that the client demands.
+/// Text of the error for a reply without the call that the client demands.
 const NO_CALL: &str = "it calls no tool";
 
 /// Checks that every script prints for each API, some more than once with the variant behind it.

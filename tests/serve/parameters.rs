@@ -8,7 +8,7 @@ use support::endpoint::Reply;
 const CHAT: &str = "/v1/chat/completions";
 const RESPONSES: &str = "/v1/responses";
 
-/// What the table says of a parameter.
+/// The effect of a parameter by the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ParameterEffect {
     Done,
@@ -24,7 +24,7 @@ impl ParameterEffect {
     ];
 }
 
-/// Where the effect is seen.
+/// The place of the effect.
 #[derive(Debug)]
 enum SeenAt {
     /// In the request to the model's endpoint.

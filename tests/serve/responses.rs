@@ -370,7 +370,7 @@ fn requests_beyond_what_agents_offer_are_refused() {
         (
             json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}),
             400,
-            "\"input_image\" cannot be used",
+            "expected a data: URL",
         ),
         (
             json!({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}),

@@ -391,7 +391,7 @@ fn a_run_that_waits_for_a_person_outlives_its_client() {
     assert_eq!(reason, "output");
 }
 
-/// Whatever becomes of others: OpenAI's background responses are asked for later.
+/// A background response always continues, because its client asks for it later.
 #[test]
 fn a_response_in_the_background_outlives_its_client() {
     let host = host("[serve]\non_disconnect = \"cancel\"\n");

@@ -40,7 +40,7 @@ impl Host {
         self.ship_from("modules", name)
     }
 
-    /// As [`ship`](Self::ship), a module of this folder of the repository.
+    /// Ships a module of this folder of the repository, as [`ship`](Self::ship).
     pub fn ship_from(&self, folder: &str, name: &str) -> &Self {
         let from = repository().join(folder).join(name);
         let to = self.path().join("modules").join(name);

@@ -20,7 +20,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 67,
         name: "jobs_that_lie",
-        attack: "ids with spaces, controls, other scripts, of a megabyte; notes of escapes; questions that never return; functions of wrong types; another component that takes the name of the one that began a job",
+        attack: "ids with spaces, controls and other scripts, or of a megabyte; notes of escapes; questions without an end. Functions of wrong types. Another component that takes the name of the one that began a job",
         must: "encoding, deadline, or refused when loaded; nothing of it is kept; only the component that began the job is asked",
         company: Company::Others,
         tries: |lab| Box::pin(jobs_that_lie(lab)),

@@ -131,15 +131,15 @@ impl BodyReader {
         if is_json {
             self.state = BodyState::Json(start.to_vec());
             Ok(Vec::new())
+        } else if start.is_empty() {
+            // A connection that closed without a word: cut, not misconfigured.
+            Ok(Vec::new())
         } else if !is_page && (*is_event_stream || has_field) {
             let head = mem::take(head);
             let mut events = SseDecoder::new(self.limit);
             let first = events.push(&head);
             self.state = BodyState::Events(events);
             first.map_err(|_| BodyFault::TooLarge)
-        } else if start.is_empty() {
-            // A connection that closed without a word: cut, not misconfigured.
-            Ok(Vec::new())
         } else {
             Err(BodyFault::Foreign(start.to_vec()))
         }

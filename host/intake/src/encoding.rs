@@ -476,7 +476,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_compressed_comes_back(
+        fn a_compressed_body_comes_back(
             text in prop::collection::vec(any::<u8>(), 0..2_000),
             chunk in 1_usize..500,
         ) {

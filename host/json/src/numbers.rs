@@ -28,7 +28,7 @@ const QUOTED: usize = 40;
 /// A number whose digits would change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InexactNumber {
-    /// As it was written, cut.
+    /// The text of the number, cut to 40 characters.
     literal: String,
 }
 
@@ -44,7 +44,8 @@ impl fmt::Display for InexactNumber {
 
 impl Error for InexactNumber {}
 
-/// Looks at each number of a JSON text, in one pass. Text that is no JSON is looked at as far as it resembles some.
+/// Checks each number of a JSON text in one pass. In a text that is no JSON it checks each run of characters of numbers outside of
+/// quotes.
 ///
 /// # Errors
 /// The first number that would change.
@@ -66,7 +67,7 @@ pub fn check(text: &[u8]) -> Result<(), InexactNumber> {
     Ok(())
 }
 
-/// The same for the text of one number.
+/// Checks the text of one number.
 ///
 /// # Errors
 /// It would change.

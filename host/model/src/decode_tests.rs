@@ -175,7 +175,7 @@ fn an_empty_call_beside_a_text_is_no_lost_one() {
 
 /// A finish reason is an end where the endpoint does not write one into every chunk.
 #[test]
-fn what_a_finish_reason_says_depends_on_the_others() {
+fn a_finish_reason_counts_by_the_others() {
     // Whether it is complete if the body ends in good order, if the connection breaks, and after a short silence.
     const OPEN: [bool; 3] = [false; 3];
     const ENDED: [bool; 3] = [true, false, false];

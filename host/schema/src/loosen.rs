@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fitted_still_fits_where_a_keyword_turns_another_round() {
+    fn values_still_fit_under_a_keyword_that_negates_another() {
         let bad = json!({"pattern": "(?=a)a"});
         for schema in [
             json!({"not": bad, "type": "string"}),
@@ -387,7 +387,7 @@ mod tests {
 
     /// A definition describes fewer properties than before, so that more would be left over.
     #[test]
-    fn what_a_looser_definition_leaves_over_is_not_refused() {
+    fn properties_beside_a_looser_definition_are_not_refused() {
         let schema = json!({
             "$defs": {"a": {"patternProperties": {"^(?!x)": {}}}},
             "properties": {"p": {"type": "object", "$ref": "#/$defs/a", "unevaluatedProperties": false}},
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_schema_that_is_too_much_the_names_stay() {
+    fn an_oversized_schema_keeps_the_names() {
         let mut deep = json!({"type": "string"});
         for _ in 0..300 {
             deep = json!({"items": deep});

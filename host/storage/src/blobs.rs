@@ -5,7 +5,6 @@
 
 use crate::column::signed;
 use crate::database::{Database, InTime as _};
-use crate::error::StoreError;
 use crate::statements::{OpenTransaction, SqlValue};
 use sqlx::AnyPool;
 use std::collections::BTreeMap;

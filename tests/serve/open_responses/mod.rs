@@ -313,7 +313,8 @@ fn a_response_repeats_what_was_asked_for_in_one_form() {
     }
     let plain = answered(&server, &shapes, &asked("t"), false);
     for (name, value) in [
-        ("temperature", json!(1.0)),
+        // The agent's.
+        ("temperature", json!(0.0)),
         ("top_p", json!(1.0)),
         ("presence_penalty", json!(0.0)),
         ("frequency_penalty", json!(0.0)),

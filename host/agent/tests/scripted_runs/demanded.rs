@@ -26,7 +26,7 @@ fn output(contract: Contract, text: &str) -> Reply {
     Reply::of(contract, &json!({"calls": [], "output": text}))
 }
 
-/// What the endpoint is asked for: a call and nothing else, until it was made.
+/// The endpoint is asked for a call and nothing else until the call was made.
 fn demands(contract: Contract, body: &Value) -> bool {
     match contract {
         Contract::Tools => body["tool_choice"]["function"]["name"] == "echo",

@@ -25,7 +25,7 @@ const COMPONENT: &str = "c0ffee";
 /// `video.render` answers with a job, and says that it may not be repeated.
 #[derive(Debug, Default)]
 struct Renderer {
-    /// Answers to questions about the job; then it goes on for ever.
+    /// Answers to questions about the job. After them it is always unfinished.
     states: Mutex<VecDeque<ToolResult>>,
     asked: Mutex<Vec<String>>,
 }
@@ -209,7 +209,7 @@ async fn the_failure_of_a_job_is_the_calls() {
     assert_eq!(end(&events).0, "output", "it is a message to the model");
 }
 
-/// What a job returns is held to the tool's output schema, as the result of any call.
+/// The result of a job must fit the tool's output schema, as that of each call.
 #[tokio::test]
 async fn the_result_of_a_job_is_checked() {
     let renderer = Renderer::answering([done(json!("no integer"))]);

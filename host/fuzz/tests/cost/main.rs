@@ -342,6 +342,23 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
+    (
+        "images and files in messages",
+        Proof::Tests(
+            "tests/serve/media.rs",
+            &[
+                "parts_that_cannot_be_shown_are_refused_with_words",
+                "older_images_of_a_long_conversation_are_not_fetched",
+            ],
+        ),
+    ),
+    (
+        "images that are kept with runs",
+        Proof::Tests(
+            "tests/serve/media.rs",
+            &["a_key_has_as_many_images_as_the_operator_says"],
+        ),
+    ),
 ];
 
 enum Proof {

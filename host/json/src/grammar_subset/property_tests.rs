@@ -1,4 +1,4 @@
-//! What fits a schema fits the reduced one, for random schemas and values that are made after them.
+//! A value that fits a schema fits the reduced one, for random schemas and values made for them.
 
 use super::*;
 use proptest::prelude::*;

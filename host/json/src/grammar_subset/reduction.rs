@@ -15,7 +15,7 @@ const MAX_PARTS: usize = 64;
 /// Work for each step of a schema's size: what stands beside alternatives, and what is referred to beside other keywords,
 /// is repeated. A schema that repeats nothing takes about two. Where the work is used up, anything goes.
 const WORK_PER_STEP: u64 = 12;
-/// Work of the smallest schema.
+/// Steps of work (visits of keywords) that the smallest schema may take.
 const MIN_WORK: u64 = 6_000;
 /// Maximum alternatives with which a further one is compared, so that equal ones stand there once.
 const MAX_COMPARED: usize = 256;

@@ -228,7 +228,7 @@ async fn an_open_circuit_is_waited_out_without_asking() {
     );
 }
 
-/// Where nothing listens, the first request is told within three seconds, and each one after it at once.
+/// Without a listener the first request fails within three seconds, and later ones fail at once.
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_opens_no_connection_is_told_soon_and_then_at_once() {
     let scripted = Scripted::new([
@@ -272,7 +272,7 @@ async fn an_endpoint_that_opens_no_connection_is_told_soon_and_then_at_once() {
     assert_eq!(complete(&retry).await.0.unwrap().content, "yes");
 }
 
-/// It counts as the status that it is, and opens the breaker for nobody.
+/// The error counts as its status and does not open the breaker.
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_reported_in_an_answer_is_no_failure_of_the_endpoint() {
     let limited = (0..12).map(|_| ReportInAnswer("429"));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_a_name_is_no_part_of_it() {
+    fn text_around_a_name_is_no_part_of_it() {
         let map = tools(["calculator.evaluate", "functions.of", "a_b"]);
         for written in [
             "calculator-evaluate",

@@ -19,7 +19,7 @@ toolhold_guest::export_jobs!(tools, state, cancel);
 /// The granted directory.
 const JOBS: &str = "/jobs";
 
-/// The largest number below which primes are counted.
+/// Largest number below which primes may be counted; the count takes seconds.
 const MOST: u64 = 100_000_000;
 
 fn tools() -> Vec<JobTool> {

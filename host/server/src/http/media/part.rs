@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_bytes_is_refused_with_words() {
+    fn a_part_without_bytes_is_refused_with_words() {
         for (part, expected) in [
             (
                 json!({"type": "input_image", "file_id": "file-1"}),

@@ -166,7 +166,7 @@ fn output(text: &str, provenance: &Provenance) -> Result<bool, String> {
     Ok(read.output.is_some())
 }
 
-/// Not made, and no answer either: the model is told.
+/// The call is not made and is no answer: the model gets an error.
 #[test]
 fn a_call_that_cannot_be_read_goes_back() {
     for text in [
@@ -222,7 +222,7 @@ fn answers_that_look_like_calls_stay_answers() {
     }
 }
 
-/// Where native calls work, and where the run was given the call, it goes back whatever its form.
+/// A call goes back in any form if native calls work, or if it stands in the material of the run.
 #[test]
 fn unknown_forms_are_never_made_of_material_or_beside_native_calls() {
     for (text, _) in FORMS {
