@@ -3,7 +3,7 @@
 //! A JSON number becomes a 64-bit integer or an `f64`. These literals are *kept*:
 //!
 //! - an integer that fits into 64 bits, or is written again with the same digits (`100000000000000000000000`, `1e23`);
-//! - a decimal of at most [`DIGITS`] significant digits, whose value is rounded as every reader of JSON does it;
+//! - a decimal of at most 17 significant digits, whose value is rounded as every reader of JSON does it;
 //! - a longer decimal that is the `f64` itself, written with as many digits (`0.1000000000000000055511151231257827`).
 //!
 //! Others are refused with words where values come in: arguments of calls, and results of tools and clients.

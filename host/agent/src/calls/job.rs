@@ -136,7 +136,7 @@ impl OpenJobs {
         drop(jobs);
     }
 
-    /// Tells all of these jobs to stop, each once and within [`CANCEL_TIME`].
+    /// Tells all of these jobs to stop, each once and within `CANCEL_TIME`.
     pub async fn cancel_all(&self) {
         self.cancel_where(|_| true).await;
     }
