@@ -11,7 +11,7 @@ use std::time::Duration;
 use toolhold_guest::Error;
 
 /// How long the file of a job that nothing asks about stays: the host may have ended before it could cancel it.
-const OLD: Duration = Duration::from_secs(24 * 60 * 60);
+const OLD: Duration = Duration::from_hours(24);
 
 /// An id that is hard to guess: the standard library takes the keys of its hashes from the host's random numbers.
 pub fn new_id() -> String {
