@@ -5,11 +5,12 @@ use super::support::{
     Echo, Gate, Reply, Script, driver, end, holds, lines, place, plain_tools, request, rest,
     results, run, tools, watch, watched,
 };
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use toolhold_agent::run::replay::{ReplayError, replay};
 use toolhold_agent::{Activities, Driver};
 use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
@@ -707,10 +708,26 @@ async fn a_record_is_replayed_by_the_rules_of_its_format() {
             json!({"_tool": "echo", "of": 1, "_outputPath": place, "_outputMethod": "push"})
         });
         let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
-        let activities = Activities::default().with("echo", Echo::default().activity());
-        let asked = request([plain_tools(&["echo"])]);
-        let mut events = run(&driver(&script, activities), asked).await;
-        holds(&events);
+        // No call ends before the reply is whole: a first one that did could not have begun beside the second.
+        let is_read = Arc::new(Semaphore::new(0));
+        let echo = {
+            let is_read = Arc::clone(&is_read);
+            move |arguments: Value| {
+                let is_read = Arc::clone(&is_read);
+                let called = async move {
+                    drop(is_read.acquire().await.unwrap());
+                    Ok(arguments["of"].clone())
+                };
+                called.boxed()
+            }
+        };
+        let driver = driver(&script, Activities::default().with("echo", echo));
+        let mut events = watched(&driver, request([plain_tools(&["echo"])]), |event| {
+            if matches!(event.kind, EventKind::Reply { .. }) {
+                is_read.add_permits(1);
+            }
+        })
+        .await;
         let mut replayed_as = |of: u32| {
             if let EventKind::Run { format, .. } = &mut events[0].kind {
                 *format = of;
