@@ -4,7 +4,7 @@ use super::{answers, calls, host, scripted, serve};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::endpoint::Reply;
-use support::server::Server;
+use support::server::{Server, ServerSentEvent};
 
 /// Much less than a call may take.
 const AT_ONCE: Duration = Duration::from_secs(15);
@@ -59,6 +59,15 @@ fn called_with(server: &Server, path: &str, asked: &Value) -> (Vec<(String, Valu
         )
     });
     (made.collect(), answer)
+}
+
+/// The events of the request with `stream`, without the end mark.
+fn streamed(server: &Server, path: &str, asked: &Value) -> Vec<Value> {
+    let mut asked = asked.clone();
+    asked["stream"] = true.into();
+    let mut sent = server.post(path, &asked).events();
+    assert_eq!(sent.pop().unwrap().data, "[DONE]");
+    sent.iter().map(ServerSentEvent::json).collect()
 }
 
 fn weather(city: &str) -> (&'static str, Value) {
@@ -243,6 +252,63 @@ fn clients_name_tools_and_parameters_as_they_like() {
             let notices = answer["toolhold"]["notices"].to_string();
             assert!(notices.contains("/properties/code/pattern"), "{answer}");
         }
+    }
+}
+
+/// A client that streams is told the same, under the same name.
+#[test]
+fn a_stream_ends_with_the_notices_of_an_answer() {
+    let function = json!({"name": "weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string", "pattern": "^(?!x)"}},
+    }});
+    for (path, limit) in [(PATHS[0], "max_tokens"), (PATHS[1], "max_output_tokens")] {
+        let host = host("[run]\nmax_tokens = 300\n");
+        let endpoint = scripted([calls([weather("Bern")]), calls([weather("Bern")])]);
+        let server = serve(&host, &endpoint);
+        let mut asked = with_tool(path, &function);
+        asked[limit] = 4_000.into();
+        let whole = server.post(path, &asked).good()["toolhold"].clone();
+        let notices = whole["notices"].to_string();
+        for part in ["/properties/city/pattern", "at most 300 tokens"] {
+            assert!(notices.contains(part), "{part}: {whole}");
+        }
+        asked["stream_options"] = json!({"include_usage": true});
+        let sent = streamed(&server, path, &asked);
+        let told = if path == PATHS[0] {
+            let telling: Vec<&Value> = sent
+                .iter()
+                .filter(|chunk| !chunk["toolhold"].is_null())
+                .collect();
+            assert_eq!(telling.len(), 1, "{sent:?}");
+            assert_eq!(telling[0]["choices"][0]["finish_reason"], "tool_calls");
+            &telling[0]["toolhold"]
+        } else {
+            &sent.last().unwrap()["response"]["toolhold"]
+        };
+        assert_eq!(told["notices"], whole["notices"], "{path}: {sent:?}");
+        assert_eq!(told["reason"], "tool_calls");
+        assert!(told["run"].is_string() && told["run"] != whole["run"]);
+    }
+}
+
+/// A client cannot give back what it was sent of a call, so it is sent nothing of a call that broke off or was refused.
+#[test]
+fn a_stream_has_no_piece_of_a_call_with_which_the_turn_does_not_end() {
+    let place = ["/choices/0/delta/tool_calls/0/function/arguments", "/delta"];
+    for (path, place) in PATHS.into_iter().zip(place) {
+        let host = host("[endpoints.default]\ncontract = \"tools\"\n");
+        let native = |arguments: Value| Reply::tool_calls([("weather", arguments)]);
+        // Pieces of four characters: it breaks off inside of the arguments.
+        let broken = native(json!({"city": "Rome".repeat(100)})).truncated_after(5_000);
+        let endpoint = scripted([broken, native(json!({})), native(json!({"city": "Bern"}))]);
+        let server = serve(&host, &endpoint);
+        let sent = streamed(&server, path, &request(path));
+        assert_eq!(endpoint.requests().len(), 3, "{sent:?}");
+        let pieces = sent
+            .iter()
+            .filter_map(|event| event.pointer(place)?.as_str());
+        let arguments: String = pieces.collect();
+        assert_eq!(arguments, r#"{"city":"Bern"}"#, "{path}: {sent:?}");
     }
 }
 

@@ -63,6 +63,7 @@ fn tried(client: impl Fn(&[&str]) -> Output) {
     assert_eq!(pieces.concat(), "It is 4.");
     assert!(pieces.len() > 1, "{pieces:?}");
     assert!(seen["tokens"].as_u64() > Some(0), "{seen}");
+    assert_eq!(seen["reason"], "output");
     assert_eq!(
         seen["call"],
         json!(["tool_calls", "weather", {"city": "Bern"}])

@@ -1,14 +1,21 @@
-//! Arguments of a client's call in pieces, as streams bring them. A call is the client's once the run has ended with it,
-//! so the pieces come one after the other then.
+//! Arguments of a client's call in pieces, as streams bring them.
+//!
+//! The pieces come one after the other when the run has ended with the call, and not while the model writes them. No client
+//! can take a piece back, and until that end every call may turn out to be none: its arguments may not fit and go back to the
+//! model, the reply may break off and be asked for again, shields may change the call, and a limit may end the run before.
+//! The model's text is also not what the client is given, where light faults are put right and references are filled in.
 
-/// Most pieces of one call's arguments.
-const MAX_PIECES: usize = 64;
+/// Most pieces of one call's arguments, as long as none is longer than [`MOST_BYTES`].
+const MOST_PIECES: usize = 64;
 /// Least bytes of a piece, but for the last one.
 const LEAST_BYTES: usize = 16;
+/// Bytes of a long piece, up to the end of a character. Pieces of replies have the same bound.
+const MOST_BYTES: usize = 16 << 10;
 
 /// The text in pieces, in order. There is one of an empty text, too.
 pub fn pieces(arguments: &str) -> Vec<&str> {
-    let size = arguments.len().div_ceil(MAX_PIECES).max(LEAST_BYTES);
+    let size = arguments.len().div_ceil(MOST_PIECES);
+    let size = size.clamp(LEAST_BYTES, MOST_BYTES);
     let mut pieces = Vec::new();
     let mut rest = arguments;
     while rest.len() > size {
@@ -37,8 +44,22 @@ mod tests {
         ] {
             let pieces = pieces(&arguments);
             assert_eq!(pieces.concat(), arguments);
-            assert!((1..=MAX_PIECES).contains(&pieces.len()), "{}", pieces.len());
+            assert!(
+                (1..=MOST_PIECES).contains(&pieces.len()),
+                "{}",
+                pieces.len()
+            );
         }
         assert!(pieces("{\"city\":\"Bern\",\"of\":\"more\"}").len() > 1);
+    }
+
+    /// A client's parser is given no event of a megabyte, however long the arguments are.
+    #[test]
+    fn no_piece_is_long() {
+        let arguments = "né€🦀".repeat(1 << 18);
+        let pieces = pieces(&arguments);
+        assert_eq!(pieces.concat(), arguments);
+        let longest = pieces.iter().map(|piece| piece.len()).max();
+        assert!(longest < Some(MOST_BYTES + 4), "{longest:?}");
     }
 }

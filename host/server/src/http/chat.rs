@@ -452,7 +452,8 @@ impl Chunks {
                 self.ready.push_back(chunk);
             }
         }
-        let last = self.reply.chunk(json!({}), Some(finish));
+        let mut last = self.reply.chunk(json!({}), Some(finish));
+        last["toolhold"] = json!(self.live.turn.extra());
         self.ready.push_back(last);
         if self.form.with_usage {
             let mut chunk = self.reply.chunk(Value::Null, None);

@@ -7,6 +7,7 @@
 )]
 
 use crate::answer::Usage;
+use crate::http::turn::ToolholdFields;
 use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -37,12 +38,14 @@ pub struct ChatChunk {
     choices: Vec<ChunkChoice>,
     /// With `stream_options.include_usage`, in a chunk of its own before the end.
     usage: Option<Usage>,
+    /// In the chunk with `finish_reason`, as an answer without a stream has it.
+    toolhold: Option<ToolholdFields>,
 }
 
 #[derive(ToSchema)]
 pub struct ChunkChoice {
     index: u32,
-    /// New parts of the message: `role`, `content` or `tool_calls`.
+    /// New parts of the message: `role`, `content`, `tool_calls` or `function_call`.
     #[schema(value_type = Object)]
     delta: Value,
     finish_reason: Option<String>,
