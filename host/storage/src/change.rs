@@ -262,14 +262,16 @@ async fn keep_promise(
     Ok(())
 }
 
-/// A further statement costs more than a further row. PostgreSQL, SQLite.
-const BEGUN: [&str; 2] = [
-    "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft FROM json_to_recordset($1::json) AS begun \
-     (call TEXT, holder TEXT, draft TEXT) WHERE true ON CONFLICT (call) DO NOTHING",
-    "INSERT INTO open_calls (call, holder, draft) SELECT value ->> 'call', value ->> 'holder', value ->> 'draft' \
-     FROM json_each($1) WHERE true ON CONFLICT (call) DO NOTHING",
-];
-const ENDED: [&str; 2] = [
+/// Adds a call that has begun: SQLite.
+const BEGUN_IN_FILE: &str = "INSERT INTO open_calls (call, holder, draft) VALUES ($1, $2, $3) ON CONFLICT (call) DO NOTHING";
+/// Adds calls that have begun: PostgreSQL, where a further statement is a further round trip.
+const BEGUN_ON_SERVER: &str = "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft \
+     FROM json_to_recordset($1::json) AS begun (call TEXT, holder TEXT, draft TEXT) WHERE true \
+     ON CONFLICT (call) DO NOTHING";
+/// Removes a call that has ended.
+const ENDED_CALL: &str = "DELETE FROM open_calls WHERE call = $1";
+/// Removes calls that have ended. PostgreSQL, SQLite.
+const ENDED_CALLS: [&str; 2] = [
     "DELETE FROM open_calls WHERE call IN (SELECT json_array_elements_text($1::json))",
     "DELETE FROM open_calls WHERE call IN (SELECT value FROM json_each($1))",
 ];
@@ -287,21 +289,31 @@ pub async fn write_calls<'a>(
             _ => {}
         }
     }
-    let texts = [
-        (
-            BEGUN,
-            (!begun.is_empty()).then(|| serde_json::to_string(&begun)),
-        ),
-        (
-            ENDED,
-            (!ended.is_empty()).then(|| serde_json::to_string(&ended)),
-        ),
-    ];
-    for (statements, text) in texts {
-        if let Some(text) = text {
-            let text = text.map_err(|error| sqlx::Error::Encode(error.into()))?;
-            let statement = transaction.choose(statements);
-            transaction.execute(statement, &[text.into()]).await?;
+    let encoding = |error: serde_json::Error| sqlx::Error::Encode(error.into());
+    if transaction.is_file() {
+        // A draft is JSON: in a list it would be written and read once more, which costs more than the statements.
+        for call in &begun {
+            let values = [
+                SqlValue::from(&call.call),
+                (&call.holder).into(),
+                (&call.draft).into(),
+            ];
+            transaction.execute(BEGUN_IN_FILE, &values).await?;
+        }
+    } else if !begun.is_empty() {
+        let list = serde_json::to_string(&begun).map_err(encoding)?;
+        transaction.execute(BEGUN_ON_SERVER, &[list.into()]).await?;
+    }
+    match ended.as_slice() {
+        [] => {}
+        [call] => {
+            let values = [SqlValue::from(*call)];
+            transaction.execute(ENDED_CALL, &values).await?;
+        }
+        calls => {
+            let list = serde_json::to_string(calls).map_err(encoding)?;
+            let statement = transaction.choose(ENDED_CALLS);
+            transaction.execute(statement, &[list.into()]).await?;
         }
     }
     Ok(())

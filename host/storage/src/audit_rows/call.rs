@@ -67,6 +67,10 @@ impl AuditContent {
 }
 
 fn cut_json(masked: Value) -> Value {
+    // Most values are short, and need not be printed to see that.
+    if most_chars(&masked) <= MAX_ARGUMENTS_CHARS {
+        return masked;
+    }
     let text = masked.to_string();
     match text.char_indices().nth(MAX_ARGUMENTS_CHARS) {
         None => masked,
@@ -77,6 +81,37 @@ fn cut_json(masked: Value) -> Value {
         )
         .into(),
     }
+}
+
+/// Most characters of a number in JSON.
+const MAX_NUMBER_CHARS: usize = 32;
+/// Most characters of an escaped character in JSON beyond the first: `\u001f`.
+const ESCAPE_CHARS: usize = 5;
+
+/// Upper bound of the characters of a value that is printed as JSON.
+fn most_chars(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => "false".len(),
+        Value::Number(_) => MAX_NUMBER_CHARS,
+        Value::String(text) => most_text_chars(text),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| most_chars(item) + ",".len());
+            items.sum::<usize>() + "[]".len()
+        }
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| most_text_chars(name) + most_chars(value) + ":,".len());
+            members.sum::<usize>() + "{}".len()
+        }
+    }
+}
+
+/// Upper bound of the characters of a text that is printed as JSON.
+fn most_text_chars(text: &str) -> usize {
+    let is_escaped = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
+    let escaped = text.bytes().filter(is_escaped).count();
+    text.len() + escaped * ESCAPE_CHARS + "\"\"".len()
 }
 
 /// The status of a call whose tool was called, and of which it is not known what came of it.
@@ -254,6 +289,26 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_cut_by_its_printed_characters() {
+        for value in [
+            json!(null),
+            json!(false),
+            json!([u64::MAX, i64::MIN, f64::MIN, f64::MIN_POSITIVE, []]),
+            json!({"a\u{1}\"": "\u{0}\u{1f}\\\n\u{7f}\u{2028}", "ü": {"": "𝄞"}}),
+        ] {
+            let text = value.to_string();
+            assert!(text.chars().count() <= most_chars(&value), "{text}");
+        }
+        let content = AuditContent::default();
+        // As long as it may be with its quotes, and one character longer. The bound of either is beyond it.
+        let ended = |most: usize| json!("ü".repeat(most - 2));
+        let longest = ended(MAX_ARGUMENTS_CHARS);
+        assert_eq!(content.kept(&longest), longest);
+        let cut = content.kept(&ended(MAX_ARGUMENTS_CHARS + 1));
+        assert!(cut.as_str().unwrap().contains("… cut off, of "), "{cut}");
+    }
 
     #[test]
     fn an_entry_is_the_same_text_for_the_same_data() {

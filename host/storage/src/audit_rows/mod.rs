@@ -116,9 +116,7 @@ pub async fn append_after<'c>(
         }
     }
     let ChainedRows { rows, salts, head } = chained;
-    let rows = serde_json::to_string(&rows).map_err(encoding)?;
-    let statement = transaction.choose([INSERT_POSTGRES, INSERT_SQLITE]);
-    transaction.execute(statement, &[rows.into()]).await?;
+    insert(&mut transaction, &rows).await?;
     for (row, run, salt) in salts {
         transaction
             .execute(INSERT_SALT, &[row.into(), run.into(), salt.into()])
@@ -231,7 +229,7 @@ fn encoding(error: serde_json::Error) -> sqlx::Error {
     sqlx::Error::Encode(error.into())
 }
 
-/// A row as the insert statement takes it.
+/// A row as the insert statements take it.
 #[derive(Serialize)]
 struct AuditRow<'a> {
     number: i64,
@@ -245,15 +243,45 @@ struct AuditRow<'a> {
     hash: String,
 }
 
-/// Inserts all rows at once, because a further statement costs more than a further row.
+impl AuditRow<'_> {
+    /// The values of [`INSERT_SQLITE`].
+    fn values(&self) -> [SqlValue<'_>; 9] {
+        [
+            self.number.into(),
+            self.at_ms.into(),
+            self.owner.into(),
+            self.action.into(),
+            self.run.as_deref().into(),
+            self.seq.into(),
+            self.tool.into(),
+            (&self.entry).into(),
+            (&self.hash).into(),
+        ]
+    }
+}
+
+/// Inserts rows: on PostgreSQL all at once, because a further statement is a further round trip. SQLite takes them one by
+/// one, because a list would be JSON in JSON, which is written and read once more: that costs more than the statements.
+async fn insert(
+    transaction: &mut OpenTransaction<'_>,
+    rows: &[AuditRow<'_>],
+) -> Result<(), sqlx::Error> {
+    if transaction.is_file() {
+        for row in rows {
+            transaction.execute(INSERT_SQLITE, &row.values()).await?;
+        }
+    } else {
+        let list = serde_json::to_string(rows).map_err(encoding)?;
+        transaction.execute(INSERT_POSTGRES, &[list.into()]).await?;
+    }
+    Ok(())
+}
+
 const INSERT_POSTGRES: &str = "INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
      SELECT number, at_ms, owner, action, run, seq, tool, entry, hash FROM json_to_recordset($1::json) AS added \
      (number BIGINT, at_ms BIGINT, owner TEXT, action TEXT, run TEXT, seq BIGINT, tool TEXT, entry TEXT, hash TEXT)";
-/// Materialized, because SQLite would otherwise serialize a row's JSON anew for each of its columns.
-const INSERT_SQLITE: &str = "WITH added (row) AS MATERIALIZED (SELECT value FROM json_each($1)) \
-     INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
-     SELECT row ->> 'number', row ->> 'at_ms', row ->> 'owner', row ->> 'action', row ->> 'run', row ->> 'seq', \
-     row ->> 'tool', row ->> 'entry', row ->> 'hash' FROM added";
+const INSERT_SQLITE: &str = "INSERT INTO audit (number, at_ms, owner, action, run, seq, tool, entry, hash) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 /// Returns the events of the drafts that the log has already, from an earlier commit whose reply was lost.
 async fn known_sources(
