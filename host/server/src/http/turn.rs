@@ -12,8 +12,9 @@ use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
 use axum::http::StatusCode;
 use serde::Serialize;
-use serde_json::Value;
-use std::collections::BTreeSet;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 use tokio::time::timeout;
 use toolhold_agent::user_text::UserText;
@@ -21,6 +22,7 @@ use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
+use toolhold_protocol::fallback::Stage;
 use toolhold_storage::Store;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -36,6 +38,7 @@ pub struct Turn {
     /// Milliseconds since 1970 at which the run ended.
     pub ended_at_ms: Option<u64>,
     contract: Contract,
+    thoughts: ReplyThoughts,
     last: LastReply,
     /// How the endpoint failed, if it ended the run.
     endpoint: EndpointFailure,
@@ -47,6 +50,57 @@ struct LastReply {
     /// The last reply reached its token limit.
     is_cut: bool,
     is_text: bool,
+}
+
+/// Reasoning of the reply that made the calls of the client's tools. It goes back with them in the next run.
+#[derive(Debug, Default)]
+struct ReplyThoughts {
+    /// Members of the message.
+    members: Map<String, Value>,
+    /// Signed members of the calls, in the order of the reply.
+    calls: Vec<Map<String, Value>>,
+    /// Signed members of calls, by the calls' ids.
+    by_call: BTreeMap<String, Map<String, Value>>,
+    /// True while another model than the run's own is asked: its reasoning goes to no other one.
+    is_foreign: bool,
+}
+
+impl ReplyThoughts {
+    fn take(&mut self, event: &EventKind) {
+        match event {
+            // A reply that broke off has none.
+            EventKind::Request { .. } => {
+                *self = Self {
+                    is_foreign: self.is_foreign,
+                    ..Self::default()
+                };
+            }
+            EventKind::Fallback { stage, .. } => {
+                self.is_foreign = matches!(stage, Stage::Asked { .. } | Stage::Failed { .. });
+            }
+            EventKind::Reply { completion, .. } if !self.is_foreign => {
+                self.members = completion.carried_reasoning();
+                self.calls = completion.call_members();
+            }
+            // Only if each call of the reply is one of the plan.
+            EventKind::Plan { calls, .. } if calls.len() == self.calls.len() => {
+                let ids = calls.iter().map(|call| call.id.clone());
+                let signed = ids.zip(self.calls.drain(..));
+                self.by_call = signed.collect();
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what is known to the calls that the turn ended with.
+    fn put(&mut self, calls: &mut [ClientCall]) {
+        for call in calls.iter_mut() {
+            call.members = self.by_call.remove(&call.id).unwrap_or_default();
+        }
+        if let Some(first) = calls.first_mut() {
+            first.reasoning = mem::take(&mut self.members);
+        }
+    }
 }
 
 /// How a turn ended.
@@ -104,6 +158,7 @@ impl Turn {
             cached_tokens: 0,
             ended_at_ms: None,
             contract: Contract::default(),
+            thoughts: ReplyThoughts::default(),
             last: LastReply::default(),
             endpoint: EndpointFailure::default(),
         }
@@ -227,6 +282,10 @@ impl FromRecord for Turn {
         if matches!(event.kind, EventKind::Done { .. }) {
             self.ended_at_ms = Some(event.at_ms);
         }
+        // Of a run without tools of its client no call goes into another run.
+        if !self.answer.clients.is_empty() {
+            self.thoughts.take(&event.kind);
+        }
         match &event.kind {
             EventKind::Run { request, .. } => self.contract = request.settings.contract,
             EventKind::Reply { completion, .. } => {
@@ -248,6 +307,7 @@ impl FromRecord for Turn {
                         name: call.tool.clone(),
                         arguments: arguments.to_string(),
                     },
+                    ..ClientCall::default()
                 });
             }
             // As the shields on the output left them.
@@ -259,6 +319,7 @@ impl FromRecord for Turn {
                 if let Some(calls) = output["calls"].as_array() {
                     self.calls = calls.iter().map(handed_over).collect();
                 }
+                self.thoughts.put(&mut self.calls);
             }
             // The run has answered these calls, so the client must not run them.
             EventKind::Done { error, .. } => {
@@ -280,6 +341,7 @@ fn handed_over(call: &Value) -> ClientCall {
             name: text("tool"),
             arguments: call["arguments"].to_string(),
         },
+        ..ClientCall::default()
     }
 }
 
