@@ -483,7 +483,10 @@ mod tests {
             id: "c1".into(),
             name: "add".into(),
             arguments: "{}".into(),
-            members: Map::from_iter([("extra_content".into(), json!({"google": {"thought_signature": "AA"}}))]),
+            members: Map::from_iter([(
+                "extra_content".into(),
+                json!({"google": {"thought_signature": "AA"}}),
+            )]),
         };
         let mut message = ChatMessage::assistant_calls(None, vec![call]);
         assert_eq!(message.thought(), None);

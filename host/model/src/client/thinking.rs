@@ -5,9 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chat::{ChatMessage, ChatRequest, REASONING_STAND_IN};
 use crate::error::ModelError;
-use toolhold_protocol::completion::{
-    CALL_MEMBERS, EXTRA_CONTENT, REASONING_TEXTS, SIGNED_MEMBERS,
-};
+use toolhold_protocol::completion::{CALL_MEMBERS, EXTRA_CONTENT, REASONING_TEXTS, SIGNED_MEMBERS};
 
 /// The member that DeepSeek, and those who serve its models, want with each call.
 const MEMBER: &str = "reasoning_content";
@@ -56,10 +54,7 @@ impl ReasoningChange {
             let mut calls = message.tool_calls.iter();
             !message.tool_calls.is_empty() && calls.all(|call| call.members.is_empty())
         };
-        if before.is_none()
-            && names(words, SIGNATURE)
-            && messages.clone().any(lacks_signature)
-        {
+        if before.is_none() && names(words, SIGNATURE) && messages.clone().any(lacks_signature) {
             return Some(Self::Signed);
         }
         let has_named = |message: &ChatMessage| {
@@ -218,7 +213,8 @@ mod tests {
     #[test]
     fn calls_without_a_signature_get_the_text_that_gemini_takes() {
         const MISSING: &str = "Function call is missing a thought_signature in functionCall parts.";
-        const UNKNOWN: &str = "messages.1.tool_calls.0.extra_content: Extra inputs are not permitted";
+        const UNKNOWN: &str =
+            "messages.1.tool_calls.0.extra_content: Extra inputs are not permitted";
         let signed = json!({"google": {"thought_signature": "AA"}});
         let mut own = calling(json!({}));
         let second = own.tool_calls[0].clone();

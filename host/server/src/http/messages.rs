@@ -46,45 +46,68 @@ pub struct ChatMessage {
     #[serde(default, skip_serializing)]
     #[schema(value_type = Option<Object>)]
     pub function_call: Option<ClientFunction>,
-    /// The assistant's reasoning before its tool calls, as an answer had it. It goes on to the endpoint with the calls, as do
-    /// the four fields after it. Signed parts go on unchanged, up to 256 KiB.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schema(value_type = Option<String>)]
-    pub reasoning_content: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schema(value_type = Option<String>)]
-    pub reasoning: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub reasoning_details: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub thinking_blocks: Value,
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schema(value_type = Option<Object>)]
-    pub extra_content: Value,
+    #[serde(flatten)]
+    pub thoughts: MessageThoughts,
 }
 
 impl ChatMessage {
-    /// The reasoning before the calls, as far as a message may have it.
-    pub fn thoughts(&self) -> Map<String, Value> {
+    fn is_of_functions(&self) -> bool {
+        self.role == FUNCTION || self.function_call.is_some()
+    }
+}
+
+/// The assistant's reasoning before its tool calls, in the members that the endpoint named. An answer has it, and a client
+/// that sends it back spares the endpoint a request without it, which some refuse.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct MessageThoughts {
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    reasoning_content: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    reasoning: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    thinking: Value,
+    /// Signed parts, which go on unchanged, as do the two fields after this one: up to 256 KiB of each.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    reasoning_details: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    thinking_blocks: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Object>)]
+    extra_content: Value,
+}
+
+impl MessageThoughts {
+    pub fn of(mut members: Map<String, Value>) -> Self {
+        let mut take = |name: &str| members.shift_remove(name).unwrap_or_default();
+        Self {
+            reasoning_content: take("reasoning_content"),
+            reasoning: take("reasoning"),
+            thinking: take("thinking"),
+            reasoning_details: take(REASONING_DETAILS),
+            thinking_blocks: take(THINKING_BLOCKS),
+            extra_content: take(EXTRA_CONTENT),
+        }
+    }
+
+    /// The members that may go to an endpoint.
+    pub fn members(&self) -> Map<String, Value> {
         let members = [
             ("reasoning_content", &self.reasoning_content),
             ("reasoning", &self.reasoning),
+            ("thinking", &self.thinking),
             (REASONING_DETAILS, &self.reasoning_details),
             (THINKING_BLOCKS, &self.thinking_blocks),
             (EXTRA_CONTENT, &self.extra_content),
         ];
         let given = members.into_iter().filter(|(_, value)| !value.is_null());
-        reasoning_members(
-            &given
-                .map(|(name, value)| (name.to_owned(), value.clone()))
-                .collect(),
-        )
-    }
-
-    fn is_of_functions(&self) -> bool {
-        self.role == FUNCTION || self.function_call.is_some()
+        let given = given.map(|(name, value)| (name.to_owned(), value.clone()));
+        reasoning_members(&given.collect())
     }
 }
 
@@ -122,13 +145,15 @@ pub struct ClientCall {
     #[serde(flatten, deserialize_with = "call_members")]
     pub members: Map<String, Value>,
     /// Reasoning before a call of an earlier answer. Of several calls of one reply the first has it; that of a client's own
-    /// history is in its message ([`ChatMessage::thoughts`]).
+    /// history is in its message ([`MessageThoughts`]).
     #[serde(skip)]
     pub reasoning: Map<String, Value>,
 }
 
 /// Reads the members beside those that every call has, and keeps the signed ones.
-fn call_members<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+fn call_members<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
     let members = Map::deserialize(deserializer)?;
     Ok(signed_members(&members))
 }

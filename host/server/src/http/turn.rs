@@ -61,6 +61,8 @@ struct ReplyThoughts {
     calls: Vec<Map<String, Value>>,
     /// Signed members of calls, by the calls' ids.
     by_call: BTreeMap<String, Map<String, Value>>,
+    /// Most bytes that were kept of a reply.
+    bytes: u64,
     /// True while another model than the run's own is asked: its reasoning goes to no other one.
     is_foreign: bool,
 }
@@ -72,6 +74,7 @@ impl ReplyThoughts {
             EventKind::Request { .. } => {
                 *self = Self {
                     is_foreign: self.is_foreign,
+                    bytes: self.bytes,
                     ..Self::default()
                 };
             }
@@ -81,6 +84,7 @@ impl ReplyThoughts {
             EventKind::Reply { completion, .. } if !self.is_foreign => {
                 self.members = completion.carried_reasoning();
                 self.calls = completion.call_members();
+                self.bytes = self.bytes.max(self.reply_bytes());
             }
             // Only if each call of the reply is one of the plan.
             EventKind::Plan { calls, .. } if calls.len() == self.calls.len() => {
@@ -92,9 +96,13 @@ impl ReplyThoughts {
         }
     }
 
+    fn reply_bytes(&self) -> u64 {
+        text_bytes(&self.members) + self.calls.iter().map(text_bytes).sum::<u64>()
+    }
+
     /// Adds what is known to the calls that the turn ended with.
     fn put(&mut self, calls: &mut [ClientCall]) {
-        for call in calls.iter_mut() {
+        for call in &mut *calls {
             call.members = self.by_call.remove(&call.id).unwrap_or_default();
         }
         if let Some(first) = calls.first_mut() {
@@ -224,7 +232,20 @@ impl Turn {
     pub fn end_bytes(&self) -> u64 {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.function.name.len() + call.function.arguments.len());
-        (self.content().len() + calls.sum::<usize>()) as u64
+        let members = self.calls.iter();
+        let members = members.flat_map(|call| [&call.members, &call.reasoning]);
+        (self.content().len() + calls.sum::<usize>()) as u64 + members.map(text_bytes).sum::<u64>()
+    }
+
+    /// Members of the message with the reasoning before the calls of the client's tools, as the client may see them.
+    pub fn thoughts(&self) -> Map<String, Value> {
+        let first = self.calls.first();
+        first.map_or_else(Map::new, |call| self.answer.shown_members(&call.reasoning))
+    }
+
+    /// Signed members of one of these calls, as the client may see them.
+    pub fn call_members(&self, call: &ClientCall) -> Map<String, Value> {
+        self.answer.shown_members(&call.members)
     }
 
     /// The cause of a failure for programs, where it has a name.
@@ -332,6 +353,10 @@ impl FromRecord for Turn {
     }
 }
 
+fn text_bytes(members: &Map<String, Value>) -> u64 {
+    members.values().map(bounded::text_bytes).sum()
+}
+
 /// A call of a client's tool, of those that the end of a run tells.
 fn handed_over(call: &Value) -> ClientCall {
     let text = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
@@ -419,7 +444,17 @@ impl LiveTurn {
         if let Some(event) = &event {
             // Before it is taken: until then the event counts as it was read.
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
-            let after = kept_after(&event.kind, &self.turn.answer.clients, before);
+            let thoughts = match &event.kind {
+                // Its reasoning takes the place of an earlier reply's.
+                EventKind::Reply { completion, .. } if !self.turn.answer.clients.is_empty() => {
+                    let bytes = text_bytes(&completion.carried_reasoning());
+                    let signed = completion.tool_calls.iter();
+                    let signed: u64 = signed.map(|call| text_bytes(&call.members)).sum();
+                    (bytes + signed).saturating_sub(self.turn.thoughts.bytes)
+                }
+                _ => 0,
+            };
+            let after = kept_after(&event.kind, &self.turn.answer.clients, before) + thoughts;
             if after > before + SMALL_BYTES {
                 self.keep(after).await?;
             }

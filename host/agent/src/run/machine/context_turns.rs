@@ -353,7 +353,10 @@ fn reasoning_of(result: &ToolResultMessage) -> CarriedReasoning {
     let members = signed_members(&result.members);
     CarriedReasoning {
         members: reasoning_members(&result.reasoning),
-        calls: Some(members).filter(|it| !it.is_empty()).into_iter().collect(),
+        calls: Some(members)
+            .filter(|it| !it.is_empty())
+            .into_iter()
+            .collect(),
         candidate: None,
     }
 }
