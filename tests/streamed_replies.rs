@@ -215,22 +215,26 @@ fn an_endpoint_that_signs_its_calls_is_given_the_signatures_back() {
         signed: true,
         ..Expect::default()
     };
-    let call = |signature: &str| {
+    let call = |signature: &str, number: usize| {
         let google = json!({"google": {"thought_signature": signature}});
+        let arguments =
+            |other: usize| json!({"expression": format!("{number}*{other}")}).to_string();
         let reply = pieces(&json!([
-            {"index": 0, "id": signature, "type": "function", "extra_content": google,
-                "function": {"name": NAME, "arguments": SUM}},
-            {"index": 1, "id": format!("{signature}2"), "type": "function",
-                "function": {"name": NAME, "arguments": format!("{{\"expression\":\"{signature}.length\"}}")}},
+            {"index": 0, "id": "a", "type": "function", "extra_content": google,
+                "function": {"name": NAME, "arguments": arguments(7)}},
+            {"index": 1, "id": "b", "type": "function", "function": {"name": NAME, "arguments": arguments(8)}},
         ]));
         reply.expecting(signed())
     };
+    let last = || Reply::content("done").expecting(signed());
+    // Each request is refused once, because of the examples.
     let endpoint = Endpoint::start(Scenario::new([
-        call("AA"),
-        call("AA"),
-        call("BB"),
-        Reply::content("done").expecting(signed()),
-        Reply::content("done").expecting(signed()),
+        call("AA", 6),
+        call("AA", 6),
+        call("BB", 9),
+        call("BB", 9),
+        last(),
+        last(),
     ]));
     let asked = [
         "run",

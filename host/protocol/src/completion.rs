@@ -20,7 +20,7 @@ pub const THINKING_BLOCKS: &str = "thinking_blocks";
 pub const EXTRA_CONTENT: &str = "extra_content";
 /// Members of an assistant's message that are signed or encrypted. They go back unchanged or not at all.
 pub const SIGNED_MEMBERS: [&str; 3] = [REASONING_DETAILS, THINKING_BLOCKS, EXTRA_CONTENT];
-/// The same members of a call. LiteLLM has Gemini's signatures in the second one.
+/// Signed members of a call. LiteLLM has Gemini's signatures in the second one.
 pub const CALL_MEMBERS: [&str; 2] = [EXTRA_CONTENT, "provider_specific_fields"];
 
 /// What the model answered.

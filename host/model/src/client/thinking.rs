@@ -11,7 +11,7 @@ use toolhold_protocol::completion::{CALL_MEMBERS, EXTRA_CONTENT, REASONING_TEXTS
 const MEMBER: &str = "reasoning_content";
 /// The signature that Gemini wants with the first call of each message.
 const SIGNATURE: &str = "thought_signature";
-/// Gemini takes this text as the signature of calls that another model made, or nobody.
+/// The text that Gemini takes as the signature of calls that it did not make itself.
 const SIGNATURE_STAND_IN: &str = "skip_thought_signature_validator";
 
 /// A change of the reasoning in a request, after a refusal that names a member of it. Such refusals have no code of their

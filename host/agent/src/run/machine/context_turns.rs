@@ -348,7 +348,7 @@ impl ContextView<'_> {
     }
 }
 
-/// Reasoning of the message in which a call was made elsewhere, as far as a message may have it.
+/// Returns the reasoning before a call that was made elsewhere. Members that no message may have are left out.
 fn reasoning_of(result: &ToolResultMessage) -> CarriedReasoning {
     let members = signed_members(&result.members);
     CarriedReasoning {
