@@ -7,14 +7,14 @@ use crate::answer::Answer;
 use crate::http::endpoint_failure::EndpointFailure;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
+use crate::http::reply_thoughts::{ReplyThoughts, text_bytes};
 use crate::http::run_status::{Api, status};
 use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::timeout;
 use toolhold_agent::user_text::UserText;
@@ -22,7 +22,6 @@ use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
-use toolhold_protocol::fallback::Stage;
 use toolhold_storage::Store;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -50,65 +49,6 @@ struct LastReply {
     /// The last reply reached its token limit.
     is_cut: bool,
     is_text: bool,
-}
-
-/// Reasoning of the reply that made the calls of the client's tools. It goes back with them in the next run.
-#[derive(Debug, Default)]
-struct ReplyThoughts {
-    /// Members of the message.
-    members: Map<String, Value>,
-    /// Signed members of the calls, in the order of the reply.
-    calls: Vec<Map<String, Value>>,
-    /// Signed members of calls, by the calls' ids.
-    by_call: BTreeMap<String, Map<String, Value>>,
-    /// Most bytes that were kept of a reply.
-    bytes: u64,
-    /// True while another model than the run's own is asked: its reasoning goes to no other one.
-    is_foreign: bool,
-}
-
-impl ReplyThoughts {
-    fn take(&mut self, event: &EventKind) {
-        match event {
-            // A reply that broke off has none.
-            EventKind::Request { .. } => {
-                *self = Self {
-                    is_foreign: self.is_foreign,
-                    bytes: self.bytes,
-                    ..Self::default()
-                };
-            }
-            EventKind::Fallback { stage, .. } => {
-                self.is_foreign = matches!(stage, Stage::Asked { .. } | Stage::Failed { .. });
-            }
-            EventKind::Reply { completion, .. } if !self.is_foreign => {
-                self.members = completion.carried_reasoning();
-                self.calls = completion.call_members();
-                self.bytes = self.bytes.max(self.reply_bytes());
-            }
-            // Only if each call of the reply is one of the plan.
-            EventKind::Plan { calls, .. } if calls.len() == self.calls.len() => {
-                let ids = calls.iter().map(|call| call.id.clone());
-                let signed = ids.zip(self.calls.drain(..));
-                self.by_call = signed.collect();
-            }
-            _ => {}
-        }
-    }
-
-    fn reply_bytes(&self) -> u64 {
-        text_bytes(&self.members) + self.calls.iter().map(text_bytes).sum::<u64>()
-    }
-
-    /// Adds what is known to the calls that the turn ended with.
-    fn put(&mut self, calls: &mut [ClientCall]) {
-        for call in &mut *calls {
-            call.members = self.by_call.remove(&call.id).unwrap_or_default();
-        }
-        if let Some(first) = calls.first_mut() {
-            first.reasoning = mem::take(&mut self.members);
-        }
-    }
 }
 
 /// How a turn ended.
@@ -353,10 +293,6 @@ impl FromRecord for Turn {
     }
 }
 
-fn text_bytes(members: &Map<String, Value>) -> u64 {
-    members.values().map(bounded::text_bytes).sum()
-}
-
 /// A call of a client's tool, of those that the end of a run tells.
 fn handed_over(call: &Value) -> ClientCall {
     let text = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
@@ -445,12 +381,8 @@ impl LiveTurn {
             // Before it is taken: until then the event counts as it was read.
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
             let thoughts = match &event.kind {
-                // Its reasoning takes the place of an earlier reply's.
                 EventKind::Reply { completion, .. } if !self.turn.answer.clients.is_empty() => {
-                    let bytes = text_bytes(&completion.carried_reasoning());
-                    let signed = completion.tool_calls.iter();
-                    let signed: u64 = signed.map(|call| text_bytes(&call.members)).sum();
-                    (bytes + signed).saturating_sub(self.turn.thoughts.bytes)
+                    self.turn.thoughts.more_bytes(completion)
                 }
                 _ => 0,
             };
