@@ -198,3 +198,101 @@ fn reasoning_goes_back_with_calls_that_are_written_as_text() {
     assert_eq!(said.len(), 1, "{request}");
     assert!(said[0].as_str().unwrap().contains("6*7"), "{request}");
 }
+
+/// The signatures of the first calls of all messages.
+fn signatures(request: &Value) -> Vec<&str> {
+    let messages = request["messages"].as_array().unwrap().iter();
+    let calls = messages.filter_map(|message| message["tool_calls"].get(0));
+    let signed = calls.map(|call| &call["extra_content"]["google"]["thought_signature"]);
+    signed.filter_map(Value::as_str).collect()
+}
+
+/// Worked examples have no signature: Gemini refuses the first request, and takes a text in the place of theirs. The record
+/// has the signatures: [`Transcript::of`] runs it again, and the requests must be the same.
+#[test]
+fn an_endpoint_that_signs_its_calls_is_given_the_signatures_back() {
+    let signed = || Expect {
+        signed: true,
+        ..Expect::default()
+    };
+    let call = |signature: &str, number: usize| {
+        let google = json!({"google": {"thought_signature": signature}});
+        let arguments =
+            |other: usize| json!({"expression": format!("{number}*{other}")}).to_string();
+        let reply = pieces(&json!([
+            {"index": 0, "id": "a", "type": "function", "extra_content": google,
+                "function": {"name": NAME, "arguments": arguments(7)}},
+            {"index": 1, "id": "b", "type": "function", "function": {"name": NAME, "arguments": arguments(8)}},
+        ]));
+        reply.expecting(signed())
+    };
+    let last = || Reply::content("done").expecting(signed());
+    // Each request is refused once, because of the examples.
+    let endpoint = Endpoint::start(Scenario::new([
+        call("AA", 6),
+        call("AA", 6),
+        call("BB", 9),
+        call("BB", 9),
+        last(),
+        last(),
+    ]));
+    let asked = [
+        "run",
+        "the task",
+        "--contract",
+        "tools",
+        "--no-fallback-tool",
+    ];
+    let run = Transcript::of(&host(), &endpoint, &asked);
+    assert_eq!(run.output(), "done", "{:?}", endpoint.mismatches());
+    let requests = endpoint.requests();
+    let own: Vec<&str> = signatures(requests.last().unwrap())
+        .into_iter()
+        .filter(|signature| !signature.starts_with("skip_"))
+        .collect();
+    assert_eq!(own, ["AA", "BB"]);
+}
+
+/// LiteLLM's form of the reasoning of Anthropic's models.
+#[test]
+fn signed_blocks_of_thinking_go_back_whole() {
+    let block = |text: &str, signature: Value| json!([{"type": "thinking", "thinking": text, "signature": signature}]);
+    let deltas = [
+        json!({"reasoning_content": "I ", "thinking_blocks": block("I ", Value::Null)}),
+        json!({"reasoning_content": "multiply.", "thinking_blocks": block("multiply.", Value::Null)}),
+        json!({"thinking_blocks": block("", json!("s"))}),
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": NAME, "arguments": SUM}}]}),
+    ];
+    let events: String = deltas
+        .iter()
+        .map(|delta| {
+            format!(
+                "data: {}\n\n",
+                json!({"choices": [{"index": 0, "delta": delta}]})
+            )
+        })
+        .collect();
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::raw(events + end),
+        Reply::content("done"),
+    ]));
+    let asked = [
+        "run",
+        "the task",
+        "--contract",
+        "tools",
+        "--no-fallback-tool",
+    ];
+    let run = Transcript::of(&host(), &endpoint, &asked);
+    assert_eq!(run.output(), "done");
+    let request = endpoint.requests().swap_remove(1);
+    let mut messages = request["messages"].as_array().unwrap().iter();
+    let thoughtful = messages
+        .find(|message| message["reasoning_content"] == "I multiply.")
+        .unwrap();
+    assert_eq!(
+        thoughtful["thinking_blocks"],
+        block("I multiply.", json!("s"))
+    );
+}

@@ -3,7 +3,7 @@
 use super::{answers, calls, host, scripted, serve};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use support::endpoint::Reply;
+use support::endpoint::{Expect, Reply};
 use support::server::{Server, ServerSentEvent};
 
 /// Much less than a call may take.
@@ -342,4 +342,55 @@ fn results_of_equal_ids_are_told_with_the_call_of_their_turn() {
     let cities = [place("Oslo\\"), place("Rome\\")];
     let results = [place("snow in Oslo"), place("sun in Rome")];
     assert!(cities[0] < cities[1] && results[0] < results[1], "{told}");
+}
+
+/// The client's result comes in another run. An endpoint in thinking mode refuses the call without its reasoning.
+#[test]
+fn reasoning_goes_with_a_clients_call_into_the_next_run() {
+    let replies = || {
+        let thinking = Expect {
+            reasoning: Some("reasoning_content".into()),
+            contains: vec!["sun".into()],
+            ..Expect::default()
+        };
+        [
+            Reply {
+                reasoning: Some("I look.".into()),
+                ..calls([weather("Bern")])
+            },
+            answers("done").expecting(thinking),
+        ]
+    };
+    let thoughts = |request: &Value| {
+        let messages = request["messages"].as_array().unwrap().iter();
+        let own = messages.filter(|message| message["reasoning_content"] == "I look.");
+        own.count()
+    };
+    for path in PATHS {
+        let (host, endpoint) = (host(""), scripted(replies()));
+        let server = serve(&host, &endpoint);
+        let mut asked = request(path);
+        let (_, answer) = called_with(&server, path, &asked);
+        if path == PATHS[0] {
+            let message = answer["choices"][0]["message"].clone();
+            assert_eq!(message["reasoning_content"], "I look.", "{answer}");
+            let result = json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sun"});
+            let messages = asked["messages"].as_array_mut().unwrap();
+            messages.extend([message, result]);
+        } else {
+            let items = answer["output"].as_array().unwrap().iter();
+            let mut calls = items.filter(|item| item["type"] == "function_call");
+            let call = calls.next().unwrap()["call_id"].clone();
+            asked["input"] =
+                json!([{"type": "function_call_output", "call_id": call, "output": "sun"}]);
+            asked["previous_response_id"] = answer["id"].clone();
+        }
+        let last = server.post(path, &asked).good();
+        assert_eq!(last["toolhold"]["reason"], "output", "{last}");
+        let requests = endpoint.requests();
+        assert_eq!(requests.len(), 2, "{path}: {:?}", endpoint.mismatches());
+        assert_eq!(thoughts(&requests[1]), 1, "{path}: {}", requests[1]);
+        let run = last["toolhold"]["run"].as_str().unwrap();
+        assert_eq!(host.run(&["runs", "replay", run]).code, Some(0));
+    }
 }

@@ -10,13 +10,15 @@ use serde_json::Value;
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
 use crate::extras::Extras;
-use crate::reasoning::{ReasoningDetails, details_text};
+use crate::reasoning::{KeptSize, ReasoningDetails, details_text, keep_signed};
 use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
 use toolhold_intake::sse::SseEvent;
-use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::completion::{
+    Completion, Delta, EXTRA_CONTENT, REASONING_DETAILS, REASONING_TEXTS, THINKING_BLOCKS,
+};
 
 /// Decodes one answer.
 #[derive(Debug)]
@@ -35,6 +37,9 @@ pub(crate) struct Decoder {
     completion: Completion,
     calls: ToolCalls,
     details: ReasoningDetails,
+    blocks: ReasoningDetails,
+    /// Size of the other signed members of the message.
+    signed: KeptSize,
     extras: Extras,
 }
 
@@ -62,6 +67,8 @@ impl Decoder {
             completion: Completion::default(),
             calls: ToolCalls::default(),
             details: ReasoningDetails::default(),
+            blocks: ReasoningDetails::default(),
+            signed: KeptSize::default(),
             extras: Extras::default(),
         }
     }
@@ -161,6 +168,11 @@ impl Decoder {
         received.tool_calls = calls;
         received.unplaced = unplaced;
         received.reasoning_details = mem::take(&mut self.details).finish();
+        let blocks = mem::take(&mut self.blocks).finish();
+        if !blocks.is_empty() {
+            let signed = &mut received.signed;
+            signed.insert(THINKING_BLOCKS.to_owned(), blocks.into());
+        }
         received.extra = mem::take(&mut self.extras).finish();
         received
     }
@@ -359,7 +371,7 @@ impl Decoder {
     /// The reasoning in a delta, whose members' names are kept: it goes back under them.
     fn take_reasoning(&mut self, delta: &Value) -> String {
         let mut reasoning = String::new();
-        for name in REASONING {
+        for name in REASONING_TEXTS {
             let text = delta.get(name).map(text_of).unwrap_or_default();
             if text.is_empty() {
                 continue;
@@ -376,11 +388,22 @@ impl Decoder {
         if reasoning.is_empty() {
             reasoning = delta.get("content").and_then(thought).unwrap_or_default();
         }
-        if let Some(details) = delta.get(DETAILS) {
+        let kept = [
+            (REASONING_DETAILS, &mut self.details),
+            (THINKING_BLOCKS, &mut self.blocks),
+        ];
+        for (name, parts) in kept {
+            let Some(details) = delta.get(name) else {
+                continue;
+            };
             if reasoning.is_empty() {
                 reasoning = details_text(details);
             }
-            self.details.take(details);
+            parts.take(details);
+        }
+        if let Some(extra) = delta.get(EXTRA_CONTENT) {
+            let signed = &mut self.completion.signed;
+            keep_signed(EXTRA_CONTENT, extra, signed, &mut self.signed);
         }
         reasoning
     }
@@ -404,11 +427,6 @@ impl Decoder {
     }
 }
 
-/// Members of a message that have reasoning as text.
-pub(crate) const REASONING: [&str; 3] = ["reasoning", "reasoning_content", "thinking"];
-/// The member that has it in parts, some of them signed or encrypted.
-const DETAILS: &str = "reasoning_details";
-
 /// Fields that are decoded or ignored; all others are kept as extras.
 const KNOWN_IN_CHUNK: [&str; 7] = [
     "id", "object", "created", "model", "choices", "usage", "error",
@@ -421,14 +439,16 @@ const KNOWN_IN_CHOICE: [&str; 6] = [
     "usage",
     "error",
 ];
-const KNOWN_IN_DELTA: [&str; 9] = [
+const KNOWN_IN_DELTA: [&str; 11] = [
     "role",
     "content",
     "refusal",
     "reasoning",
     "reasoning_content",
     "thinking",
-    DETAILS,
+    REASONING_DETAILS,
+    THINKING_BLOCKS,
+    EXTRA_CONTENT,
     "tool_calls",
     "function_call",
 ];

@@ -271,6 +271,17 @@ fn reasoning_is_kept_with_the_names_that_it_came_with() {
             serde_json::json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]}),
         ),
         (
+            vec![
+                r#"{"reasoning_content":"hm","thinking_blocks":[{"type":"thinking","thinking":"hm","signature":null}]}"#,
+                r#"{"reasoning_content":"","thinking_blocks":[{"type":"thinking","thinking":"","signature":"s"}],"extra_content":{"google":{"thought":true}}}"#,
+                r#"{"extra_content":{"google":{"thought_signature":"AA"}}}"#,
+            ],
+            "hm",
+            serde_json::json!({"reasoning_content": "hm",
+                "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+                "extra_content": {"google": {"thought_signature": "AA"}}}),
+        ),
+        (
             vec![r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#],
             "hm",
             serde_json::json!({}),
@@ -291,6 +302,20 @@ fn reasoning_is_kept_with_the_names_that_it_came_with() {
         );
         assert!(completion.extra.is_empty(), "{deltas:?}");
     }
+}
+
+#[test]
+fn a_signature_stays_with_the_call_that_it_came_with() {
+    let body = concat!(
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"type\":\"function\",",
+        "\"extra_content\":{\"google\":{\"thought_signature\":\"AA\"}},",
+        "\"function\":{\"name\":\"add\",\"arguments\":\"{}\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"b\",",
+        "\"function\":{\"name\":\"add\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n",
+    );
+    let members = decode(body).unwrap().call_members();
+    let signed = serde_json::json!({"extra_content": {"google": {"thought_signature": "AA"}}});
+    assert_eq!(serde_json::json!(members), serde_json::json!([signed, {}]));
 }
 
 #[test]
@@ -349,6 +374,7 @@ fn an_error_keeps_what_was_received() {
         id: "a".into(),
         name: "add".into(),
         arguments: "{".into(),
+        ..ChatToolCall::default()
     };
     assert_eq!(received.tool_calls, [call]);
 }

@@ -350,6 +350,7 @@ mod tests {
             id: "c".into(),
             name: (*name).into(),
             arguments: arguments.into(),
+            ..ChatToolCall::default()
         });
         Completion {
             tool_calls: calls.collect(),

@@ -1,7 +1,8 @@
-//! Reasoning that comes in parts (`reasoning_details`), as it goes back with the calls that it led to.
+//! Reasoning that is signed or comes in parts (`reasoning_details`, `thinking_blocks`, `extra_content`), as it goes back with
+//! the calls that it led to.
 
-use serde_json::Value;
-use toolhold_protocol::completion::REASONING_DETAILS_BYTES;
+use serde_json::{Map, Value};
+use toolhold_protocol::completion::{CALL_MEMBERS, REASONING_DETAILS_BYTES};
 
 /// Parts of one answer's reasoning: one for each thought between two calls.
 const MAX_PARTS: usize = 256;
@@ -9,17 +10,78 @@ const MAX_PARTS: usize = 256;
 /// and a run keeps the parts of each of its replies.
 const MAX_VALUES: usize = 8 << 10;
 /// Members of a part whose text comes in pieces.
-const TEXTS: [&str; 2] = ["text", "summary"];
+const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
+/// The type of a block of `thinking_blocks` that has a text.
+const THINKING: &str = "thinking";
 
 /// The parts of one answer. Pieces of one part, which have its `index` and `type`, are put together.
 #[derive(Debug, Default)]
 pub(crate) struct ReasoningDetails {
     parts: Vec<Value>,
-    bytes: usize,
-    /// Values that were kept, those that others replaced included.
-    values: usize,
+    size: KeptSize,
     /// There is more than is kept. Parts are signed, so none of them is of use then.
     is_full: bool,
+}
+
+/// Size of the signed values of one kind that were kept of an answer, those that others replaced included.
+#[derive(Debug, Default)]
+pub(crate) struct KeptSize {
+    bytes: usize,
+    values: usize,
+}
+
+impl KeptSize {
+    /// Counts more. False: it is too much now.
+    fn grow(&mut self, bytes: usize, values: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.values = self.values.saturating_add(values);
+        self.bytes <= REASONING_DETAILS_BYTES && self.values <= MAX_VALUES
+    }
+
+    /// Counts one more value. False: it is too much now.
+    fn take(&mut self, value: &Value) -> bool {
+        self.grow(value.to_string().len(), values_in(value))
+    }
+}
+
+/// Keeps the signed members of a call that are in a piece of it. One that comes again replaces what it was, and of those
+/// that are too large together nothing more is kept.
+pub(crate) fn keep_call_members(
+    piece: &Value,
+    members: &mut Map<String, Value>,
+    size: &mut KeptSize,
+) {
+    for name in CALL_MEMBERS {
+        if let Some(value) = piece.get(name) {
+            keep_signed(name, value, members, size);
+        }
+    }
+}
+
+/// Keeps a signed member that comes as a whole. One without a text has no signature, such as Gemini's mark of a thought.
+pub(crate) fn keep_signed(
+    name: &str,
+    value: &Value,
+    members: &mut Map<String, Value>,
+    size: &mut KeptSize,
+) {
+    if !has_text(value) || members.get(name) == Some(value) {
+        return;
+    }
+    if size.take(value) {
+        members.insert(name.to_owned(), value.clone());
+    } else {
+        members.shift_remove(name);
+    }
+}
+
+fn has_text(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.iter().any(has_text),
+        Value::Object(fields) => fields.values().any(has_text),
+        _ => false,
+    }
 }
 
 impl ReasoningDetails {
@@ -51,9 +113,7 @@ impl ReasoningDetails {
     }
 
     fn count(&mut self, bytes: usize, values: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.values = self.values.saturating_add(values);
-        self.is_full |= self.bytes > REASONING_DETAILS_BYTES || self.values > MAX_VALUES;
+        self.is_full |= !self.size.grow(bytes, values);
     }
 
     pub(crate) fn finish(self) -> Vec<Value> {
@@ -75,12 +135,22 @@ pub(crate) fn details_text(details: &Value) -> String {
 
 /// True if `piece` is the next piece of a part.
 fn is_same(part: &Value, piece: &Value) -> bool {
+    if piece.get("index").is_none() {
+        return is_open_block(part, piece);
+    }
     let has_same = |name: &str| part.get(name) == piece.get(name);
     let is_open = piece.get("index").is_some_and(Value::is_number);
     let id = piece.get("id").filter(|id| !id.is_null());
     let is_same_id = id.is_none() || has_same("id") || part.get("id").is_none_or(Value::is_null);
     // What is encrypted comes as a whole.
     is_open && has_same("index") && has_same("type") && is_same_id && piece.get("data").is_none()
+}
+
+/// True for a piece of a block of `thinking_blocks`, which have no index. Its signature ends a block.
+fn is_open_block(block: &Value, piece: &Value) -> bool {
+    let is_thinking = |it: &Value| it.get("type").is_some_and(|kind| kind == THINKING);
+    let signature = block.get("signature").and_then(Value::as_str);
+    is_thinking(block) && is_thinking(piece) && signature.is_none_or(str::is_empty)
 }
 
 /// Adds a piece to its part. Returns how many bytes were added, and how many values.
@@ -152,6 +222,52 @@ mod tests {
             taken(&[json!("text"), json!(null), json!([])]),
             Vec::<Value>::new()
         );
+    }
+
+    #[test]
+    fn a_signature_ends_a_block_of_thinking() {
+        let piece = |text: &str, signature: Value| json!([{"type": "thinking", "thinking": text, "signature": signature}]);
+        let blocks = taken(&[
+            piece("I ", Value::Null),
+            piece("multiply.", json!("")),
+            piece("", json!("s")),
+            json!([{"type": "redacted_thinking", "data": "AA"}]),
+            json!([{"type": "redacted_thinking", "data": "BB"}]),
+            piece("And", Value::Null),
+            piece(" add.", json!("t")),
+        ]);
+        assert_eq!(
+            json!(blocks),
+            json!([
+                {"type": "thinking", "thinking": "I multiply.", "signature": "s"},
+                {"type": "redacted_thinking", "data": "AA"},
+                {"type": "redacted_thinking", "data": "BB"},
+                {"type": "thinking", "thinking": "And add.", "signature": "t"},
+            ])
+        );
+        assert_eq!(details_text(&json!(blocks)), "I multiply.And add.");
+    }
+
+    #[test]
+    fn signed_members_of_calls_are_kept_whole_and_bounded() {
+        let (mut members, mut size) = (Map::new(), KeptSize::default());
+        let signed = |text: &str| json!({"google": {"thought_signature": text}});
+        for piece in [
+            json!({"index": 0, "extra_content": null, "function": {"name": "f"}}),
+            json!({"extra_content": signed("AA"), "other": "x"}),
+            // A mark of a thought, and no signature.
+            json!({"extra_content": {"google": {"thought": true}}}),
+            json!({"provider_specific_fields": {"thought_signature": "BB"}}),
+        ] {
+            keep_call_members(&piece, &mut members, &mut size);
+        }
+        assert_eq!(
+            json!(members),
+            json!({"extra_content": signed("AA"), "provider_specific_fields": {"thought_signature": "BB"}})
+        );
+        let large = json!({"extra_content": signed(&"A".repeat(REASONING_DETAILS_BYTES))});
+        keep_call_members(&large, &mut members, &mut size);
+        assert!(!members.contains_key("extra_content"), "{members:?}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use serde_json::Value;
 use std::sync::OnceLock;
 
 use crate::error::ModelError;
+use crate::reasoning::{KeptSize, keep_call_members};
 use toolhold_json::scan::{JsonLexer, JsonToken, SPACE};
 use toolhold_protocol::completion::{ChatToolCall, Delta};
 
@@ -44,6 +45,8 @@ pub(crate) struct ToolCalls {
     is_announced: bool,
     /// Number of calls whose begin was emitted.
     begun: usize,
+    /// Size of the signed members of all calls.
+    signed: KeptSize,
 }
 
 /// Calls of an answer, complete or not.
@@ -154,6 +157,7 @@ impl ToolCalls {
         let is_taken = |id: &str| self.calls.iter().any(|slot| slot.id == id);
         let id = fragment.id.map(|id| (id, is_taken(id)));
         let slot = &mut self.calls[place];
+        keep_call_members(value, &mut slot.call.members, &mut self.signed);
         let before = (slot.call.arguments.len(), slot.is_empty_object());
         let mut is_new = is_named;
         if let Some((id, is_taken)) = id.filter(|_| slot.id.is_empty()) {

@@ -12,6 +12,16 @@ pub const REASONING_BYTES: usize = 64 << 10;
 pub const REASONING_DETAILS_BYTES: usize = 256 << 10;
 /// The member of an assistant's message that has them.
 pub const REASONING_DETAILS: &str = "reasoning_details";
+/// Members of an assistant's message that have reasoning as text.
+pub const REASONING_TEXTS: [&str; 3] = ["reasoning", "reasoning_content", "thinking"];
+/// The member in which LiteLLM has the reasoning of Anthropic's models: blocks with signatures.
+pub const THINKING_BLOCKS: &str = "thinking_blocks";
+/// The member in which Gemini has signatures, of a message and of its calls.
+pub const EXTRA_CONTENT: &str = "extra_content";
+/// Members of an assistant's message that are signed or encrypted. They go back unchanged or not at all.
+pub const SIGNED_MEMBERS: [&str; 3] = [REASONING_DETAILS, THINKING_BLOCKS, EXTRA_CONTENT];
+/// Signed members of a call. LiteLLM has Gemini's signatures in the second one.
+pub const CALL_MEMBERS: [&str; 2] = [EXTRA_CONTENT, "provider_specific_fields"];
 
 /// What the model answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +35,9 @@ pub struct Completion {
     /// The reasoning in parts, as some endpoints want it back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning_details: Vec<Value>,
+    /// Other signed members of the message (`thinking_blocks`, `extra_content`), as they came.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub signed: Map<String, Value>,
     /// Calls in the order they began. Decide by their presence, never by `finish_reason`: servers
     /// disagree about it.
     pub tool_calls: Vec<ChatToolCall>,
@@ -70,15 +83,62 @@ impl Completion {
             let details = self.reasoning_details.clone();
             members.insert(REASONING_DETAILS.to_owned(), details.into());
         }
+        members.extend(self.signed.clone());
         members
     }
+
+    /// Returns the signed members of each call, in the order of the calls. Empty if no call has any.
+    pub fn call_members(&self) -> Vec<Map<String, Value>> {
+        let mut calls = self.tool_calls.iter();
+        if calls.all(|call| call.members.is_empty()) {
+            return Vec::new();
+        }
+        let calls = self.tool_calls.iter();
+        calls.map(|call| call.members.clone()).collect()
+    }
+}
+
+/// Returns those of a message's members that may go to an endpoint as reasoning: known ones, of their form and within the
+/// bounds. Others could take the place of the message's own.
+pub fn reasoning_members(members: &Map<String, Value>) -> Map<String, Value> {
+    let known = members.iter().filter_map(|(name, value)| {
+        let kept = match value {
+            Value::String(text) if REASONING_TEXTS.contains(&name.as_str()) => {
+                let text = end_of(text, REASONING_BYTES);
+                (!text.is_empty()).then(|| Value::from(text))
+            }
+            value => is_signed(name, value, &SIGNED_MEMBERS).then(|| value.clone()),
+        };
+        Some((name.clone(), kept?))
+    });
+    known.collect()
+}
+
+/// Returns those of a call's members that may go to an endpoint with it.
+pub fn signed_members(members: &Map<String, Value>) -> Map<String, Value> {
+    let members = members.iter();
+    let known = members.filter(|(name, value)| is_signed(name, value, &CALL_MEMBERS));
+    known
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// True for a signed member of one of these names, of the form that such members have and within the bound.
+fn is_signed(name: &str, value: &Value, known: &[&str]) -> bool {
+    let has_form = match value {
+        Value::Array(parts) => !parts.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => false,
+    };
+    has_form && known.contains(&name) && value.to_string().len() <= REASONING_DETAILS_BYTES
 }
 
 /// Returns the reasoning among the members of a message, for those who count its tokens: its text, or the JSON of its parts,
 /// which may be encrypted.
 pub fn reasoning_text(members: &Map<String, Value>) -> Option<Cow<'_, str>> {
     let text = members.values().find_map(Value::as_str);
-    let parts = || Some(Cow::Owned(members.get(REASONING_DETAILS)?.to_string()));
+    let mut parts = SIGNED_MEMBERS.iter().filter_map(|name| members.get(*name));
+    let parts = || Some(Cow::Owned(parts.next()?.to_string()));
     text.map(Cow::Borrowed).or_else(parts)
 }
 
@@ -166,6 +226,8 @@ pub struct ChatToolCall {
     pub name: String,
     /// JSON text, not yet parsed: models get it wrong, and the repair belongs to the caller.
     pub arguments: String,
+    /// Signed members of the call ([`CALL_MEMBERS`]), as they came. They go back with it.
+    pub members: Map<String, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -175,6 +237,8 @@ struct WireToolCall {
     #[serde(rename = "type", default = "function")]
     kind: String,
     function: WireFunctionCall,
+    #[serde(flatten)]
+    members: Map<String, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -197,6 +261,7 @@ impl From<ChatToolCall> for WireToolCall {
                 name: call.name,
                 arguments: call.arguments,
             },
+            members: call.members,
         }
     }
 }
@@ -207,6 +272,7 @@ impl From<WireToolCall> for ChatToolCall {
             id: wire.id,
             name: wire.function.name,
             arguments: wire.function.arguments,
+            members: signed_members(&wire.members),
         }
     }
 }
@@ -316,6 +382,53 @@ mod tests {
         let carried = long.carried_reasoning();
         assert_eq!(carried["r"].as_str().unwrap().len(), REASONING_BYTES);
         assert_eq!(end_of("aé", 1), "");
+    }
+
+    #[test]
+    fn signed_members_go_back_as_they_came() {
+        let signature = json!({"google": {"thought_signature": "AA"}});
+        let blocks = json!([{"type": "thinking", "thinking": "hm", "signature": "s"}]);
+        let call = ChatToolCall {
+            name: "f".into(),
+            members: Map::from_iter([(EXTRA_CONTENT.to_owned(), signature.clone())]),
+            ..ChatToolCall::default()
+        };
+        let reply = Completion {
+            signed: Map::from_iter([(THINKING_BLOCKS.to_owned(), blocks.clone())]),
+            tool_calls: vec![call.clone(), ChatToolCall::default()],
+            ..Completion::default()
+        };
+        assert_eq!(
+            Value::Object(reply.carried_reasoning()),
+            json!({"thinking_blocks": blocks})
+        );
+        assert_eq!(reply.call_members(), [call.members.clone(), Map::new()]);
+        assert_eq!(json!(call)["extra_content"], signature);
+        let kept: Completion = serde_json::from_value(json!(reply)).unwrap();
+        assert_eq!(kept, reply, "the record has them");
+        let none = Completion {
+            tool_calls: vec![ChatToolCall::default()],
+            ..Completion::default()
+        };
+        assert!(none.call_members().is_empty());
+        assert!(!json!(none).to_string().contains("signed"));
+    }
+
+    #[test]
+    fn members_that_are_no_reasoning_go_to_no_endpoint() {
+        let given = json!({
+            "role": "system", "content": "x", "tool_calls": [{}], "reasoning_content": "hm", "reasoning": ["x"],
+            "thinking": "", "reasoning_details": [{"data": "AA"}], "thinking_blocks": "x", "extra_content": {},
+        });
+        let kept = reasoning_members(given.as_object().unwrap());
+        assert_eq!(
+            Value::Object(kept),
+            json!({"reasoning_content": "hm", "reasoning_details": [{"data": "AA"}]})
+        );
+        let large = "A".repeat(REASONING_DETAILS_BYTES);
+        let given = json!({"extra_content": {"google": 1}, "function": {"name": "g"}, "provider_specific_fields": [large]});
+        let kept = signed_members(given.as_object().unwrap());
+        assert_eq!(Value::Object(kept), json!({"extra_content": {"google": 1}}));
     }
 
     #[test]

@@ -68,13 +68,22 @@ impl Turn {
         self
     }
 
-    /// Adds a call with its result. Those in a row are one turn, unless it `is_next`: made after those before it were over.
-    pub fn add_answered(turns: &mut Vec<Self>, answered: Answered, is_next: bool) {
+    /// Adds a call with its result, which `message` was made in. Those in a row are one turn, unless it `is_next`: made
+    /// after those before it were over.
+    pub fn add_answered(
+        turns: &mut Vec<Self>,
+        answered: Answered,
+        message: CarriedReasoning,
+        is_next: bool,
+    ) {
         match turns.last_mut() {
-            Some(Self::Exchange(last)) if !is_next => last.calls.push(answered),
+            Some(Self::Exchange(last)) if !is_next => {
+                last.reasoning.join(message, last.calls.len());
+                last.calls.push(answered);
+            }
             _ => turns.push(Self::Exchange(Exchange {
                 calls: vec![answered],
-                ..Exchange::default()
+                reasoning: message,
             })),
         }
     }
@@ -102,11 +111,39 @@ pub struct CarriedReasoning {
     /// Members of the assistant's message, under the names that they came with
     /// ([`Completion::carried_reasoning`](crate::completion::Completion::carried_reasoning)).
     pub members: Map<String, Value>,
+    /// Signed members of the calls, in the order of the calls; empty if none has any. Some endpoints refuse calls without
+    /// them ([`Completion::call_members`](crate::completion::Completion::call_members)).
+    pub calls: Vec<Map<String, Value>>,
     /// The fallback's candidate that it came from; `None`: the run's own model.
     pub candidate: Option<String>,
 }
 
 impl CarriedReasoning {
+    /// Returns the members of the call at this place.
+    pub fn of_call(&self, place: usize) -> Option<&Map<String, Value>> {
+        self.calls.get(place)
+    }
+
+    /// Drops the calls' members unless they are of as many calls: a reply's calls and those that were made of it need not
+    /// be the same.
+    pub fn fit(&mut self, calls: usize) {
+        if self.calls.len() != calls {
+            self.calls.clear();
+        }
+    }
+
+    /// Adds the members of one more call of the same message, behind `count` calls, and those of the message if they are
+    /// not known.
+    fn join(&mut self, next: Self, count: usize) {
+        if self.members.is_empty() {
+            self.members = next.members;
+        }
+        if let Some(members) = next.calls.into_iter().next() {
+            self.calls.resize(count, Map::new());
+            self.calls.push(members);
+        }
+    }
+
     /// The names of members that have it as text.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let texts = self.members.iter().filter(|(_, value)| value.is_string());

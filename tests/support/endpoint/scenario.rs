@@ -349,6 +349,8 @@ pub struct Expect {
     /// The member of each message with native calls that has the reasoning before them, as endpoints in thinking mode want
     /// it.
     pub reasoning: Option<String>,
+    /// True if the first call of each message needs a signature, as Gemini wants it.
+    pub signed: bool,
 }
 
 impl Expect {
@@ -396,6 +398,16 @@ impl Expect {
                 calling.filter(|message| message[member].as_str().is_none_or(str::is_empty))
             {
                 found.push(format!("{member} must be passed back: {message}"));
+            }
+        }
+        if self.signed {
+            let messages = request["messages"].as_array().into_iter().flatten();
+            let first = messages.filter_map(|message| message["tool_calls"].get(0));
+            let signature = "/extra_content/google/thought_signature";
+            for call in first.filter(|call| call.pointer(signature).is_none()) {
+                found.push(format!(
+                    "Function call is missing a thought_signature in functionCall parts: {call}"
+                ));
             }
         }
         let text = message_text(request);

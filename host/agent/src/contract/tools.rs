@@ -476,12 +476,15 @@ impl TranscriptFormat for Functions<'_> {
         let calls = exchange
             .calls
             .iter()
-            .map(|answered| {
+            .enumerate()
+            .map(|(place, answered)| {
                 let call = text::outward(&answered.call, self.names);
+                let members = exchange.reasoning.of_call(place).cloned();
                 ChatToolCall {
                     id: call.id.clone(),
                     name: function(&call.tool, self.names),
                     arguments: json!(text::properties(&call, self.reasons)).to_string(),
+                    members: members.unwrap_or_default(),
                 }
             })
             .collect();
@@ -526,6 +529,7 @@ mod tests {
             id: String::new(),
             name: (*name).into(),
             arguments: (*arguments).into(),
+            ..ChatToolCall::default()
         });
         let completion = Completion {
             tool_calls: tool_calls.collect(),

@@ -483,6 +483,10 @@ mod tests {
             id: "c1".into(),
             name: "add".into(),
             arguments: "{}".into(),
+            members: Map::from_iter([(
+                "extra_content".into(),
+                json!({"google": {"thought_signature": "AA"}}),
+            )]),
         };
         let mut message = ChatMessage::assistant_calls(None, vec![call]);
         assert_eq!(message.thought(), None);
@@ -493,7 +497,8 @@ mod tests {
         assert_eq!(
             body["messages"][0],
             json!({"role": "assistant", "content": null, "reasoning": "hm", "reasoning_details": [{"data": "AA"}],
-                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]})
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"},
+                    "extra_content": {"google": {"thought_signature": "AA"}}}]})
         );
     }
 
@@ -561,6 +566,7 @@ mod tests {
             id: "c1".into(),
             name: "add".into(),
             arguments: "{\"a\":1}".into(),
+            ..ChatToolCall::default()
         };
         let messages = vec![
             ChatMessage::system("be brief"),

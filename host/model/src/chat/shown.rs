@@ -19,7 +19,7 @@ const MAX_NAMED_KINDS: usize = 8;
 pub(super) fn messages(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
     if !messages
         .iter()
-        .any(|message| texts(message).any(has_hidden) || message.reasoning.values().any(hides))
+        .any(|message| texts(message).any(has_hidden) || members(message).any(hides))
     {
         return Cow::Borrowed(messages);
     }
@@ -45,6 +45,9 @@ pub(super) fn messages(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
             // Parts with a signature are taken as they were, or not at all.
             parts => !hides(parts),
         });
+        for call in &mut message.tool_calls {
+            call.members.retain(|_, signed| !hides(signed));
+        }
         // What the model wrote itself is an example of the form of a reply, so nothing is added to it.
         if message.role != Role::Assistant
             && let Some(note) = removed.note()
@@ -77,6 +80,13 @@ pub(super) fn tools(tools: &[ChatTool]) -> Cow<'_, [ChatTool]> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// Members that an endpoint gave with the message and its calls.
+fn members(message: &ChatMessage) -> impl Iterator<Item = &Value> {
+    let calls = message.tool_calls.iter();
+    let signed = calls.flat_map(|call| call.members.values());
+    message.reasoning.values().chain(signed)
 }
 
 fn texts(message: &ChatMessage) -> impl Iterator<Item = &str> {

@@ -1,15 +1,18 @@
 //! Reasoning before calls at endpoints that refuse a request for it: calls without reasoning, such as those of worked
 //! examples and of clients, or members of a message that the endpoint does not know.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::chat::{ChatMessage, ChatRequest, REASONING_STAND_IN};
-use crate::decode::REASONING;
 use crate::error::ModelError;
-use toolhold_protocol::completion::REASONING_DETAILS;
+use toolhold_protocol::completion::{CALL_MEMBERS, EXTRA_CONTENT, REASONING_TEXTS, SIGNED_MEMBERS};
 
 /// The member that DeepSeek, and those who serve its models, want with each call.
 const MEMBER: &str = "reasoning_content";
+/// The signature that Gemini wants with the first call of each message.
+const SIGNATURE: &str = "thought_signature";
+/// The text that Gemini takes as the signature of calls that it did not make itself.
+const SIGNATURE_STAND_IN: &str = "skip_thought_signature_validator";
 
 /// A change of the reasoning in a request, after a refusal that names a member of it. Such refusals have no code of their
 /// own, and those that want a member differ from those that do not know it in their words alone.
@@ -17,7 +20,9 @@ const MEMBER: &str = "reasoning_content";
 pub(super) enum ReasoningChange {
     /// Calls without reasoning have a text in its place.
     Filled,
-    /// No message has reasoning.
+    /// The first of the calls of each message has a text in the place of a signature, if none of them is signed.
+    Signed,
+    /// No message and no call has reasoning or a signature.
     LeftOut,
 }
 
@@ -45,8 +50,19 @@ impl ReasoningChange {
         if before.is_none() && names(words, MEMBER) && messages.clone().any(lacks) {
             return Some(Self::Filled);
         }
-        let has_named =
-            |message: &ChatMessage| message.reasoning.keys().any(|member| names(words, member));
+        let lacks_signature = |message: &ChatMessage| {
+            let mut calls = message.tool_calls.iter();
+            !message.tool_calls.is_empty() && calls.all(|call| call.members.is_empty())
+        };
+        if before.is_none() && names(words, SIGNATURE) && messages.clone().any(lacks_signature) {
+            return Some(Self::Signed);
+        }
+        let has_named = |message: &ChatMessage| {
+            let calls = message.tool_calls.iter();
+            let members = calls.flat_map(|call| call.members.keys());
+            let mut members = message.reasoning.keys().chain(members);
+            members.any(|member| names(words, member))
+        };
         (before != Some(Self::LeftOut) && messages.any(has_named)).then_some(Self::LeftOut)
     }
 
@@ -63,13 +79,39 @@ impl ReasoningChange {
                     fields.or_insert_with(|| REASONING_STAND_IN.into());
                 }
                 Self::Filled => {}
-                Self::LeftOut => message.retain(|name, _| {
-                    let name = name.as_str();
-                    name != REASONING_DETAILS && !REASONING.contains(&name)
-                }),
+                Self::Signed => sign(message.get_mut("tool_calls")),
+                Self::LeftOut => {
+                    message.retain(|name, _| {
+                        let name = name.as_str();
+                        !SIGNED_MEMBERS.contains(&name) && !REASONING_TEXTS.contains(&name)
+                    });
+                    for call in calls_of(message.get_mut("tool_calls")) {
+                        call.retain(|name, _| !CALL_MEMBERS.contains(&name.as_str()));
+                    }
+                }
             }
         }
     }
+}
+
+/// Puts the text for a missing signature into the first call, if none of the calls has a signature.
+fn sign(calls: Option<&mut Value>) {
+    let mut calls: Vec<_> = calls_of(calls).collect();
+    let is_signed = |call: &&mut Map<String, Value>| {
+        CALL_MEMBERS.iter().any(|member| call.contains_key(*member))
+    };
+    if calls.iter().any(is_signed) {
+        return;
+    }
+    if let Some(first) = calls.first_mut() {
+        let signature = json!({"google": {SIGNATURE: SIGNATURE_STAND_IN}});
+        first.insert(EXTRA_CONTENT.to_owned(), signature);
+    }
+}
+
+fn calls_of(calls: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let calls = calls.and_then(Value::as_array_mut).into_iter().flatten();
+    calls.filter_map(Value::as_object_mut)
 }
 
 /// True if the words have the name of the member by itself, and not as a part of another name.
@@ -87,7 +129,6 @@ fn names(words: &str, member: &str) -> bool {
 mod tests {
     use super::*;
     use crate::error::ErrorDetail;
-    use serde_json::json;
     use toolhold_protocol::completion::ChatToolCall;
 
     fn calling(reasoning: Value) -> ChatMessage {
@@ -167,6 +208,47 @@ mod tests {
         LeftOut.make(&mut body);
         let plain = ChatRequest::new("m", vec![calling(json!({}))]).body();
         assert_eq!(body, plain);
+    }
+
+    #[test]
+    fn calls_without_a_signature_get_the_text_that_gemini_takes() {
+        const MISSING: &str = "Function call is missing a thought_signature in functionCall parts.";
+        const UNKNOWN: &str =
+            "messages.1.tool_calls.0.extra_content: Extra inputs are not permitted";
+        let signed = json!({"google": {"thought_signature": "AA"}});
+        let mut own = calling(json!({}));
+        let second = own.tool_calls[0].clone();
+        let members = &mut own.tool_calls[0].members;
+        members.insert(EXTRA_CONTENT.to_owned(), signed.clone());
+        own.tool_calls.push(second);
+        let mut foreign = calling(json!({}));
+        foreign.tool_calls.push(ChatToolCall::default());
+        let request = ChatRequest::new("m", vec![foreign, own.clone()]);
+        let change = ReasoningChange::after(&refusal(400, MISSING), &request, None);
+        assert_eq!(change, Some(ReasoningChange::Signed));
+        let mut body = request.body();
+        ReasoningChange::Signed.make(&mut body);
+        let of = |message: usize, call: usize| {
+            body["messages"][message]["tool_calls"][call][EXTRA_CONTENT].clone()
+        };
+        let stand_in = json!({"google": {"thought_signature": SIGNATURE_STAND_IN}});
+        assert_eq!(
+            [of(0, 0), of(0, 1), of(1, 0), of(1, 1)],
+            [stand_in, Value::Null, signed, Value::Null]
+        );
+        // Each change is made once, and none where nothing is missing.
+        let again = ReasoningChange::after(&refusal(400, MISSING), &request, change);
+        assert_eq!(again, None);
+        let whole = ChatRequest::new("m", vec![own]);
+        assert_eq!(
+            ReasoningChange::after(&refusal(400, MISSING), &whole, None),
+            None
+        );
+        let left_out = ReasoningChange::after(&refusal(422, UNKNOWN), &whole, None);
+        assert_eq!(left_out, Some(ReasoningChange::LeftOut));
+        let mut body = whole.body();
+        ReasoningChange::LeftOut.make(&mut body);
+        assert!(!body.to_string().contains(EXTRA_CONTENT), "{body}");
     }
 
     #[test]

@@ -174,6 +174,13 @@ pub struct ToolResultMessage {
     /// Whether the result is the reason why there is none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// Reasoning before the call, in members of the message that made it
+    /// ([`reasoning_members`](crate::completion::reasoning_members)). Of several calls of a message the first has it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub reasoning: Map<String, Value>,
+    /// Signed members of the call ([`signed_members`](crate::completion::signed_members)).
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub members: Map<String, Value>,
 }
 
 /// Why a context cannot be used. Configuration: nothing was sent.

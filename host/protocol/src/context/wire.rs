@@ -138,6 +138,8 @@ const TYPES: [(&str, &[Field]); 14] = [
             Field("id", Optional, Form::Text),
             Field("next_step", Optional, Form::Flag),
             Field("failed", Optional, Form::Flag),
+            Field("reasoning", Optional, Object),
+            Field("members", Optional, Object),
         ],
     ),
     (

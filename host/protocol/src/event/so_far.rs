@@ -242,6 +242,7 @@ mod tests {
                 id: "i".into(),
                 name: "f".into(),
                 arguments: "{}".into(),
+                ..ChatToolCall::default()
             }],
             ..Completion::default()
         }

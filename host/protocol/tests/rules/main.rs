@@ -44,12 +44,13 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 60] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 61] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
     ("2.14", LOOP, "borders.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
     ("2.14", "tests/mission", "repair.rs", "statement_000_36_results_without_ids_answer_calls_by_name_and_order"),
+    ("2.14", "tests/serve", "client_calls.rs", "reasoning_goes_with_a_clients_call_into_the_next_run"),
     ("2.15", LOOP, "conversations.rs", "a_summary_is_extended_and_facts_survive_ten_of_them"),
     ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
     ("3.4", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),

@@ -8,7 +8,7 @@ pub use steps::{
 
 use crate::secret_mask::SecretMask;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::citation::Citation;
@@ -173,6 +173,21 @@ impl Answer {
             is_brief: true,
             ..Self::of(run)
         }
+    }
+
+    /// Members of a message or of a call that the endpoint gave, as the client may see them: none where shields screen the
+    /// output, and without secrets. A signed member that has one is left out.
+    pub fn shown_members(&self, members: &Map<String, Value>) -> Map<String, Value> {
+        if self.is_screened {
+            return Map::new();
+        }
+        let mut secrets = self.secrets.clone();
+        let shown = members.iter().filter_map(|(name, value)| {
+            let shown = secrets.value(value.clone());
+            let is_whole = value.is_string() || shown == *value;
+            is_whole.then(|| (name.clone(), shown))
+        });
+        shown.collect()
     }
 
     /// Takes the run's next event.

@@ -25,7 +25,7 @@ use axum::response::sse;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::completion::Delta;
@@ -440,6 +440,11 @@ impl Chunks {
             Some(AnswerRest::Instead(answer)) => format!("\n\n{answer}"),
         };
         self.say(&said);
+        let thoughts = self.live.turn.thoughts();
+        if !thoughts.is_empty() {
+            let chunk = self.reply.chunk(thoughts.into(), None);
+            self.ready.push_back(chunk);
+        }
         // A reply with `function_call` has one, without an index.
         let most = if self.form.has_functions {
             1
@@ -447,7 +452,8 @@ impl Chunks {
             usize::MAX
         };
         for (index, call) in self.live.turn.calls.iter().take(most).enumerate() {
-            for delta in call_deltas(index, call, self.form.has_functions) {
+            let members = self.live.turn.call_members(call);
+            for delta in call_deltas(index, call, members, self.form.has_functions) {
                 let chunk = self.reply.chunk(delta, None);
                 self.ready.push_back(chunk);
             }
@@ -466,8 +472,14 @@ impl Chunks {
 }
 
 /// A call in pieces: index, id and name come first, and the arguments after them.
-fn call_deltas(index: usize, call: &ClientCall, has_functions: bool) -> Vec<Value> {
-    let delta = |id: Option<&str>, function: Value| {
+/// Its signed members come with its name.
+fn call_deltas(
+    index: usize,
+    call: &ClientCall,
+    members: Map<String, Value>,
+    has_functions: bool,
+) -> Vec<Value> {
+    let delta = |id: Option<&str>, function: Value, members: Map<String, Value>| {
         if has_functions {
             return json!({"function_call": function});
         }
@@ -477,12 +489,16 @@ fn call_deltas(index: usize, call: &ClientCall, has_functions: bool) -> Vec<Valu
             part["type"] = "function".into();
         }
         part["function"] = function;
+        for (name, member) in members {
+            part[name] = member;
+        }
         json!({"tool_calls": [part]})
     };
     let name = json!({"name": call.function.name, "arguments": ""});
-    let mut deltas = vec![delta(Some(&call.id), name)];
+    let mut deltas = vec![delta(Some(&call.id), name, members)];
     let arguments = pieces(&call.function.arguments).into_iter();
-    deltas.extend(arguments.map(|piece| delta(None, json!({"arguments": piece}))));
+    let piece = |piece: &str| delta(None, json!({"arguments": piece}), Map::new());
+    deltas.extend(arguments.map(piece));
     deltas
 }
 

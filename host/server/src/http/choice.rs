@@ -1,7 +1,7 @@
 //! The answer of a turn as one of OpenAI's `choices`.
 
 use crate::http::error::ApiError;
-use crate::http::messages::ClientCall;
+use crate::http::messages::{ClientCall, MessageThoughts};
 use crate::http::run_status::Api;
 use crate::http::turn::{Turn, TurnEnd};
 use crate::stop_texts::StopTexts;
@@ -26,6 +26,8 @@ struct AssistantMessage {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     tool_calls: Vec<Value>,
+    #[serde(flatten)]
+    thoughts: MessageThoughts,
     /// The call of a function, for a request with `functions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -40,7 +42,12 @@ impl Choice {
             message: AssistantMessage {
                 role: "assistant",
                 content: content.filter(|text| !text.is_empty() || turn.calls.is_empty()),
-                tool_calls: turn.calls.iter().map(tool_call).collect(),
+                tool_calls: turn
+                    .calls
+                    .iter()
+                    .map(|call| tool_call(turn, call))
+                    .collect(),
+                thoughts: MessageThoughts::of(turn.thoughts()),
                 function_call: None,
             },
             finish_reason,
@@ -101,8 +108,12 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
     }
 }
 
-fn tool_call(call: &ClientCall) -> Value {
-    json!({"id": call.id, "type": "function", "function": call.function})
+fn tool_call(turn: &Turn, call: &ClientCall) -> Value {
+    let mut told = json!({"id": call.id, "type": "function", "function": call.function});
+    for (name, member) in turn.call_members(call) {
+        told[name] = member;
+    }
+    told
 }
 
 #[cfg(test)]

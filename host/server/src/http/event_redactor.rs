@@ -178,6 +178,7 @@ fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
                 content,
                 reasoning,
                 reasoning_details,
+                signed,
                 tool_calls,
                 extra,
                 ..
@@ -185,6 +186,7 @@ fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
             content.clear();
             reasoning.clear();
             reasoning_details.clear();
+            signed.clear();
             tool_calls.clear();
             extra.clear();
         }
@@ -205,8 +207,14 @@ fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
         EventKind::ConversationSummarized { summary, .. } => summary.text.clear(),
         EventKind::Run { request, .. } => {
             for message in &mut request.context {
-                if let Message::Summary(summary) = message {
-                    summary.text.clear();
+                match message {
+                    Message::Summary(summary) => summary.text.clear(),
+                    // The reply of an earlier run had it.
+                    Message::ToolResult(result) => {
+                        result.reasoning.clear();
+                        result.members.clear();
+                    }
+                    _ => {}
                 }
             }
         }

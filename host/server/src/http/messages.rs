@@ -4,19 +4,22 @@ use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
 use crate::http::media::is_media;
 use crate::http::result_matcher::ResultMatcher;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
 use toolhold_json::numbers;
+use toolhold_protocol::completion::{
+    EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members, signed_members,
+};
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::is_name;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant`, `tool` or, for `functions`, `function`.
     pub role: String,
@@ -43,11 +46,68 @@ pub struct ChatMessage {
     #[serde(default, skip_serializing)]
     #[schema(value_type = Option<Object>)]
     pub function_call: Option<ClientFunction>,
+    #[serde(flatten)]
+    pub thoughts: MessageThoughts,
 }
 
 impl ChatMessage {
     fn is_of_functions(&self) -> bool {
         self.role == FUNCTION || self.function_call.is_some()
+    }
+}
+
+/// The assistant's reasoning before its tool calls, in the members that the endpoint named. An answer has it, and a client
+/// that sends it back spares the endpoint a request without it, which some refuse.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct MessageThoughts {
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    reasoning_content: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    reasoning: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<String>)]
+    thinking: Value,
+    /// Signed parts, which go on unchanged, as do the two fields after this one: up to 256 KiB of each.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    reasoning_details: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    thinking_blocks: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Object>)]
+    extra_content: Value,
+}
+
+impl MessageThoughts {
+    pub fn of(mut members: Map<String, Value>) -> Self {
+        let mut take = |name: &str| members.shift_remove(name).unwrap_or_default();
+        Self {
+            reasoning_content: take("reasoning_content"),
+            reasoning: take("reasoning"),
+            thinking: take("thinking"),
+            reasoning_details: take(REASONING_DETAILS),
+            thinking_blocks: take(THINKING_BLOCKS),
+            extra_content: take(EXTRA_CONTENT),
+        }
+    }
+
+    /// The members that may go to an endpoint.
+    pub fn members(&self) -> Map<String, Value> {
+        let members = [
+            ("reasoning_content", &self.reasoning_content),
+            ("reasoning", &self.reasoning),
+            ("thinking", &self.thinking),
+            (REASONING_DETAILS, &self.reasoning_details),
+            (THINKING_BLOCKS, &self.thinking_blocks),
+            (EXTRA_CONTENT, &self.extra_content),
+        ];
+        let given = members.into_iter().filter(|(_, value)| !value.is_null());
+        let given = given.map(|(name, value)| (name.to_owned(), value.clone()));
+        reasoning_members(&given.collect())
     }
 }
 
@@ -65,23 +125,40 @@ pub fn with_tool_calls(messages: &[ChatMessage]) -> Cow<'_, [ChatMessage]> {
             "tool".clone_into(&mut message.role);
         }
         if let Some(function) = message.function_call.take() {
-            let id = String::new();
-            message.tool_calls.push(ClientCall { id, function });
+            message.tool_calls.push(ClientCall {
+                function,
+                ..ClientCall::default()
+            });
         }
     }
     Cow::Owned(messages)
 }
 
 /// A call of one of the client's own tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientCall {
     /// Empty in the history of a client that gives no ids.
     #[serde(default, deserialize_with = "null_as_default")]
     pub id: String,
     pub function: ClientFunction,
+    /// Signed members of the call, which some endpoints want back (`extra_content`).
+    #[serde(flatten, deserialize_with = "call_members")]
+    pub members: Map<String, Value>,
+    /// Reasoning before a call of an earlier answer. Of several calls of one reply the first has it; that of a client's own
+    /// history is in its message ([`MessageThoughts`]).
+    #[serde(skip)]
+    pub reasoning: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Reads the members beside those that every call has, and keeps the signed ones.
+fn call_members<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    let members = Map::deserialize(deserializer)?;
+    Ok(signed_members(&members))
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientFunction {
     pub name: String,
     #[serde(default)]
@@ -161,7 +238,9 @@ pub fn conversation(
                 let text = with_files(text, &message.material);
                 let shown = |it: &&Message| matches!(it, Message::Image(_));
                 images.extend(message.material.iter().filter(shown).cloned());
-                let result = tool_result(tool, call, text, std::mem::take(&mut is_next));
+                let thoughts = matcher.thoughts(index);
+                let is_first = std::mem::take(&mut is_next);
+                let result = tool_result(tool, call, thoughts, text, is_first);
                 conversation.context.push(result);
             }
             other => {
@@ -200,8 +279,14 @@ fn with_files(mut text: String, material: &[Message]) -> String {
     text
 }
 
-/// A call that the client made, with its result.
-fn tool_result(tool: String, call: &ClientCall, result: String, next_step: bool) -> Message {
+/// A call that the client made, with the reasoning before it and its result.
+fn tool_result(
+    tool: String,
+    call: &ClientCall,
+    reasoning: Map<String, Value>,
+    result: String,
+    next_step: bool,
+) -> Message {
     let arguments = &call.function.arguments;
     let arguments = match serde_json::from_str(arguments) {
         Ok(read @ Value::Object(_)) if numbers::check(arguments.as_bytes()).is_ok() => read,
@@ -216,6 +301,8 @@ fn tool_result(tool: String, call: &ClientCall, result: String, next_step: bool)
         id: call.id.clone(),
         next_step,
         failed: false,
+        reasoning,
+        members: call.members.clone(),
     })
 }
 
@@ -326,6 +413,7 @@ mod tests {
                 name: name.into(),
                 arguments: arguments.into(),
             },
+            ..ClientCall::default()
         };
         for (name, arguments, tool, read) in [
             ("weather", "{\"of\":1}", "weather", json!({"of": 1})),
@@ -344,12 +432,45 @@ mod tests {
             let own = BTreeSet::from(["own-weather".to_owned()]);
             let call = call(name, arguments);
             let named = tool_name(&call.function.name, &own);
-            let Message::ToolResult(result) = tool_result(named, &call, "sun".into(), false) else {
+            let message = tool_result(named, &call, Map::new(), "sun".into(), false);
+            let Message::ToolResult(result) = message else {
                 panic!("another message");
             };
             assert_eq!((result.tool.as_str(), result.arguments), (tool, read));
             assert!(is_name(tool), "{tool}");
         }
         assert!(is_name(&tool_name(&"é".repeat(500), &BTreeSet::new())));
+    }
+
+    /// Endpoints in thinking mode refuse calls without it.
+    #[test]
+    fn reasoning_of_a_clients_history_goes_with_its_calls() {
+        let signed = json!({"google": {"thought_signature": "AA"}});
+        let said = json!([
+            {"role": "user", "content": "Oslo?"},
+            {"role": "assistant", "content": null, "reasoning_content": "I ask.", "thinking_blocks": "no list",
+                "tool_calls": [
+                    {"id": "a", "type": "function", "extra_content": signed, "function": {"name": "f", "arguments": "{}"}},
+                    {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                ]},
+            {"role": "tool", "tool_call_id": "b", "content": "2"},
+            {"role": "tool", "tool_call_id": "a", "content": "1"},
+        ]);
+        let said: Vec<ChatMessage> = serde_json::from_value(said).unwrap();
+        let read = conversation("messages", &[], &said, &BTreeSet::new()).unwrap();
+        let results = read.context.iter().filter_map(|message| match message {
+            Message::ToolResult(result) => Some(result),
+            _ => None,
+        });
+        let carried: Vec<Value> = results
+            .map(|result| json!([result.id, result.reasoning, result.members]))
+            .collect();
+        assert_eq!(
+            carried,
+            [
+                json!(["b", {}, {}]),
+                json!(["a", {"reasoning_content": "I ask."}, {"extra_content": signed}]),
+            ]
+        );
     }
 }

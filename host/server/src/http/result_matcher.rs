@@ -5,6 +5,7 @@
 //! them; results belong to the latest turn before them that has enough calls of their id.
 
 use super::messages::{ChatMessage, ClientCall};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// The client's calls, and which of them each message answers.
@@ -27,6 +28,8 @@ pub(super) struct ResultMatcher<'m> {
 #[derive(Debug)]
 struct MatchedCall<'m> {
     call: &'m ClientCall,
+    /// The message whose first call it is.
+    message: Option<&'m ChatMessage>,
     has_result: bool,
 }
 
@@ -37,7 +40,7 @@ impl<'m> ResultMatcher<'m> {
             turns: vec![0],
             ..Self::default()
         };
-        matcher.add(before);
+        matcher.add(before, None);
         let mut rest = messages;
         let mut at = 0;
         // Calls, then what follows them until the next calls.
@@ -49,7 +52,7 @@ impl<'m> ResultMatcher<'m> {
                 matcher.turns.push(matcher.calls.len());
             }
             for message in called {
-                matcher.add(&message.tool_calls);
+                matcher.add(&message.tool_calls, Some(message));
             }
             let others = after.iter().take_while(|message| !is_call(message)).count();
             let (others, after) = after.split_at(others);
@@ -61,11 +64,12 @@ impl<'m> ResultMatcher<'m> {
         matcher
     }
 
-    fn add(&mut self, calls: &'m [ClientCall]) {
-        for call in calls {
+    fn add(&mut self, calls: &'m [ClientCall], message: Option<&'m ChatMessage>) {
+        for (index, call) in calls.iter().enumerate() {
             let place = self.calls.len();
             self.calls.push(MatchedCall {
                 call,
+                message: message.filter(|_| index == 0),
                 has_result: false,
             });
             if !call.id.is_empty() {
@@ -153,6 +157,18 @@ impl<'m> ResultMatcher<'m> {
         }
     }
 
+    /// The reasoning of the call that the message at `index` answers. Of the calls of one message, the first has it.
+    pub(super) fn thoughts(&self, index: usize) -> Map<String, Value> {
+        let Some(Ok(place)) = self.answers.get(&index) else {
+            return Map::new();
+        };
+        let own = self.calls.get(*place);
+        own.map_or_else(Map::new, |own| match own.message {
+            Some(message) => message.thoughts.members(),
+            None => own.call.reasoning.clone(),
+        })
+    }
+
     /// The calls that have no result, in their order.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &'m ClientCall> {
         let open = self.calls.iter().filter(|own| !own.has_result);
@@ -192,7 +208,7 @@ fn next_open(places: &mut VecDeque<usize>, calls: &[MatchedCall<'_>]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn call(id: &str, name: &str) -> Value {
         json!({"id": id, "function": {"name": name}})

@@ -7,12 +7,13 @@ use crate::answer::Answer;
 use crate::http::endpoint_failure::EndpointFailure;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
+use crate::http::reply_thoughts::{ReplyThoughts, text_bytes};
 use crate::http::run_status::{Api, status};
 use crate::http::unsent::{FromRecord, ROOM_TIME, no_room};
 use crate::runs::Watcher;
 use axum::http::StatusCode;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -36,6 +37,7 @@ pub struct Turn {
     /// Milliseconds since 1970 at which the run ended.
     pub ended_at_ms: Option<u64>,
     contract: Contract,
+    thoughts: ReplyThoughts,
     last: LastReply,
     /// How the endpoint failed, if it ended the run.
     endpoint: EndpointFailure,
@@ -104,6 +106,7 @@ impl Turn {
             cached_tokens: 0,
             ended_at_ms: None,
             contract: Contract::default(),
+            thoughts: ReplyThoughts::default(),
             last: LastReply::default(),
             endpoint: EndpointFailure::default(),
         }
@@ -169,7 +172,20 @@ impl Turn {
     pub fn end_bytes(&self) -> u64 {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.function.name.len() + call.function.arguments.len());
-        (self.content().len() + calls.sum::<usize>()) as u64
+        let members = self.calls.iter();
+        let members = members.flat_map(|call| [&call.members, &call.reasoning]);
+        (self.content().len() + calls.sum::<usize>()) as u64 + members.map(text_bytes).sum::<u64>()
+    }
+
+    /// Members of the message with the reasoning before the calls of the client's tools, as the client may see them.
+    pub fn thoughts(&self) -> Map<String, Value> {
+        let first = self.calls.first();
+        first.map_or_else(Map::new, |call| self.answer.shown_members(&call.reasoning))
+    }
+
+    /// Signed members of one of these calls, as the client may see them.
+    pub fn call_members(&self, call: &ClientCall) -> Map<String, Value> {
+        self.answer.shown_members(&call.members)
     }
 
     /// The cause of a failure for programs, where it has a name.
@@ -227,6 +243,10 @@ impl FromRecord for Turn {
         if matches!(event.kind, EventKind::Done { .. }) {
             self.ended_at_ms = Some(event.at_ms);
         }
+        // Of a run without tools of its client no call goes into another run.
+        if !self.answer.clients.is_empty() {
+            self.thoughts.take(&event.kind);
+        }
         match &event.kind {
             EventKind::Run { request, .. } => self.contract = request.settings.contract,
             EventKind::Reply { completion, .. } => {
@@ -248,6 +268,7 @@ impl FromRecord for Turn {
                         name: call.tool.clone(),
                         arguments: arguments.to_string(),
                     },
+                    ..ClientCall::default()
                 });
             }
             // As the shields on the output left them.
@@ -259,6 +280,7 @@ impl FromRecord for Turn {
                 if let Some(calls) = output["calls"].as_array() {
                     self.calls = calls.iter().map(handed_over).collect();
                 }
+                self.thoughts.put(&mut self.calls);
             }
             // The run has answered these calls, so the client must not run them.
             EventKind::Done { error, .. } => {
@@ -280,6 +302,7 @@ fn handed_over(call: &Value) -> ClientCall {
             name: text("tool"),
             arguments: call["arguments"].to_string(),
         },
+        ..ClientCall::default()
     }
 }
 
@@ -357,7 +380,13 @@ impl LiveTurn {
         if let Some(event) = &event {
             // Before it is taken: until then the event counts as it was read.
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
-            let after = kept_after(&event.kind, &self.turn.answer.clients, before);
+            let thoughts = match &event.kind {
+                EventKind::Reply { completion, .. } if !self.turn.answer.clients.is_empty() => {
+                    self.turn.thoughts.more_bytes(completion)
+                }
+                _ => 0,
+            };
+            let after = kept_after(&event.kind, &self.turn.answer.clients, before) + thoughts;
             if after > before + SMALL_BYTES {
                 self.keep(after).await?;
             }

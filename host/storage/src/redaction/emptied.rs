@@ -22,7 +22,12 @@ pub(super) fn empty_carried(request: &mut RunRequest) -> bool {
         is_changed |= match message {
             Message::Text(text) => empty(&mut text.text),
             // The result is what the client said.
-            Message::ToolResult(result) => no_arguments(&mut result.arguments),
+            Message::ToolResult(result) => {
+                let has_thoughts = !(result.reasoning.is_empty() && result.members.is_empty());
+                result.reasoning.clear();
+                result.members.clear();
+                no_arguments(&mut result.arguments) | has_thoughts
+            }
             Message::Summary(summary) => empty_summary(summary),
             _ => false,
         };
@@ -152,10 +157,12 @@ const REVISION: &str = "system_fingerprint";
 
 pub(super) fn empty_reply(completion: &mut Completion) -> bool {
     let mut is_changed = empty(&mut completion.content) | empty(&mut completion.reasoning);
-    is_changed |= !completion.reasoning_details.is_empty();
+    is_changed |= !completion.reasoning_details.is_empty() || !completion.signed.is_empty();
     completion.reasoning_details.clear();
+    completion.signed.clear();
     for call in &mut completion.tool_calls {
-        is_changed |= empty(&mut call.arguments);
+        is_changed |= empty(&mut call.arguments) || !call.members.is_empty();
+        call.members.clear();
     }
     // Such as the words with their probabilities. The revision of what answered says nothing of them.
     let before = completion.extra.len();

@@ -76,6 +76,7 @@ fn completion(functions: &[(String, String)]) -> Completion {
         id: String::new(),
         name: name.clone(),
         arguments: arguments.clone(),
+        ..ChatToolCall::default()
     });
     Completion {
         content: "Here you are.".into(),

@@ -80,6 +80,7 @@ mod tests {
             id: "1".into(),
             name: "t".into(),
             arguments: "{}".into(),
+            ..ChatToolCall::default()
         };
         let mut request = ChatRequest::new(
             "m",

@@ -14,11 +14,12 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolhold_policy::prompt::{Fence, PromptText};
 use toolhold_protocol::advisor;
+use toolhold_protocol::completion::{reasoning_members, signed_members};
 use toolhold_protocol::context::{
     Context, Message, Speaker, SummaryMessage, ToolResultMessage, TypeMessage,
 };
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::turn::{Answered, Role, Turn};
+use toolhold_protocol::turn::{Answered, CarriedReasoning, Role, Turn};
 use toolhold_text::cut;
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
@@ -94,6 +95,7 @@ impl ContextView<'_> {
                     Turn::add_answered(
                         &mut turns,
                         self.answered(result, results),
+                        reasoning_of(result),
                         result.next_step,
                     );
                 }
@@ -343,6 +345,19 @@ impl ContextView<'_> {
                 .json_text(&cut(&schema.to_string(), self.max));
         }
         text
+    }
+}
+
+/// Returns the reasoning before a call that was made elsewhere. Members that no message may have are left out.
+fn reasoning_of(result: &ToolResultMessage) -> CarriedReasoning {
+    let members = signed_members(&result.members);
+    CarriedReasoning {
+        members: reasoning_members(&result.reasoning),
+        calls: Some(members)
+            .filter(|it| !it.is_empty())
+            .into_iter()
+            .collect(),
+        candidate: None,
     }
 }
 

@@ -413,7 +413,10 @@ fn message_bytes(message: &Message) -> usize {
         Message::Text(text) => text.text.len(),
         // As it is counted: three bytes are a token.
         Message::Image(_) => usize::try_from(TOKENS_PER_ATTACHMENT).unwrap_or(usize::MAX) * 3,
-        Message::ToolResult(result) => bytes(&result.arguments) + bytes(&result.result),
+        Message::ToolResult(result) => {
+            let thoughts: usize = result.reasoning.values().map(bytes).sum();
+            bytes(&result.arguments) + bytes(&result.result) + thoughts
+        }
         Message::Data(data) => bytes(&data.data),
         Message::Input(input) => bytes(&input.input),
         Message::State(state) => state.state.as_ref().map_or(0, bytes),

@@ -140,6 +140,8 @@ impl RunPrivacy {
                 result.tool = vault.hide(&result.tool);
                 result.arguments = vault.hide_value(&result.arguments);
                 result.result = vault.hide_value(&result.result);
+                result.reasoning = hidden_members(vault, std::mem::take(&mut result.reasoning));
+                result.members = unchanged_members(vault, std::mem::take(&mut result.members));
             }
             Message::Summary(summary) => {
                 summary.text = vault.hide(&summary.text);
@@ -191,6 +193,11 @@ impl RunPrivacy {
                     calls: calls.collect(),
                     reasoning: CarriedReasoning {
                         members: hidden_members(vault, reasoning.members),
+                        calls: reasoning
+                            .calls
+                            .into_iter()
+                            .map(|members| unchanged_members(vault, members))
+                            .collect(),
                         ..reasoning
                     },
                 })
@@ -234,6 +241,7 @@ impl RunPrivacy {
             *reasoning = hidden_members(vault, std::mem::take(reasoning));
             for call in tool_calls {
                 call.arguments = vault.hide_again(&call.arguments);
+                call.members = unchanged_members(vault, std::mem::take(&mut call.members));
             }
         }
         for tool in &mut request.tools {
@@ -361,6 +369,12 @@ fn hidden_members(vault: &mut Vault, members: Map<String, Value>) -> Map<String,
     shown.collect()
 }
 
+/// Members of a call that have nothing that is hidden.
+fn unchanged_members(vault: &mut Vault, mut members: Map<String, Value>) -> Map<String, Value> {
+    members.retain(|_, signed| vault.hide_value_again(signed) == *signed);
+    members
+}
+
 fn hidden_call(vault: &mut Vault, mut call: Call) -> Call {
     call.instance = call.instance.map(|name| vault.hide(&name));
     call.output_path = call.output_path.map(|path| vault.hide(&path));
@@ -429,12 +443,18 @@ mod tests {
             let turn = Turn::Exchange(Exchange {
                 reasoning: CarriedReasoning {
                     members: members.as_object().unwrap().clone(),
+                    calls: vec![Map::from_iter([("extra_content".into(), details(text))])],
                     candidate: None,
                 },
                 ..Exchange::default()
             });
             match privacy.hide_turn(turn, true) {
-                Turn::Exchange(shown) => Value::Object(shown.reasoning.members),
+                Turn::Exchange(shown) => {
+                    let is_kept = shown.reasoning.members.contains_key("reasoning_details");
+                    let has_member = |members: &Map<String, Value>| !members.is_empty();
+                    assert_eq!(shown.reasoning.calls.iter().any(has_member), is_kept);
+                    Value::Object(shown.reasoning.members)
+                }
                 other => panic!("{other:?}"),
             }
         };

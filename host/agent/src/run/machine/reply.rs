@@ -164,6 +164,7 @@ impl Machine {
         self.step.ahead = None;
         self.step.reasoning = CarriedReasoning {
             members: completion.carried_reasoning(),
+            calls: completion.call_members(),
             candidate: self.addressee().map(str::to_owned),
         };
         if let Some(mut reader) = self.step.reader.take() {
@@ -305,6 +306,7 @@ impl Machine {
             members: names
                 .map(|name| (name.to_owned(), Value::from(text)))
                 .collect(),
+            calls: Vec::new(),
             candidate,
         }
     }

@@ -308,7 +308,8 @@ impl Machine {
         if !calls.is_empty() {
             self.finishing = false;
             self.carry(&calls);
-            let reasoning = std::mem::take(&mut self.step.reasoning);
+            let mut reasoning = std::mem::take(&mut self.step.reasoning);
+            reasoning.fit(calls.len().saturating_add(self.step.ignored));
             self.remember(Turn::Exchange(Exchange {
                 calls: calls.clone(),
                 reasoning,

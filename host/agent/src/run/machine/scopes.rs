@@ -64,6 +64,7 @@ pub(super) fn conversation(context: &Context, history: &[Turn], max: usize) -> V
         message => matches!(message, Message::ToolResult(_) | Message::Summary(_)),
     };
     let said = context.messages.iter().filter(is_said).cloned();
+    let said = said.map(without_reasoning);
     let all: Vec<Message> = said.chain(history.iter().flat_map(made)).collect();
     let (mut shown, mut left, mut has_task) = (Vec::new(), max, false);
     for message in all.into_iter().rev() {
@@ -92,6 +93,15 @@ pub(super) fn conversation(context: &Context, history: &[Turn], max: usize) -> V
     shown
 }
 
+/// Reasoning is for the endpoint that it came from alone.
+fn without_reasoning(mut message: Message) -> Message {
+    if let Message::ToolResult(result) = &mut message {
+        result.reasoning.clear();
+        result.members.clear();
+    }
+    message
+}
+
 /// The calls of a turn with their results.
 fn made(turn: &Turn) -> Vec<Message> {
     let Turn::Exchange(exchange) = turn else {
@@ -106,6 +116,7 @@ fn made(turn: &Turn) -> Vec<Message> {
             id: String::new(),
             next_step: at == 0,
             failed: answered.failed,
+            ..ToolResultMessage::default()
         })
     });
     results.collect()

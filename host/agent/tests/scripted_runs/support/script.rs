@@ -123,7 +123,7 @@ fn collect(delta: &Delta, completion: &mut Completion) {
                 completion.tool_calls.push(ChatToolCall {
                     id: id.clone().unwrap_or_default(),
                     name: name.clone().unwrap_or_default(),
-                    arguments: String::new(),
+                    ..ChatToolCall::default()
                 });
             }
             completion.tool_calls[*index].arguments.push_str(arguments);

@@ -153,6 +153,7 @@ impl InputItem {
                         name: self.name,
                         arguments: self.arguments,
                     },
+                    ..ClientCall::default()
                 }],
                 ..message("assistant", Value::Null)
             },
@@ -261,11 +262,7 @@ fn message(role: &str, content: Value) -> ChatMessage {
     ChatMessage {
         role: role.to_owned(),
         content,
-        material: Vec::new(),
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        name: None,
-        function_call: None,
+        ..ChatMessage::default()
     }
 }
 

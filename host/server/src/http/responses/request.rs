@@ -360,6 +360,7 @@ mod tests {
                 name: "weather".into(),
                 arguments: "{}".into(),
             },
+            ..ClientCall::default()
         };
         let before = || PreviousResponse {
             calls: vec![call.clone()],
