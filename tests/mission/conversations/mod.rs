@@ -212,7 +212,7 @@ fn statement_000_51_chat_at_the_terminal_in_each_language() {
     }
 }
 
-/// Turns of `toolhold chat`, which ends well.
+/// Turns of `toolhold chat`, all of which are answered.
 fn talk_at_terminal(
     host: &Host,
     endpoint: &Endpoint,
@@ -238,6 +238,8 @@ fn talk_at_terminal(
     writer.join().unwrap().unwrap();
     assert_eq!(finished.code, Some(0), "{finished:?}");
     assert_eq!(endpoint.requests().len(), count, "{finished:?}");
+    let answers = finished.stdout.matches(talk.answer).count();
+    assert_eq!(answers, count, "{finished:?}");
     finished
 }
 
