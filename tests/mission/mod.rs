@@ -4,6 +4,7 @@ mod advisors;
 mod calls_in_text;
 mod capacity_formula;
 mod conversations;
+mod corrections;
 mod default_fallback;
 mod documents_by_address;
 mod eight_languages;

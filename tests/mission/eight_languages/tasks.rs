@@ -37,6 +37,16 @@ fn statement_042_3_tasks_are_recognised_and_refused_in_eight_languages() {
         let expected = UserText::Blocked.in_language(Some(case.tag));
         assert_eq!(*text, expected, "{language}: {answer}");
         assert_eq!(recognise(expected), Some(case.texts), "{language}");
+        // Streams have the same text.
+        for (path, input) in [
+            ("/v1/chat/completions", "messages"),
+            ("/v1/responses", "input"),
+        ] {
+            let mut streamed = json!({"model": "default", "stream": true});
+            streamed[input] = asked["messages"].clone();
+            let events = server.post(path, &streamed).text;
+            assert!(events.contains(expected), "{path} {language}: {events}");
+        }
     }
     // What was blocked was sent nowhere.
     assert_eq!(endpoint.requests().len(), LANGUAGES.len());

@@ -1,10 +1,12 @@
-//! Words: keywords of the router, the choice of tools, and the search of knowledge.
+//! Words: keywords of the router, the choice of tools, and the search of documents and facts.
 
 use super::LANGUAGES;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
+use support::server::Server;
 use toolhold_agent::context::Toolbook;
 use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
 use toolhold_model::{ChatMessage, ChatRequest, CompletionObserver, Model as _, NoModel};
@@ -110,5 +112,31 @@ fn statement_042_2_documents_are_found_in_eight_languages() {
         let source = found["passages"][0]["source"].as_str().unwrap_or_default();
         let name = format!("{}.txt", case.language);
         assert!(source.ends_with(&name), "{}: {found}", case.question);
+    }
+}
+
+#[test]
+fn statement_042_2_facts_are_found_in_eight_languages() {
+    let host = Host::new();
+    host.ship("knowledge").write(
+        "toolhold.toml",
+        "[module.knowledge]\nknowledge = { memory = { user = [\"recall\", \"remember\"] } }\n",
+    );
+    let endpoint = Endpoint::start(Scenario::default());
+    let url = endpoint.base_url();
+    let server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    let call = |tool: &str, arguments: Value| {
+        let asked = json!({"arguments": arguments});
+        server.post(&format!("/v1/tools/{tool}"), &asked).good()
+    };
+    for case in &LANGUAGES {
+        for text in [case.document, case.distractor] {
+            call("knowledge.remember", json!({"text": text}));
+        }
+    }
+    for case in &LANGUAGES {
+        let found = call("knowledge.recall", json!({"question": case.question}));
+        let first = &found["result"]["facts"][0]["text"];
+        assert_eq!(*first, case.document, "{}: {found}", case.question);
     }
 }
