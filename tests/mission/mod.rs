@@ -4,15 +4,16 @@ mod advisors;
 mod calls_in_text;
 mod capacity_formula;
 mod conversations;
+mod corrections;
 mod default_fallback;
 mod documents_by_address;
+mod eight_languages;
 mod jobs;
 mod language;
 mod repair;
 mod serving_templates;
 mod steps;
 mod versions;
-mod words;
 
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};

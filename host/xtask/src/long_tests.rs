@@ -42,8 +42,8 @@ const PARTS: [LongPart; 7] = [
         command: || Ok(faults()),
     },
     LongPart {
-        name: "frameworks that speak OpenAI's APIs",
-        command: || Ok(frameworks()),
+        name: "frameworks that speak OpenAI's APIs, and conversations of 300 turns",
+        command: || Ok(ignored()),
     },
     LongPart {
         name: "property tests, 5000 cases each",
@@ -109,12 +109,13 @@ fn faults() -> Command {
     command
 }
 
-/// Tests that install a gigabyte from the registries, so that each change is tried without them. They are ignored otherwise.
-fn frameworks() -> Command {
-    let filter = "test(/^serve::frameworks::/)";
-    let ignored = ["--profile", "long", "--run-ignored", "only"];
+/// Tests that each change is tried without, and that are ignored otherwise: those of frameworks install a gigabyte from the
+/// registries, and long conversations by each way and in each language take minutes.
+fn ignored() -> Command {
+    let filter = "test(/^(mission::conversations::many_turns|serve::frameworks)::/)";
+    let options = ["--profile", "long", "--run-ignored", "only"];
     let mut command = xtask(&["test", "--"]);
-    command.args(ignored).args(["-E", filter]);
+    command.args(options).args(["-E", filter]);
     command
 }
 

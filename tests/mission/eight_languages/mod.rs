@@ -1,19 +1,17 @@
-//! Words in eight languages: keywords of the router, the choice of tools, and the search of knowledge (issue 42, item 2).
+//! One table of eight languages for all that looks at words: the router, the choice of tools, search, guards, the language
+//! of a task, and what a summary keeps (issue 42).
 
-use serde_json::Value;
-use std::sync::Arc;
-use std::time::Duration;
-use support::host::Host;
-use toolhold_agent::context::Toolbook;
-use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
-use toolhold_model::{ChatMessage, ChatRequest, CompletionObserver, Model as _, NoModel};
-use toolhold_protocol::completion::Delta;
-use toolhold_protocol::routing::{Classifier, Routing};
-use toolhold_protocol::tool::Tool;
+mod guards;
+mod tasks;
+mod words;
 
-/// Texts of a language about three subjects, as a user writes them.
+/// Texts of a language about three subjects, as a user writes them, and personal data beside its letters.
 struct LanguageCase {
     language: &'static str,
+    /// BCP 47 tag.
+    tag: &'static str,
+    /// Tag of the language of the host's own texts for a user of this language: English where they have no translation.
+    texts: &'static str,
     keyword: &'static str,
     /// Has the keyword.
     task: &'static str,
@@ -26,11 +24,20 @@ struct LanguageCase {
     question: &'static str,
     /// Is not.
     distractor: &'static str,
+    /// Letters before and behind a value, without a space where the script can do without: of English, which is written
+    /// with the letters of the values, punctuation.
+    letters: [&'static str; 2],
+    /// Kind and text of personal data that a user of this language writes.
+    personal: (&'static str, &'static str),
+    /// Has no number and no name: only its words tell that it must be kept.
+    decision: &'static str,
 }
 
 const LANGUAGES: [LanguageCase; 8] = [
     LanguageCase {
         language: "english",
+        tag: "en",
+        texts: "en",
         keyword: "translate",
         task: "Please translate this sentence into German",
         other: "How is the weather today?",
@@ -42,9 +49,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "A lost card costs 20 euro to replace.",
         question: "replacing cards",
         distractor: "The bank is open on Saturdays.",
+        letters: ["my number:", ", please"],
+        personal: ("national_id", "536-22-1234"),
+        decision: "Remember that I drink tea without sugar.",
     },
     LanguageCase {
         language: "russian",
+        tag: "ru",
+        texts: "ru",
         keyword: "перевод",
         task: "Нет перевода этой фразы на английский",
         other: "Какая сегодня погода?",
@@ -56,9 +68,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "Замена утерянной карты стоит 20 евро.",
         question: "потеряна моя карта",
         distractor: "Банк открыт по субботам.",
+        letters: ["номер", "клиента"],
+        personal: ("national_id", "112-233-445 95"),
+        decision: "Запомни, что я пью чай без сахара.",
     },
     LanguageCase {
         language: "chinese",
+        tag: "zh",
+        texts: "zh",
         keyword: "翻译",
         task: "请把这句话翻译成英文",
         other: "今天天气怎么样",
@@ -66,9 +83,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "补办丢失的银行卡需要二十欧元。",
         question: "我的银行卡丢了",
         distractor: "本店周六营业。",
+        letters: ["我的号码是", "谢谢"],
+        personal: ("national_id", "11010519491231002X"),
+        decision: "请记住，我喝茶不加糖。",
     },
     LanguageCase {
         language: "japanese",
+        tag: "ja",
+        texts: "en",
         keyword: "翻訳",
         task: "この文を英語に翻訳してください",
         other: "今日の天気はどうですか",
@@ -80,9 +102,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "紛失したカードの再発行は20ユーロです。",
         question: "カードを紛失しました",
         distractor: "土曜日も営業しています。",
+        letters: ["個人番号は", "です"],
+        personal: ("national_id", "123456789018"),
+        decision: "お茶に砂糖を入れないことを覚えていてください。",
     },
     LanguageCase {
         language: "korean",
+        tag: "ko",
+        texts: "en",
         keyword: "번역",
         task: "이 문장을 영어로 번역해 주세요",
         other: "오늘 날씨는 어때요?",
@@ -94,9 +121,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "분실한 카드의 재발급 비용은 20유로입니다.",
         question: "카드를 분실했어요",
         distractor: "토요일에도 영업합니다.",
+        letters: ["제 번호는", "입니다"],
+        personal: ("phone", "010-1234-5678"),
+        decision: "차에 설탕을 넣지 않는다는 것을 기억해 주세요.",
     },
     LanguageCase {
         language: "thai",
+        tag: "th",
+        texts: "en",
         keyword: "แปล",
         task: "ช่วยแปลประโยคนี้เป็นภาษาอังกฤษ",
         other: "วันนี้อากาศเป็นอย่างไร",
@@ -104,9 +136,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "การออกบัตรใหม่แทนบัตรที่หายมีค่าใช้จ่าย 20 ยูโร",
         question: "ฉันทำบัตรหาย",
         distractor: "ธนาคารเปิดวันเสาร์",
+        letters: ["เบอร์ของฉันคือ", "ครับ"],
+        personal: ("phone", "081-234-5678"),
+        decision: "จำไว้ว่าฉันดื่มชาไม่ใส่น้ำตาล",
     },
     LanguageCase {
         language: "arabic",
+        tag: "ar",
+        texts: "en",
         keyword: "ترجمة",
         task: "أريد الترجمة إلى الإنجليزية لهذه الجملة",
         other: "كيف الطقس اليوم؟",
@@ -118,9 +155,14 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "استبدال البطاقة المفقودة يكلف عشرين يورو.",
         question: "فقدت بطاقة",
         distractor: "المصرف مفتوح يوم السبت.",
+        letters: ["رقم حسابي", "شكرا"],
+        personal: ("iban", "SA03 8000 0000 6080 1016 7519"),
+        decision: "تذكر أنني أشرب الشاي بلا سكر.",
     },
     LanguageCase {
         language: "hindi",
+        tag: "hi",
+        texts: "en",
         keyword: "अनुवाद",
         task: "इस वाक्य का अंग्रेज़ी में अनुवाद करें",
         other: "आज मौसम कैसा है?",
@@ -132,106 +174,22 @@ const LANGUAGES: [LanguageCase; 8] = [
         document: "खोए हुए कार्ड को बदलने में 20 यूरो लगते हैं।",
         question: "मेरे कार्डों का क्या होगा",
         distractor: "बैंक शनिवार से खुला है।",
+        letters: ["मेरा नंबर", "है"],
+        personal: ("national_id", "2341 2341 2346"),
+        decision: "याद रखना कि मैं चाय में चीनी नहीं लेता।",
     },
 ];
 
-/// Keeps how a task was classified.
-#[derive(Default)]
-struct ClassObserver(Vec<Routing>);
-
-impl CompletionObserver for ClassObserver {
-    fn delta(&mut self, _: Delta) {}
-
-    fn routing(&mut self, routing: Routing) {
-        self.0.push(routing);
+impl LanguageCase {
+    /// A value beside letters of the language.
+    fn beside_letters(&self, value: &str) -> String {
+        let [before, behind] = self.letters;
+        format!("{before}{value}{behind}")
     }
-}
 
-/// True if a rule with this keyword decides the class of the task.
-async fn rule_holds(keyword: &str, task: &str) -> bool {
-    let class = |name: &str, keywords: Vec<String>| Class {
-        name: name.into(),
-        description: String::new(),
-        to: name.into(),
-        model: Arc::new(NoModel),
-        rules: Rules {
-            keywords,
-            ..Rules::default()
-        },
-    };
-    let classes = vec![
-        class("translations", vec![keyword.into()]),
-        class("others", Vec::new()),
-    ];
-    let policy = RouterPolicy {
-        picker: None,
-        timeout: Duration::from_secs(1),
-        default: 1,
-    };
-    let router = Router::new("router", classes, policy).unwrap();
-    let request = ChatRequest::new("", vec![ChatMessage::user(task)]);
-    let mut observer = ClassObserver::default();
-    // No model answers, and the class is told before.
-    let _ = router.complete(&request, &mut observer).await;
-    let [Routing::Classified { by, .. }] = observer.0.as_slice() else {
-        panic!("{:?}", observer.0)
-    };
-    *by == Classifier::Rule
-}
-
-#[tokio::test]
-async fn statement_042_2_router_keywords_in_eight_languages() {
-    for case in &LANGUAGES {
-        let language = case.language;
-        assert!(rule_holds(case.keyword, case.task).await, "{language}");
-        assert!(!rule_holds(case.keyword, case.other).await, "{language}");
-    }
-    // A word with spaces around it and without.
-    for (spaced, keyword) in [
-        ("请 翻译 这句话", "翻译"),
-        ("この 文 を 翻訳 して", "翻訳"),
-        ("ช่วย แปล ประโยค นี้", "แปล"),
-    ] {
-        assert!(rule_holds(keyword, spaced).await, "{spaced}");
-        assert!(
-            rule_holds(keyword, &spaced.replace(' ', "")).await,
-            "{spaced}"
-        );
-    }
-}
-
-#[test]
-fn statement_042_2_tools_are_chosen_in_eight_languages() {
-    for case in &LANGUAGES {
-        let tools = [("m.t1", 0), ("m.t2", 1), ("m.t3", 2)].map(|(name, at)| {
-            Arc::new(Tool {
-                description: case.tools[at].into(),
-                ..Tool::new(name)
-            })
-        });
-        let book = Toolbook::new(&tools);
-        let language = case.language;
-        assert_eq!(book.find(case.task).first(), Some(&"m.t2"), "{language}");
-        assert_eq!(book.find(case.other).first(), Some(&"m.t3"), "{language}");
-    }
-}
-
-#[test]
-fn statement_042_2_documents_are_found_in_eight_languages() {
-    let host = Host::new();
-    for case in &LANGUAGES {
-        let language = case.language;
-        host.write(&format!("notes/{language}.txt"), case.document)
-            .write(&format!("notes/{language}_hours.txt"), case.distractor);
-    }
-    let added = host.run(&["knowledge", "add", "notes"]);
-    assert_eq!(added.code, Some(0), "{added:?}");
-    for case in &LANGUAGES {
-        let done = host.run(&["knowledge", "search", "--json", case.question]);
-        assert_eq!(done.code, Some(0), "{done:?}");
-        let found: Value = serde_json::from_str(&done.stdout).unwrap();
-        let source = found["passages"][0]["source"].as_str().unwrap_or_default();
-        let name = format!("{}.txt", case.language);
-        assert!(source.ends_with(&name), "{}: {found}", case.question);
+    /// What the model is shown in the place of the personal data.
+    fn placeholder(&self) -> String {
+        let (kind, _) = self.personal;
+        format!("<{kind}_1>")
     }
 }

@@ -1,5 +1,7 @@
 //! 000.51 and 000.56: a conversation longer than the model's window continues and keeps its facts.
 
+mod many_turns;
+
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
@@ -123,26 +125,6 @@ fn replays(host: &Host, run: &str) {
 }
 
 #[test]
-fn statement_000_51_a_session_of_300_turns_keeps_a_fact_of_its_third() {
-    let (host, endpoint) = (host(), endpoint(RUSSIAN));
-    let server = serve(&host, &endpoint);
-    let turns = session(&server);
-    let last = talk_in_session(&server, &turns, RUSSIAN, 300, 1);
-    assert_eq!(endpoint.requests().len(), 300);
-    RUSSIAN.holds(&endpoint);
-    // One summary, made longer and not beside another one, and few messages beside it.
-    let run = last["id"].as_str().unwrap();
-    let types = types(&host, run);
-    assert_eq!(
-        types.iter().filter(|name| *name == "summary").count(),
-        1,
-        "{types:?}"
-    );
-    assert!(types.len() < 100, "{types:?}");
-    replays(&host, run);
-}
-
-#[test]
 fn statement_000_51_sessions_in_each_language() {
     for talk in TALKS {
         let (host, endpoint) = (host(), endpoint(talk));
@@ -173,58 +155,74 @@ fn statement_000_51_responses_in_each_language() {
     for talk in TALKS {
         let (host, endpoint) = (host(), endpoint(talk));
         let server = serve(&host, &endpoint);
-        let mut before = Value::Null;
-        for turn in 0..30 {
-            let asked = json!({"model": "default", "input": talk.said(turn, 4), "previous_response_id": before});
-            let response = server.post("/v1/responses", &asked).good();
-            assert_eq!(response["status"], "completed", "{turn}: {response}");
-            before = response["id"].clone();
-        }
+        let last = talk_in_responses(&server, talk, 30, 4);
         talk.holds(&endpoint);
         // What it was made from is listed as the client gave it.
-        let items = server.get(&format!(
-            "/v1/responses/{}/input_items?limit=100",
-            before.as_str().unwrap()
-        ));
+        let items = server.get(&format!("/v1/responses/{last}/input_items?limit=100"));
         assert!(items.good().to_string().contains(talk.fact));
     }
 }
 
-/// A client that sends all messages each time.
+/// Responses, each of which names the one before, and all of which are complete. Returns the id of the last one.
+fn talk_in_responses(server: &Server, talk: Talk, count: usize, length: usize) -> String {
+    let mut before = Value::Null;
+    for turn in 0..count {
+        let asked = json!({"model": "default", "input": talk.said(turn, length), "previous_response_id": before});
+        let response = server.post("/v1/responses", &asked).good();
+        assert_eq!(response["status"], "completed", "{turn}: {response}");
+        before = response["id"].clone();
+    }
+    before.as_str().unwrap().to_owned()
+}
+
 #[test]
 fn statement_000_51_chat_completions_in_each_language() {
     for talk in TALKS {
         let (host, endpoint) = (host(), endpoint(talk));
         let server = serve(&host, &endpoint);
-        let mut messages = Vec::new();
-        for turn in 0..30 {
-            messages.push(json!({"role": "user", "content": talk.said(turn, 4)}));
-            let asked = json!({"model": "default", "messages": messages});
-            let answer = server.post("/v1/chat/completions", &asked).good();
-            let message = answer["choices"][0]["message"].clone();
-            assert_eq!(message["content"], talk.answer, "{turn}: {answer}");
-            messages.push(message);
-        }
+        talk_in_completions(&server, talk, 30, 4);
         talk.holds(&endpoint);
     }
 }
 
-#[test]
-fn statement_000_51_chat_at_the_terminal() {
-    let (host, endpoint) = (host(), endpoint(RUSSIAN));
-    let typed: String = (0..30).map(|turn| RUSSIAN.said(turn, 4) + "\n").collect();
-    let chatted = chat(&host, &endpoint, &typed);
-    assert_eq!(chatted.code, Some(0), "{chatted:?}");
-    assert_eq!(endpoint.requests().len(), 30, "{chatted:?}");
-    let shown = format!("{}{}", chatted.stdout, chatted.stderr);
-    assert!(
-        shown.contains("messages of the conversation are summed up"),
-        "{shown}"
-    );
-    RUSSIAN.holds(&endpoint);
+/// Turns of a client that sends all messages each time, all of which are answered.
+fn talk_in_completions(server: &Server, talk: Talk, count: usize, length: usize) {
+    let mut messages = Vec::new();
+    for turn in 0..count {
+        messages.push(json!({"role": "user", "content": talk.said(turn, length)}));
+        let asked = json!({"model": "default", "messages": messages});
+        let answer = server.post("/v1/chat/completions", &asked).good();
+        let message = answer["choices"][0]["message"].clone();
+        assert_eq!(message["content"], talk.answer, "{turn}: {answer}");
+        messages.push(message);
+    }
 }
 
-fn chat(host: &Host, endpoint: &Endpoint, typed: &str) -> Finished {
+#[test]
+fn statement_000_51_chat_at_the_terminal_in_each_language() {
+    for talk in TALKS {
+        let (host, endpoint) = (host(), endpoint(talk));
+        let chatted = talk_at_terminal(&host, &endpoint, talk, 30, 4);
+        let shown = format!("{}{}", chatted.stdout, chatted.stderr);
+        assert!(
+            shown.contains("messages of the conversation are summed up"),
+            "{shown}"
+        );
+        talk.holds(&endpoint);
+    }
+}
+
+/// Turns of `toolhold chat`, all of which are answered.
+fn talk_at_terminal(
+    host: &Host,
+    endpoint: &Endpoint,
+    talk: Talk,
+    count: usize,
+    length: usize,
+) -> Finished {
+    let typed: String = (0..count)
+        .map(|turn| talk.said(turn, length) + "\n")
+        .collect();
     let url = endpoint.base_url();
     let mut child = host
         .command(&["chat", "--base-url", &url, "--model", "m"])
@@ -234,11 +232,14 @@ fn chat(host: &Host, endpoint: &Endpoint, typed: &str) -> Finished {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let typed = typed.to_owned();
     // The answers fill a pipe meanwhile.
     let writer = std::thread::spawn(move || input.write_all(typed.as_bytes()));
     let finished = finish(child.wait_with_output().unwrap());
     writer.join().unwrap().unwrap();
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert_eq!(endpoint.requests().len(), count, "{finished:?}");
+    let answers = finished.stdout.matches(talk.answer).count();
+    assert_eq!(answers, count, "{finished:?}");
     finished
 }
 
