@@ -371,6 +371,28 @@ fn a_key_has_as_many_images_as_the_operator_says() {
 }
 
 #[test]
+fn requests_at_the_same_time_do_not_pass_a_quota_together() {
+    let host = host("[serve]\nkey_image_bytes = 20_000\n");
+    let endpoint = scripted(vec![answers("a logo"); 3]);
+    let server = serve(&host, &endpoint);
+    let answered = std::thread::scope(|scope| {
+        let server = &server;
+        let asked: Vec<_> = (0..8)
+            .map(|last| scope.spawn(move || shows(server, last)))
+            .collect();
+        let answered = asked.into_iter().map(|asked| asked.join().unwrap());
+        answered.collect::<Vec<_>>()
+    });
+    let (good, refused): (Vec<_>, Vec<_>) = answered.iter().partition(|it| it.status == 200);
+    assert_eq!(good.len(), 3, "{answered:?}");
+    for refused in refused {
+        assert_eq!(refused.status, 413, "{refused:?}");
+        assert_eq!(refused.json()["error"]["code"], "image_quota");
+    }
+    assert_eq!(endpoint.requests().len(), 3);
+}
+
+#[test]
 fn a_request_that_is_sent_again_needs_no_new_place_for_its_images() {
     let host = host("[serve]\nkey_image_bytes = 10_000\n");
     let endpoint = scripted([answers("a logo")]);

@@ -41,15 +41,6 @@ const NAMELESS: &str = "file";
 /// Images and files whose bytes are decoded and looked at.
 const READINGS: WorkKind = WorkKind::new("images and files of requests", 16);
 
-/// Bytes of images that the runs of a server may have.
-#[derive(Debug, Clone, Copy)]
-pub struct ImageQuota {
-    /// Maximum for the runs of one key.
-    pub key: u64,
-    /// Maximum for the runs of all keys.
-    pub all: u64,
-}
-
 /// Bytes as they came.
 enum GivenBytes {
     Base64(String),
@@ -240,7 +231,8 @@ impl App {
         Ok(Message::material(&fence, &document.text))
     }
 
-    /// Checks that the images of a request may be kept with the run that it is about to begin.
+    /// Checks that the images of a request may be kept with the run that it is about to begin. The run begins only if
+    /// they still may when they are written ([`Dispatcher::start`](crate::runs::Dispatcher::start)).
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
@@ -254,24 +246,10 @@ impl App {
         if images.is_empty() {
             return Ok(());
         }
-        let store = self.dispatcher.store();
-        let owner = &prepared.behalf.owner;
-        let kept = store.blob_sums(owner).await?;
-        // Those of an earlier turn are kept already.
-        let added = store.added_blob_sums(owner, &images).await?;
-        let ImageQuota { key, all } = self.image_quota;
-        for (whose, has, more, most) in [
-            ("this key's runs", kept.owner, added.owner, key),
-            ("all runs", kept.all, added.all, all),
-        ] {
-            if more > 0 && has.saturating_add(more) > most {
-                return Err(ApiError::payload_too_large(format!(
-                    "the images of {whose} would have more than {most} bytes: delete runs or sessions that have some"
-                ))
-                .coded("image_quota"));
-            }
-        }
-        Ok(())
+        let (store, owner) = (self.dispatcher.store(), &prepared.behalf.owner);
+        let quota = self.dispatcher.image_quota();
+        let fit = store.fit_blobs(owner, &images, quota).await?;
+        fit.map_err(|full| ApiError::payload_too_large(full.to_string()).coded("image_quota"))
     }
 }
 
