@@ -195,9 +195,15 @@ pub async fn fill(
         .fetch_all(pool)
         .in_time(database)
         .await?;
+    let mut kept: BTreeMap<String, String> = kept.into_iter().collect();
+    let mut restored: BTreeMap<String, Image> = BTreeMap::new();
     for image in lacking {
-        if let Some((_, data)) = kept.iter().find(|(digest, _)| *digest == image.digest) {
-            image.restore(data);
+        // Runs inside of the run are shown the same images: they share the bytes.
+        if let Some(equal) = restored.get(&image.digest) {
+            image.share(equal);
+        } else if let Some(data) = kept.remove(&image.digest) {
+            image.restore(&data);
+            restored.insert(image.digest.clone(), image.clone());
         }
     }
     Ok(())

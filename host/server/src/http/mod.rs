@@ -33,6 +33,7 @@ mod paths;
 mod refusals;
 mod reload;
 mod repetition;
+mod request_memory;
 mod requests;
 mod responses;
 mod result_matcher;

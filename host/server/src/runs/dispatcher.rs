@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold_admission::{FairQueue, Lane, QueueRefusal, Seldom};
+use toolhold_admission::{FairQueue, Lane, MemoryReservation, QueueRefusal, Seldom};
 use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
 use toolhold_protocol::error::RunError;
@@ -248,7 +248,7 @@ impl Dispatcher {
         let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
         let id = run.id;
         let log = RunLog::begins(id, &behalf.owner, &agent.name, false);
-        let live = LaterEvents::Live(self.go_on(run, permit, observer, log));
+        let live = LaterEvents::Live(self.go_on(run, permit, observer, log, None));
         let mut watcher = Watcher::new(self.inner.clone(), id, None, live, viewer);
         if watcher.has_begun().await {
             return Ok(watcher);
@@ -442,13 +442,15 @@ impl Dispatcher {
         Ok(RunPermit::new(admitted?, admission))
     }
 
-    /// Forwards the events of a run to its watchers until the run is over. Returns them from the first on.
+    /// Forwards the events of a run to its watchers until the run is over. Returns them from the first on. `kept` is the
+    /// memory of the images of a resumed run, which no request has.
     pub(super) fn go_on(
         &self,
         mut run: Run,
         permit: RunPermit,
         mut observer: Observer,
         log: RunLog,
+        kept: Option<MemoryReservation>,
     ) -> broadcast::Receiver<LiveEvent> {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
@@ -465,6 +467,7 @@ impl Dispatcher {
             let right = permit.right().clone();
             // Covers a run that ended at once.
             let _seat = permit;
+            let _kept = kept;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {

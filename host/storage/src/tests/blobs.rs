@@ -84,8 +84,9 @@ async fn equal_images_are_kept_once_and_go_with_the_last_run() {
             assert!(store.delete_run("ann", run).await.unwrap());
         }
         assert_eq!(sums(&store, "ann").await, (0, 18_000));
-        let (first, _) = store.ends(of_bob).await.unwrap();
-        assert_eq!(url_of(&first), logo.url());
+        assert_eq!(store.image_bytes_of(of_bob).await.unwrap(), 9_000);
+        let read = store.read(&Source::Run(of_bob)).await.unwrap();
+        assert_eq!(url_of(&read[0]), logo.url());
         let mut context = vec![Message::Image(serde_json::from_value(json!(logo)).unwrap())];
         store.restore_images(of_bob, &mut context).await.unwrap();
         let [Message::Image(restored)] = context.as_slice() else {
@@ -116,8 +117,8 @@ async fn a_run_that_begins_while_its_image_is_deleted_has_it() {
         let begins_and_deletes = async |store: &Store| {
             for _ in 0..20 {
                 let run = shown(store, "ann", &logo, None).await;
-                let (first, _) = store.ends(run).await.unwrap();
-                assert_eq!(url_of(&first), logo.url());
+                let read = store.read(&Source::Run(run)).await.unwrap();
+                assert_eq!(url_of(&read[0]), logo.url());
                 assert!(store.delete_run("ann", run).await.unwrap());
             }
         };

@@ -24,6 +24,7 @@ use toolhold_policy::prompt::Fence;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
 use toolhold_runtime::extract::{DocumentBytes, Unreadable};
+use uuid::Uuid;
 
 /// Images and files of one request, those of its history among them.
 const MAX_PARTS: usize = 128;
@@ -132,7 +133,7 @@ impl App {
     ) -> Result<Message, ApiError> {
         let mut claimed = String::new();
         let mut name = part.name.map(str::to_owned);
-        let (bytes, permit) = match part.source {
+        let (bytes, held) = match part.source {
             MediaSource::Inline { media_type, base64 } => {
                 media_type.clone_into(&mut claimed);
                 (GivenBytes::Base64(base64.to_owned()), None)
@@ -147,7 +148,10 @@ impl App {
                 let (read, permit) = Box::pin(fetching).await?;
                 claimed = read.media_type;
                 name = name.or_else(|| last_part(address));
-                (GivenBytes::Raw(read.bytes), permit)
+                if Image::media_type_of(&read.bytes).is_some() && !bounds.has_all_images() {
+                    client.memory.keep(Image::memory(read.bytes.len() as u64))?;
+                }
+                (GivenBytes::Raw(read.bytes), Some((permit, read.kept)))
             }
         };
         let name = name.map_or_else(String::new, |name| shown_name(&name));
@@ -188,7 +192,7 @@ impl App {
                     .await?
             }
         };
-        drop(permit);
+        drop(held);
         Ok(message)
     }
 
@@ -229,6 +233,30 @@ impl App {
             attributes: &[("name", name)],
         };
         Ok(Message::material(&fence, &document.text))
+    }
+
+    /// Gives the images of an earlier run's context their bytes again. They count as those of this request.
+    ///
+    /// # Errors
+    /// There is no memory for them, or the database failed.
+    pub async fn restore_images(
+        &self,
+        client: &Client,
+        run: Uuid,
+        context: &mut [Message],
+    ) -> Result<(), ApiError> {
+        let lacking = context.iter().filter_map(|message| match message {
+            Message::Image(image) if image.data().is_none() => {
+                Some((image.digest.as_str(), image.bytes))
+            }
+            _ => None,
+        });
+        // Equal ones share their bytes.
+        let lacking: BTreeMap<&str, u64> = lacking.collect();
+        let sizes = lacking.values().map(|bytes| Image::memory(*bytes));
+        client.memory.keep(sizes.fold(0, u64::saturating_add))?;
+        let store = self.dispatcher.store();
+        Ok(store.restore_images(run, context).await?)
     }
 
     /// Checks that the images of a request may be kept with the run that it is about to begin. The run begins only if
