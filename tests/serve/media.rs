@@ -325,7 +325,7 @@ fn images_of_earlier_turns_count_in_the_memory_of_a_request() {
     let image = |last: u8| {
         let mut bytes = PNG.to_vec();
         bytes.resize(2_000_000, last);
-        json!([{"type": "image_url", "image_url": {"url": url("image/png", &bytes)}}])
+        json!([{"type": "input_image", "image_url": url("image/png", &bytes)}])
     };
     let later = json!("And now?");
     let session = server.post("/v1/sessions", &json!({})).good();

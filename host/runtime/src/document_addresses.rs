@@ -90,7 +90,7 @@ impl DocumentAddresses {
         self.fetch_into(address, max, patience, None).await
     }
 
-    /// As [`Self::fetch`]. The document's bytes are counted in `kept`, if that is there, before they are kept.
+    /// Fetches a document like [`Self::fetch`]. Its bytes are counted in `kept`, if that is there, before they are kept.
     ///
     /// # Errors
     /// Also [`DocumentError::Memory`].

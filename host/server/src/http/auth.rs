@@ -29,7 +29,7 @@ pub struct Client {
     pub trace: opentelemetry::Context,
     /// The memory of answers that it has not read.
     pub unsent: UnsentShare,
-    /// The memory of what is made for the request beside its body.
+    /// The memory of the request: of its body, and of what is fetched or read again for it.
     pub memory: RequestMemory,
     /// The origin of the request, which tells when it is sent again.
     pub origin: RequestOrigin,

@@ -98,7 +98,7 @@ impl Store {
         Ok(record)
     }
 
-    /// As [`Store::record`], of images the digests and sizes alone.
+    /// Reads a record like [`Store::record`]. Images have their digests and sizes alone.
     pub(crate) async fn without_images(&self, source: &Source) -> Result<Record, RecordError> {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
