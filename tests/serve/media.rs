@@ -14,14 +14,14 @@ use support::server::Server;
 use support::transcript::{answers, calls};
 
 /// The begin of a PNG file.
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\nlogo";
+pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nlogo";
 const HOURS: &str = "Open on Saturdays from nine to twelve.";
 
-fn url(media_type: &str, bytes: &[u8]) -> String {
+pub fn url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
 }
 
-fn png() -> String {
+pub fn png() -> String {
     url("image/png", PNG)
 }
 
@@ -32,7 +32,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 /// The text of the endpoint's `n`th request, and the addresses of its images.
-fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
+pub fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
     let requests = endpoint.requests();
     let (mut text, mut urls) = (String::new(), Vec::new());
     for message in requests[n]["messages"].as_array().unwrap() {
@@ -53,11 +53,11 @@ fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
     (text, urls)
 }
 
-fn says(content: &Value) -> Value {
+pub fn says(content: &Value) -> Value {
     json!({"model": "default", "messages": [{"role": "user", "content": content}]})
 }
 
-fn task(content: &Value) -> Value {
+pub fn task(content: &Value) -> Value {
     json!({"messages": [{"role": "user", "content": content}]})
 }
 
@@ -239,7 +239,7 @@ fn parts_that_cannot_be_shown_are_refused_with_words() {
 const LARGE: usize = 3_000_000;
 
 /// Serves an image on this machine, once for each connection, and counts how often.
-fn image_server() -> (String, Arc<AtomicUsize>) {
+pub fn image_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let served = Arc::new(AtomicUsize::new(0));
@@ -268,7 +268,7 @@ fn granting(origin: &str) -> support::host::Host {
     granting_with(origin, "")
 }
 
-fn granting_with(origin: &str, more: &str) -> support::host::Host {
+pub fn granting_with(origin: &str, more: &str) -> support::host::Host {
     host(&format!(
         "{more}[[knowledge.http]]\norigin = {origin:?}\npath_prefix = \"/team\"\nprivate = true\n"
     ))
@@ -292,67 +292,6 @@ fn a_granted_address_of_an_image_is_fetched() {
     let refused = server.post("/v1/responses", &asked("/private/logo.png"));
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.text.contains("knowledge.http"), "{refused:?}");
-}
-
-/// An image that comes from elsewhere counts like one in the body, before it is kept.
-#[test]
-fn a_fetched_image_without_memory_for_it_is_refused() {
-    let (origin, _) = image_server();
-    let image = |path: &str| json!([{"type": "image_url", "image_url": {"url": format!("{origin}{path}")}}]);
-    // One key may have seven eighths: less than the large image, and more than it but less than the base64 besides.
-    for kept_bytes in [2_000_000, 6_000_000] {
-        let memory = format!("[modules]\nkept_bytes = {kept_bytes}\n");
-        let host = granting_with(&origin, &memory);
-        let endpoint = scripted([answers("a logo")]);
-        let server = serve(&host, &endpoint);
-        let ask = |path: &str| server.post("/v1/chat/completions", &says(&image(path)));
-        let refused = ask("/team/large.png");
-        assert!([413, 503].contains(&refused.status), "{refused:?}");
-        assert!(refused.text.contains("modules.kept_bytes"), "{refused:?}");
-        // What it took is free again.
-        ask("/team/logo.png").good();
-        assert_eq!(endpoint.requests().len(), 1);
-    }
-}
-
-/// Images of earlier turns count like those in the body, before they are read.
-#[test]
-fn images_of_earlier_turns_count_in_the_memory_of_a_request() {
-    // One key may have 7 MB. A body with an image of 2 MB takes 5.4 MB, and the image by itself 2.7 MB.
-    let host = host("[modules]\nkept_bytes = 8_000_000\n");
-    let endpoint = scripted(vec![answers("a logo"); 5]);
-    let server = serve(&host, &endpoint);
-    let image = |last: u8| {
-        let mut bytes = PNG.to_vec();
-        bytes.resize(2_000_000, last);
-        json!([{"type": "input_image", "image_url": url("image/png", &bytes)}])
-    };
-    let later = json!("And now?");
-    let session = server.post("/v1/sessions", &json!({})).good();
-    let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
-    server.post(&turns, &task(&image(1))).good();
-    server.post(&turns, &task(&later)).good();
-    assert_eq!(shown(&endpoint, 1).1.len(), 1);
-    let refused = server.post(&turns, &task(&image(2)));
-    assert_eq!(refused.status, 413, "{refused:?}");
-    assert!(refused.text.contains("modules.kept_bytes"), "{refused:?}");
-    server.post(&turns, &task(&later)).good();
-
-    let asked = |content: &Value, before: Option<&str>| {
-        let mut asked =
-            json!({"model": "default", "input": [{"role": "user", "content": content}]});
-        if let Some(before) = before {
-            asked["previous_response_id"] = before.into();
-        }
-        server.post("/v1/responses", &asked)
-    };
-    let first = asked(&image(1), None).good();
-    let before = first["id"].as_str();
-    let refused = asked(&image(2), before);
-    assert_eq!(refused.status, 413, "{refused:?}");
-    assert!(refused.text.contains("modules.kept_bytes"), "{refused:?}");
-    asked(&later, before).good();
-    assert_eq!(shown(&endpoint, 4).1.len(), 1);
 }
 
 #[test]

@@ -41,11 +41,11 @@ impl Dispatcher {
         let permit = self.permit(&row.owner).await?;
         permit.right().look().await?;
         let store = &self.inner.store;
-        let (mut journal, mut events) = store.reopen(row.id).await?;
-        // Before they are read, as those of a request count before they are decoded.
+        // No request has them, so they count by themselves, before they are read.
         let images = Image::memory(store.image_bytes_of(row.id).await?);
         let kept = self.agents().registry().kept().of(row.owner.as_str());
         let kept = kept.reserve(images).map_err(RunRefusal::Memory)?;
+        let (mut journal, mut events) = store.reopen(row.id).await?;
         store.restore_record(row.id, &mut events).await?;
         let replayed = replay(&events)?;
         drop(events);
