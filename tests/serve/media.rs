@@ -14,14 +14,14 @@ use support::server::Server;
 use support::transcript::{answers, calls};
 
 /// The begin of a PNG file.
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\nlogo";
+pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\nlogo";
 const HOURS: &str = "Open on Saturdays from nine to twelve.";
 
-fn url(media_type: &str, bytes: &[u8]) -> String {
+pub fn url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
 }
 
-fn png() -> String {
+pub fn png() -> String {
     url("image/png", PNG)
 }
 
@@ -32,7 +32,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 /// The text of the endpoint's `n`th request, and the addresses of its images.
-fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
+pub fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
     let requests = endpoint.requests();
     let (mut text, mut urls) = (String::new(), Vec::new());
     for message in requests[n]["messages"].as_array().unwrap() {
@@ -53,11 +53,11 @@ fn shown(endpoint: &Endpoint, n: usize) -> (String, Vec<String>) {
     (text, urls)
 }
 
-fn says(content: &Value) -> Value {
+pub fn says(content: &Value) -> Value {
     json!({"model": "default", "messages": [{"role": "user", "content": content}]})
 }
 
-fn task(content: &Value) -> Value {
+pub fn task(content: &Value) -> Value {
     json!({"messages": [{"role": "user", "content": content}]})
 }
 
@@ -235,8 +235,11 @@ fn parts_that_cannot_be_shown_are_refused_with_words() {
     assert_eq!(endpoint.requests().len(), 0);
 }
 
+/// Size of an image that is served for a path with `large`.
+const LARGE: usize = 3_000_000;
+
 /// Serves an image on this machine, once for each connection, and counts how often.
-fn image_server() -> (String, Arc<AtomicUsize>) {
+pub fn image_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     let served = Arc::new(AtomicUsize::new(0));
@@ -245,20 +248,29 @@ fn image_server() -> (String, Arc<AtomicUsize>) {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             count.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.read(&mut [0; 4_096]);
+            let mut asked = [0; 4_096];
+            let _ = stream.read(&mut asked);
+            let mut image = PNG.to_vec();
+            if asked.windows(5).any(|part| part == b"large") {
+                image.resize(LARGE, 0);
+            }
             let head = format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                PNG.len()
+                image.len()
             );
-            let _ = stream.write_all(&[head.as_bytes(), PNG].concat());
+            let _ = stream.write_all(&[head.as_bytes(), &image].concat());
         }
     });
     (origin, served)
 }
 
 fn granting(origin: &str) -> support::host::Host {
+    granting_with(origin, "")
+}
+
+pub fn granting_with(origin: &str, more: &str) -> support::host::Host {
     host(&format!(
-        "[[knowledge.http]]\norigin = {origin:?}\npath_prefix = \"/team\"\nprivate = true\n"
+        "{more}[[knowledge.http]]\norigin = {origin:?}\npath_prefix = \"/team\"\nprivate = true\n"
     ))
 }
 
@@ -368,6 +380,28 @@ fn a_key_has_as_many_images_as_the_operator_says() {
     assert_eq!(gone.status, 200, "{gone:?}");
     shows(&server, 4).good();
     assert_eq!(endpoint.requests().len(), 7);
+}
+
+#[test]
+fn requests_at_the_same_time_do_not_pass_a_quota_together() {
+    let host = host("[serve]\nkey_image_bytes = 20_000\n");
+    let endpoint = scripted(vec![answers("a logo"); 3]);
+    let server = serve(&host, &endpoint);
+    let answered = std::thread::scope(|scope| {
+        let server = &server;
+        let asked: Vec<_> = (0..8)
+            .map(|last| scope.spawn(move || shows(server, last)))
+            .collect();
+        let answered = asked.into_iter().map(|asked| asked.join().unwrap());
+        answered.collect::<Vec<_>>()
+    });
+    let (good, refused): (Vec<_>, Vec<_>) = answered.iter().partition(|it| it.status == 200);
+    assert_eq!(good.len(), 3, "{answered:?}");
+    for refused in refused {
+        assert_eq!(refused.status, 413, "{refused:?}");
+        assert_eq!(refused.json()["error"]["code"], "image_quota");
+    }
+    assert_eq!(endpoint.requests().len(), 3);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod faults;
 mod frameworks;
 mod grants;
 mod health;
+mod image_memory;
 mod keys;
 mod knowledge;
 mod log;

@@ -132,12 +132,22 @@ impl Image {
         self.data.as_ref()
     }
 
+    /// The memory in bytes that an image of `bytes` takes, as base64.
+    pub fn memory(bytes: u64) -> u64 {
+        bytes.div_ceil(3).saturating_mul(4)
+    }
+
     /// Gives an image of a record its bytes again. Others than its own are not taken.
     pub fn restore(&mut self, data: &str) {
-        if let Ok(image) = Self::of_base64("", data)
-            && image.digest == self.digest
-        {
-            self.data = image.data;
+        if let Ok(image) = Self::of_base64("", data) {
+            self.share(&image);
+        }
+    }
+
+    /// Shares the bytes of another image, if that has the same.
+    pub fn share(&mut self, other: &Self) {
+        if other.digest == self.digest {
+            self.data.clone_from(&other.data);
         }
     }
 

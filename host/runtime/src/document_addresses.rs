@@ -8,7 +8,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use toolhold_admission::{WorkParty, own_work};
+use toolhold_admission::{MemoryReservation, WorkParty, own_work};
 use toolhold_policy::HttpGrant;
 use toolhold_sandbox::egress::{DocumentError, Egress, FetchedDocument, SystemResolver};
 use url::Url;
@@ -87,6 +87,20 @@ impl DocumentAddresses {
         max: u64,
         patience: Duration,
     ) -> Result<FetchedDocument, AddressError> {
+        self.fetch_into(address, max, patience, None).await
+    }
+
+    /// Fetches a document like [`Self::fetch`]. Its bytes are counted in `kept`, if that is there, before they are kept.
+    ///
+    /// # Errors
+    /// Also [`DocumentError::Memory`].
+    pub async fn fetch_into(
+        &self,
+        address: &str,
+        max: u64,
+        patience: Duration,
+        kept: Option<&mut MemoryReservation>,
+    ) -> Result<FetchedDocument, AddressError> {
         let mut url: Url = address.parse()?;
         url.set_fragment(None);
         if self.grants.is_empty() {
@@ -94,7 +108,7 @@ impl DocumentAddresses {
         }
         let egress = self.egress().await.map_err(AddressError::SetUp)?;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        Ok(egress.fetch_as(&url, ACCEPT, max, patience).await?)
+        Ok(egress.fetch_as(&url, ACCEPT, max, patience, kept).await?)
     }
 
     async fn egress(&self) -> Result<&Egress, String> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// What a turn of a session leaves for the next.
 #[derive(Debug, Default)]
 pub struct LeftByTurn {
-    /// The turn's context, with its answer. A turn that ended with calls of the client's tools has none yet.
+    /// The turn's context, with its answer, and without the bytes of images. A turn that ended with calls of the client's tools has none yet.
     pub context: Vec<Message>,
     pub reason: Option<StopReason>,
     /// The language of its task.
@@ -68,6 +68,8 @@ pub async fn goes_on_from(
     Ok(None)
 }
 
+/// Reads what a turn left. Images have no bytes.
+///
 /// # Errors
 /// The record of `run` cannot be read.
 pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError> {

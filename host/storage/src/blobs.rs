@@ -3,8 +3,10 @@
 //! Equal bytes are kept once for all runs that name them, as many are: each request of a client without a session brings
 //! its whole conversation again. They go with the last of these runs.
 
+use crate::blob_quota::{BlobBound, BlobSums};
 use crate::column::signed;
 use crate::database::{Database, InTime as _};
+use crate::error::WriteError;
 use crate::statements::{OpenTransaction, SqlValue};
 use sqlx::AnyPool;
 use std::collections::BTreeMap;
@@ -58,12 +60,80 @@ const NAME: [&str; 2] = [
 const KEEP: &str = "INSERT INTO blobs (digest, bytes, data) VALUES ($1, $2, $3) \
      ON CONFLICT (digest) DO UPDATE SET bytes = excluded.bytes";
 
-/// Keeps images of a run. Those that are kept already are named.
+/// Sums of the bytes of all blobs, and of those that the owner's runs name.
+pub const SUMS: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
+     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN bytes ELSE 0 END), 0) \
+     AS BIGINT) FROM blobs";
+
+/// Number of the blobs of a digest, and of those that the owner's runs name: none or one.
+pub const IS_KEPT: &str = "SELECT CAST(COUNT(*) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
+     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN 1 ELSE 0 END), 0) \
+     AS BIGINT) FROM blobs WHERE digest = $2";
+
+/// Reads a row of [`SUMS`].
+pub fn sums((all, owned): (i64, i64)) -> BlobSums {
+    BlobSums {
+        owner: owned.unsigned_abs(),
+        all: all.unsigned_abs(),
+    }
+}
+
+/// Adds a blob of `bytes` to the sums by which a run would add to those that are kept, with its row of [`IS_KEPT`].
+pub fn add(added: &mut BlobSums, (kept, owned): (i64, i64), bytes: u64) {
+    if owned == 0 {
+        added.owner = added.owner.saturating_add(bytes);
+    }
+    if kept == 0 {
+        added.all = added.all.saturating_add(bytes);
+    }
+}
+
+/// Waits until no other server compares images with a quota, and has the others wait until the transaction ends: none
+/// would see what another is about to commit. SQLite has one transaction that writes at a time. The two numbers are keys
+/// apart from those of processes, which are single ones.
+const TAKE_TURN: &str = "SELECT CAST(COUNT(*) AS BIGINT) FROM pg_advisory_xact_lock(21, 1)";
+
+/// Compares the images of a run that begins with its quota. Its row is written, and its images are not.
+///
+/// # Errors
+/// The images do not fit, or the database failed.
+async fn ensure_fit(
+    transaction: &mut OpenTransaction<'_>,
+    blobs: &BTreeMap<String, Blob>,
+    bound: &BlobBound,
+) -> Result<(), WriteError> {
+    if !transaction.is_file() {
+        let _turn: Option<(i64,)> = transaction.row(TAKE_TURN, &[]).await?;
+    }
+    let mut added = BlobSums::default();
+    for (digest, blob) in blobs {
+        let values = [SqlValue::from(&bound.owner), digest.into()];
+        let known: Option<(i64, i64)> = transaction.row(IS_KEPT, &values).await?;
+        // All of them are, if the run is there from an earlier commit, whose reply was lost.
+        add(&mut added, known.unwrap_or_default(), blob.bytes);
+    }
+    if added == BlobSums::default() {
+        return Ok(());
+    }
+    let kept: Option<(i64, i64)> = transaction.row(SUMS, &[(&bound.owner).into()]).await?;
+    let kept = kept.map(sums).unwrap_or_default();
+    Ok(bound.quota.check(kept, added)?)
+}
+
+/// Keeps images of a run. Those that are kept already are named. With a bound, they are kept only if they fit it: the
+/// transaction that compares them is the one that keeps them.
+///
+/// # Errors
+/// The images do not fit, or the database failed.
 pub async fn write(
     transaction: &mut OpenTransaction<'_>,
     run: Uuid,
     blobs: &BTreeMap<String, Blob>,
-) -> Result<(), sqlx::Error> {
+    bound: Option<&BlobBound>,
+) -> Result<(), WriteError> {
+    if let Some(bound) = bound {
+        ensure_fit(transaction, blobs, bound).await?;
+    }
     let name = transaction.choose(NAME);
     for (digest, blob) in blobs {
         let values = [SqlValue::from(run), digest.into()];
@@ -125,9 +195,15 @@ pub async fn fill(
         .fetch_all(pool)
         .in_time(database)
         .await?;
+    let mut kept: BTreeMap<String, String> = kept.into_iter().collect();
+    let mut restored: BTreeMap<String, Image> = BTreeMap::new();
     for image in lacking {
-        if let Some((_, data)) = kept.iter().find(|(digest, _)| *digest == image.digest) {
-            image.restore(data);
+        // Runs inside of the run are shown the same images: they share the bytes.
+        if let Some(equal) = restored.get(&image.digest) {
+            image.share(equal);
+        } else if let Some(data) = kept.remove(&image.digest) {
+            image.restore(&data);
+            restored.insert(image.digest.clone(), image.clone());
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The changes of runs to the database, and their SQL statements.
 
 use crate::audit_rows::{BegunCall, Draft};
+use crate::blob_quota::BlobBound;
 use crate::blobs::{self, Blob};
 use crate::claims::{RunClaim, RunLease};
 use crate::error::WriteError;
@@ -32,6 +33,8 @@ pub enum Change {
     Blobs {
         run: Uuid,
         blobs: BTreeMap<String, Blob>,
+        /// Present for a run that begins within a quota.
+        bound: Option<BlobBound>,
     },
     /// Texts of documents and facts that the run's record has.
     Shown {
@@ -144,7 +147,11 @@ impl Change {
                         .await?;
                 }
             }
-            Self::Blobs { run, blobs: added } => blobs::write(transaction, *run, added).await?,
+            Self::Blobs {
+                run,
+                blobs: added,
+                bound,
+            } => blobs::write(transaction, *run, added, bound.as_ref()).await?,
             Self::Shown { run, before, texts } => {
                 shown_texts::write(transaction, *run, *before, texts).await?;
             }

@@ -1,8 +1,10 @@
 //! Errors of the store.
 
+use crate::blob_quota::BlobsFull;
 use crate::health::Outage;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -121,8 +123,19 @@ pub enum WriteError {
     PromiseLost { run: Uuid },
     #[error("there is no session {session} any more: a turn of it cannot begin")]
     SessionGone { session: Uuid },
+    /// Images that were written meanwhile have taken the room that was left.
+    #[error(transparent)]
+    ImagesFull(#[from] BlobsFull),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+}
+
+impl WriteError {
+    /// The cause of an error of a run's journal, if a write was refused.
+    pub fn cause_of(error: &io::Error) -> Option<&Self> {
+        let cause = error.get_ref()?.downcast_ref::<Arc<Self>>()?;
+        Some(&**cause)
+    }
 }
 
 impl From<sqlx::Error> for RecordError {

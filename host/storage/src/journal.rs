@@ -1,6 +1,7 @@
 //! The journal of a run in the database.
 
 use crate::audit_rows::{AuditContent, RunAudit};
+use crate::blob_quota::BlobBound;
 use crate::blobs;
 use crate::change::Change;
 use crate::claims::{RunClaim, RunLease};
@@ -14,7 +15,6 @@ use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
-use std::sync::Arc;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
 use toolhold_protocol::settings::RunRequest;
@@ -139,6 +139,7 @@ impl RunJournal {
     /// Adds the changes that follow from an event.
     fn follow(&mut self, event: &Event, changes: &mut Vec<Change>) {
         let (run, at_ms) = (self.run, signed(event.at_ms));
+        let mut bound = None;
         if let EventKind::Run {
             task,
             model,
@@ -147,6 +148,10 @@ impl RunJournal {
         } = &event.kind
             && let Some(label) = self.label.take()
         {
+            bound = label.images.map(|quota| BlobBound {
+                owner: label.owner.clone(),
+                quota,
+            });
             let began = Change::Began {
                 run,
                 label: Box::new(label),
@@ -161,7 +166,7 @@ impl RunJournal {
         }
         let blobs = blobs::begun_with(&event.kind);
         if !blobs.is_empty() {
-            changes.push(Change::Blobs { run, blobs });
+            changes.push(Change::Blobs { run, blobs, bound });
         }
         if self.reply.take(event) {
             changes.push(Change::ReplyOver { run });
@@ -262,10 +267,10 @@ fn begin_calls(events: &[Event]) -> bool {
 
 /// Whether the writer refused to let a call begin, because its run was cancelled.
 fn is_cancellation(error: &io::Error) -> bool {
-    let cause = error
-        .get_ref()
-        .and_then(|cause| cause.downcast_ref::<Arc<WriteError>>());
-    cause.is_some_and(|cause| matches!(**cause, WriteError::Cancelled { .. }))
+    matches!(
+        WriteError::cause_of(error),
+        Some(WriteError::Cancelled { .. })
+    )
 }
 
 impl Drop for RunJournal {

@@ -1,5 +1,6 @@
 //! What a run is started as.
 
+use crate::blob_quota::BlobQuota;
 use uuid::Uuid;
 
 /// Owner, agent and origin of a run.
@@ -18,6 +19,8 @@ pub struct Label {
     pub asked: Option<String>,
     /// The run's span as `traceparent`; absent without tracing.
     pub trace: Option<String>,
+    /// The quota of the images that the run begins with, which are written only if they fit. Absent: any number of bytes.
+    pub images: Option<BlobQuota>,
 }
 
 /// What started a run, and resumes it after a crash.

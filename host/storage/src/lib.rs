@@ -32,6 +32,7 @@
 
 mod audit_log;
 mod audit_rows;
+mod blob_quota;
 mod blobs;
 mod change;
 mod claims;
@@ -80,6 +81,7 @@ pub use audit_log::{
     PageStart as AuditOrder, Verified,
 };
 pub use audit_rows::{AuditContent, CallRecord, Draft, PrunedBy};
+pub use blob_quota::{BlobQuota, BlobSums, BlobsFull};
 pub use copy::{check_database, copy_database};
 pub use database::Location;
 pub use decisions::{DecideOutcome, NoWaitingPlace, WaitingDecision, WaitingPlace};
@@ -87,7 +89,6 @@ pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
-pub use kept_images::BlobSums;
 pub use keys::{
     KeyRotation, KeyStanding, KeyState, NewSecret, Permits, RotationAnswer, Scope, StoredKey,
 };

@@ -62,7 +62,8 @@ impl Store {
         )
     }
 
-    /// Takes the lease of a run: returns its journal and its events so far.
+    /// Takes the lease of a run: returns its journal and its events so far. Images have no bytes:
+    /// [`restore_record`](Self::restore_record) reads those.
     ///
     /// # Errors
     /// [`RecordError::Held`] if a process works on the run, [`RecordError::Over`] if the run has ended.
@@ -93,7 +94,9 @@ impl Store {
             }
         };
         claim.set_fence(fence);
-        let events = self.read(&Source::Run(run)).await;
+        let source = Source::Run(run);
+        let record = self.without_images(&source).await;
+        let events = record.and_then(|record| record.unchanged(&source));
         let known = events.as_deref().unwrap_or_default();
         // Created even if reading failed: dropping it releases the lease.
         let audit = RunAudit::new(run, &owner, self.content.clone());

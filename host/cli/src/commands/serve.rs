@@ -30,7 +30,7 @@ use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, ServerHealth, takeover};
 use toolhold_server::settings::Keys;
-use toolhold_storage::Store;
+use toolhold_storage::{BlobQuota, Store};
 use toolhold_telemetry::ReloadResult;
 use uuid::Uuid;
 
@@ -171,6 +171,10 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
         places_of_one: serve.key_concurrent_runs,
         waiting: serve.waiting_runs,
         patience: serve.queue_timeout(),
+        images: BlobQuota {
+            owner: serve.key_image_bytes,
+            all: serve.image_bytes,
+        },
     };
     watch_sandbox(&telemetry, agents.registry());
     watch_endpoints(&telemetry, &agents);

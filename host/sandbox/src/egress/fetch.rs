@@ -8,6 +8,7 @@ use std::error::Error as _;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 use tokio::time::timeout;
+use toolhold_admission::{MemoryFull, MemoryReservation};
 use toolhold_policy::egress::literal;
 use url::Url;
 use wasmtime_wasi_http::Error;
@@ -33,6 +34,8 @@ pub enum DocumentError {
     Connection { reason: String },
     #[error("it cannot be fetched: {reason}")]
     Transport { reason: String },
+    #[error("there is no memory left for it")]
+    Memory(MemoryFull),
 }
 
 impl DocumentError {
@@ -65,11 +68,14 @@ impl Egress {
         max: usize,
         patience: Duration,
     ) -> Result<Vec<u8>, DocumentError> {
-        let fetched = self.fetch_as(url, "application/json", max, patience).await;
+        let fetched = self
+            .fetch_as(url, "application/json", max, patience, None)
+            .await;
         fetched.map(|document| document.bytes)
     }
 
-    /// Fetches a document of at most `max` bytes within `patience`. `accept` names the media types that are wanted.
+    /// Fetches a document of at most `max` bytes within `patience`. `accept` names the media types that are wanted. Its
+    /// bytes are counted in `kept`, if that is there, before they are kept.
     ///
     /// # Errors
     /// As [`Self::fetch`].
@@ -79,8 +85,9 @@ impl Egress {
         accept: &'static str,
         max: usize,
         patience: Duration,
+        kept: Option<&mut MemoryReservation>,
     ) -> Result<FetchedDocument, DocumentError> {
-        let fetched = timeout(patience, self.fetch_whole(url, accept, max)).await;
+        let fetched = timeout(patience, self.fetch_whole(url, accept, max, kept)).await;
         fetched.unwrap_or(Err(DocumentError::Timeout { patience }))
     }
 
@@ -89,6 +96,7 @@ impl Egress {
         url: &Url,
         accept: &'static str,
         max: usize,
+        mut kept: Option<&mut MemoryReservation>,
     ) -> Result<FetchedDocument, DocumentError> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(DocumentError::Credentials);
@@ -124,8 +132,18 @@ impl Egress {
         let media_type = media_type.unwrap_or_default().to_owned();
         let mut whole = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error))? {
-            if whole.len() + chunk.len() > max {
+            let needed = whole.len() + chunk.len();
+            if needed > max {
                 return Err(DocumentError::TooLarge { max });
+            }
+            // As a vector grows, but in steps that are counted.
+            if needed > whole.capacity() {
+                let room = (2 * whole.capacity()).min(max).max(needed);
+                if let Some(kept) = &mut kept {
+                    let grown = kept.grow((room - whole.capacity()) as u64);
+                    grown.map_err(DocumentError::Memory)?;
+                }
+                whole.reserve_exact(room - whole.len());
             }
             whole.extend_from_slice(&chunk);
         }

@@ -214,6 +214,11 @@ impl App {
         }
         match begun {
             Ok(watcher) => Ok(watcher),
+            // Images of requests that came at the same time may have taken the room: then this says so.
+            Err(refusal @ RunRefusal::NotRecorded) => {
+                self.ensure_images_fit(prepared).await?;
+                Err(refusal.into())
+            }
             // The client's own.
             Err(RunRefusal::Right(end)) => Err(end.into()),
             Err(refusal) => Err(refusal.into()),

@@ -6,14 +6,16 @@ use crate::http::agent::Prepared;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
 use crate::http::knowledge::{NewDocument, refused};
+use crate::http::request_memory::no_room;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use toolhold_admission::Permit;
+use toolhold_admission::{MemoryReservation, Permit};
 use toolhold_knowledge::digest;
 use toolhold_runtime::document_addresses::AddressError;
+use toolhold_sandbox::egress::DocumentError;
 use toolhold_storage::{Collection, CollectionCreation, attached_name};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -62,6 +64,8 @@ pub(super) struct ReadDocument {
     address: Option<String>,
     /// The media type that its server gave; empty if the client sent the document itself.
     pub media_type: String,
+    /// The memory of the bytes, if they were fetched. Those that the client sent count with the request's body.
+    pub kept: Option<MemoryReservation>,
 }
 
 impl TaskDocument {
@@ -173,7 +177,7 @@ impl App {
         let mut left = FETCH_PATIENCE;
         for (index, document) in documents.iter().enumerate() {
             let at = |reason: &str| ApiError::invalid(format!("documents[{index}]: {reason}"));
-            let (read, permit) = match document.given().map_err(at)? {
+            let (mut read, permit) = match document.given().map_err(at)? {
                 GivenDocument::Bytes(bytes) => (ReadDocument::of(bytes), None),
                 GivenDocument::Address(address) => {
                     self.fetched(client, address, &mut left)
@@ -181,6 +185,7 @@ impl App {
                         .map_err(|error| error.at(&format!("documents[{index}]: content")))?
                 }
             };
+            let _kept = read.kept.take();
             let document = document.named(read).map_err(at)?;
             self.add_attached(client, &collection, document, permit)
                 .await
@@ -206,11 +211,12 @@ impl App {
             )));
         }
         let most = served.configured.knowledge.settings().document_bytes;
+        let mut kept = client.memory.for_a_while()?;
         let began = Instant::now();
         let fetched = served
             .configured
             .addresses
-            .fetch(address, most, *left)
+            .fetch_into(address, most, *left, Some(&mut kept))
             .await;
         *left = left.saturating_sub(began.elapsed());
         // The fetch may have taken half a minute.
@@ -220,6 +226,7 @@ impl App {
             bytes: fetched.bytes,
             address: Some(address.to_owned()),
             media_type: fetched.media_type,
+            kept: Some(kept),
         };
         Ok((read, Some(permit)))
     }
@@ -253,6 +260,9 @@ impl ReadDocument {
 }
 
 fn not_fetched(error: &AddressError) -> ApiError {
+    if let AddressError::Document(DocumentError::Memory(full)) = error {
+        return no_room(*full);
+    }
     let hint = if error.is_refusal() { NOT_FETCHED } else { "" };
     ApiError::invalid(format!("the address is not read: {error}{hint}"))
 }
@@ -329,6 +339,7 @@ mod tests {
                 bytes: b"a".to_vec(),
                 address: Some(address.to_owned()),
                 media_type: "text/markdown".to_owned(),
+                kept: None,
             };
             document.named(read).unwrap()
         };

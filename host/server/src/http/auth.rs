@@ -3,6 +3,7 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::{KeyName, party};
+use crate::http::request_memory::RequestMemory;
 use crate::http::undelivered::RequestOrigin;
 use crate::rights::Right;
 use crate::runs::Viewer;
@@ -28,6 +29,8 @@ pub struct Client {
     pub trace: opentelemetry::Context,
     /// The memory of answers that it has not read.
     pub unsent: UnsentShare,
+    /// The memory of the request: of its body, and of what is fetched or read again for it.
+    pub memory: RequestMemory,
     /// The origin of the request, which tells when it is sent again.
     pub origin: RequestOrigin,
 }
@@ -153,7 +156,12 @@ impl Client {
         // For those that read the body, which may take minutes to arrive.
         parts.extensions.insert(right.clone());
         let party = party(&parts.extensions);
+        let kept = app.dispatcher.agents().registry().kept();
+        let memory = RequestMemory::new(kept.of(party.clone()))?;
+        // The body, which is read next, counts in it.
+        parts.extensions.insert(memory.clone());
         Ok(Self {
+            memory,
             name,
             permits,
             right,

@@ -3,6 +3,7 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::party;
+use crate::http::request_memory::RequestMemory;
 use crate::rights::Right;
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -20,8 +21,8 @@ pub struct Body<T> {
     pub said: T,
     /// The received bytes; their digest identifies a repeated request.
     pub raw: Value,
-    /// The memory of both, while the request is handled.
-    _kept: MemoryReservation,
+    /// The memory of both, while the request is handled. It is in that of the request, where that has one.
+    _kept: Option<MemoryReservation>,
 }
 
 impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
@@ -39,9 +40,17 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;
         kept.grow(weight).map_err(KeptBodyError::Full)?;
         numbers::check(&bytes).map_err(|error| ApiError::invalid(error.to_string()))?;
+        let memory = parts.extensions.get::<RequestMemory>().cloned();
         let request = Request::from_parts(parts, bytes.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
         let said = serde_path_to_error::deserialize(&raw)?;
+        let kept = match memory {
+            Some(memory) => {
+                memory.take_over(kept);
+                None
+            }
+            None => Some(kept),
+        };
         Ok(Self {
             said,
             raw,

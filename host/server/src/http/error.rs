@@ -270,7 +270,9 @@ impl From<RunRefusal> for ApiError {
         let message = refused.to_string();
         match refused {
             RunRefusal::Full | RunRefusal::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
+            RunRefusal::Memory(full) if full.is_for_ever() => Self::payload_too_large(message),
             RunRefusal::Closing
+            | RunRefusal::Memory(_)
             | RunRefusal::NotRecorded
             | RunRefusal::AgentWaits { .. }
             | RunRefusal::ModulesLoad { .. } => Self::unavailable(message),

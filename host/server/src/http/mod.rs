@@ -34,6 +34,7 @@ mod refusals;
 mod reload;
 mod repetition;
 mod reply_thoughts;
+mod request_memory;
 mod requests;
 mod responses;
 mod result_matcher;
@@ -64,7 +65,6 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::{Router, middleware};
 use error::ApiError;
-use media::ImageQuota;
 use std::sync::Arc;
 use toolhold_admission::KeyedRate;
 use toolhold_connections::{
@@ -90,8 +90,6 @@ pub struct App {
     pub keys: Keys,
     /// Most bytes of a body that is JSON.
     pub body_bytes: u64,
-    /// Most bytes of images that runs are kept with.
-    pub image_quota: ImageQuota,
     /// The server listens on loopback only.
     pub is_local: bool,
     pub auth_throttle: Arc<AuthThrottle>,
@@ -126,10 +124,6 @@ impl App {
             key_rate: Arc::new(KeyedRate::per_minute(serve.key_requests_per_minute.into())),
             keys: serve.keys,
             body_bytes: serve.body_bytes as u64,
-            image_quota: ImageQuota {
-                key: serve.key_image_bytes,
-                all: serve.image_bytes,
-            },
             unsent,
             undelivered: UndeliveredAnswers::new(serve.on_disconnect, serve.disconnect_wait()),
             is_local: serve.listen.ip().is_loopback(),

@@ -293,6 +293,7 @@ impl App {
     async fn turn_before(&self, client: &Client, run: Uuid) -> Result<TurnBefore, ApiError> {
         let mut left = left_by(self.dispatcher.store(), run).await?;
         withdraw(&mut left.context);
+        self.restore_images(client, run, &mut left.context).await?;
         if left.reason != Some(StopReason::ToolCalls) {
             return Ok(TurnBefore {
                 left,

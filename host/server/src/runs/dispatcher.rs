@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold_admission::{FairQueue, Lane, QueueRefusal, Seldom};
+use toolhold_admission::{FairQueue, Lane, MemoryReservation, QueueRefusal, Seldom};
 use toolhold_agent::Run;
 use toolhold_agent::run::RunCancel;
+use toolhold_protocol::error::RunError;
 use toolhold_protocol::reply_offset::StreamPosition;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::disks::Disks;
 use toolhold_runtime::startup::Startup;
-use toolhold_storage::{Label, Origin, Store};
+use toolhold_storage::{BlobQuota, Label, Origin, Store, WriteError};
 use toolhold_telemetry::{LeaveCause, ObservedRun, Observer, PlaceRefusal, RunLoad, Telemetry};
 use uuid::Uuid;
 
@@ -51,6 +52,8 @@ pub struct Limits {
     pub waiting: usize,
     /// Longest wait of a run for a place.
     pub patience: Duration,
+    /// Most bytes of images that runs are kept with.
+    pub images: BlobQuota,
 }
 
 /// All runs of this process. Clones share them.
@@ -178,6 +181,11 @@ impl Dispatcher {
         self.inner.limits.patience
     }
 
+    /// The quota of the images that runs are kept with.
+    pub fn image_quota(&self) -> BlobQuota {
+        self.inner.limits.images
+    }
+
     /// How many runs work and wait.
     pub fn load(&self) -> RunLoad {
         self.inner.load()
@@ -189,7 +197,7 @@ impl Dispatcher {
     }
 
     /// Begins a run as soon as a place is free. The run is a turn of a session, a response (`asked`), or
-    /// neither. Its first event is durable when this returns.
+    /// neither. Its first event is durable when this returns, and with it the images, if they fit into their quota.
     pub async fn start(
         &self,
         agent: &Agent,
@@ -229,6 +237,7 @@ impl Dispatcher {
             turn,
             asked,
             trace: observer.trace(),
+            images: Some(self.inner.limits.images),
         };
         let journal = self.inner.store.journal(request.id, label);
         let (driver, notes) = agent.driver(&self.inner.store, behalf).await;
@@ -239,7 +248,7 @@ impl Dispatcher {
         let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
         let id = run.id;
         let log = RunLog::begins(id, &behalf.owner, &agent.name, false);
-        let live = LaterEvents::Live(self.go_on(run, permit, observer, log));
+        let live = LaterEvents::Live(self.go_on(run, permit, observer, log, None));
         let mut watcher = Watcher::new(self.inner.clone(), id, None, live, viewer);
         if watcher.has_begun().await {
             return Ok(watcher);
@@ -433,13 +442,15 @@ impl Dispatcher {
         Ok(RunPermit::new(admitted?, admission))
     }
 
-    /// Forwards the events of a run to its watchers until the run is over. Returns them from the first on.
+    /// Forwards the events of a run to its watchers until the run is over. Returns them from the first on. `kept` is the
+    /// memory of the images of a resumed run, which no request has.
     pub(super) fn go_on(
         &self,
         mut run: Run,
         permit: RunPermit,
         mut observer: Observer,
         log: RunLog,
+        kept: Option<MemoryReservation>,
     ) -> broadcast::Receiver<LiveEvent> {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
@@ -456,6 +467,7 @@ impl Dispatcher {
             let right = permit.right().clone();
             // Covers a run that ended at once.
             let _seat = permit;
+            let _kept = kept;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
@@ -493,14 +505,32 @@ impl Dispatcher {
             for _ in 0..WATCHER_BACKLOG {
                 drop(live.send(LiveEvent::Recorded(0)));
             }
-            if let Err(error) = run.finished().await {
-                inner.telemetry.left(LeaveCause::Failure);
-                tracing::error!(run = %id, %error, "stopped, and can be resumed");
+            match run.finished().await {
+                Ok(()) => {}
+                // Its client is told.
+                Err(error) if are_images_refused(&error) => {
+                    tracing::info!(run = %id, %error, "was not begun");
+                }
+                Err(error) => {
+                    inner.telemetry.left(LeaveCause::Failure);
+                    tracing::error!(run = %id, %error, "stopped, and can be resumed");
+                }
             }
             inner.forget(id, &live);
         });
         receiver
     }
+}
+
+/// True if a run was not recorded because its images did not fit into their quota.
+fn are_images_refused(error: &RunError) -> bool {
+    let RunError::Journal { source } = error else {
+        return false;
+    };
+    matches!(
+        WriteError::cause_of(source),
+        Some(WriteError::ImagesFull(_))
+    )
 }
 
 impl DispatcherInner {

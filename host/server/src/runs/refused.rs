@@ -3,7 +3,9 @@
 use crate::rights::RightEnd;
 use thiserror::Error;
 use tokio::task::JoinError;
+use toolhold_admission::MemoryFull;
 use toolhold_agent::run::replay::ReplayError;
+use toolhold_connections::no_memory;
 use toolhold_protocol::error::RunError;
 use toolhold_storage::{RecordError, StoreError};
 use uuid::Uuid;
@@ -31,6 +33,8 @@ pub enum RunRefusal {
     AgentWaits { name: String },
     #[error("modules of the run are still being loaded ({}); it goes on when they are ready", names.join(", "))]
     ModulesLoad { names: Vec<String> },
+    #[error("the images of the run are not read: {}", no_memory(*.0))]
+    Memory(MemoryFull),
     #[error("its record does not fit together: {0}")]
     Replay(#[from] ReplayError),
     #[error("what was done with the run broke off: {0}")]
@@ -53,6 +57,7 @@ impl RunRefusal {
             | Self::AgentWaits { .. }
             | Self::ModulesLoad { .. }
             | Self::NoAgent { .. } => true,
+            Self::Memory(full) => !full.is_for_ever(),
             Self::Store(error) | Self::Record(RecordError::Store(error)) => {
                 error.outage().is_some()
             }

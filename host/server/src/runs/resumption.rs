@@ -10,6 +10,7 @@ use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_model::NoModel;
 use toolhold_protocol::event::EventKind;
+use toolhold_protocol::image::Image;
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
@@ -39,9 +40,15 @@ impl Dispatcher {
         self.waits_for_modules(row.id).await?;
         let permit = self.permit(&row.owner).await?;
         permit.right().look().await?;
-        let (mut journal, events) = self.inner.store.reopen(row.id).await?;
-        let replayed = replay(&events)?;
         let store = &self.inner.store;
+        // No request has them, so they count by themselves, before they are read.
+        let images = Image::memory(store.image_bytes_of(row.id).await?);
+        let kept = self.agents().registry().kept().of(row.owner.as_str());
+        let kept = kept.reserve(images).map_err(RunRefusal::Memory)?;
+        let (mut journal, mut events) = store.reopen(row.id).await?;
+        store.restore_record(row.id, &mut events).await?;
+        let replayed = replay(&events)?;
+        drop(events);
         let behalf = RunClient {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
@@ -68,7 +75,7 @@ impl Dispatcher {
         let run = driver.resume(replayed, Box::new(journal));
         let log = RunLog::begins(row.id, &row.owner, &agent.name, true);
         // Watchers subscribe by themselves.
-        drop(self.go_on(run, permit, observer, log));
+        drop(self.go_on(run, permit, observer, log, Some(kept)));
         Ok(())
     }
 

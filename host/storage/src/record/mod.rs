@@ -91,11 +91,17 @@ impl Store {
 
     /// The events of a record, even if seals do not match.
     pub async fn record(&self, source: &Source) -> Result<Record, RecordError> {
+        let mut record = self.without_images(source).await?;
+        if let Source::Run(run) = source {
+            blobs::restore(&self.pool, &self.database, *run, &mut record.events).await?;
+        }
+        Ok(record)
+    }
+
+    /// Reads a record like [`Store::record`]. Images have their digests and sizes alone.
+    pub(crate) async fn without_images(&self, source: &Source) -> Result<Record, RecordError> {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
-        if let Source::Run(run) = source {
-            blobs::restore(&self.pool, &self.database, *run, &mut events).await?;
-        }
         Ok(Record { events, changed })
     }
 
@@ -188,7 +194,8 @@ impl Store {
         Ok(self.lines(run, from).await?)
     }
 
-    /// The first event of a run, and the last so far, which may be the same.
+    /// The first event of a run, and the last so far, which may be the same. Images have no bytes:
+    /// [`restore_images`](Self::restore_images) reads those.
     ///
     /// # Errors
     /// They cannot be read, or there are none.
@@ -209,13 +216,10 @@ impl Store {
                 name: run.to_string(),
             });
         };
-        let mut ends = [
+        Ok((
             event(run, (first.0, &first.1))?,
             event(run, (last.0, &last.1))?,
-        ];
-        blobs::restore(&self.pool, &self.database, run, &mut ends).await?;
-        let [first, last] = ends;
-        Ok((first, last))
+        ))
     }
 
     /// The summary of its conversation that a run made last, with the number of messages of its context that the summary

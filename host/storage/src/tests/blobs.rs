@@ -4,6 +4,7 @@ use super::{EventScript, TestDatabase, databases, opened};
 use crate::database::Database;
 use crate::schema::migrator_until;
 use crate::*;
+use futures_util::future::join_all;
 use serde_json::json;
 use sqlx::Connection as _;
 use std::fs::File;
@@ -83,8 +84,9 @@ async fn equal_images_are_kept_once_and_go_with_the_last_run() {
             assert!(store.delete_run("ann", run).await.unwrap());
         }
         assert_eq!(sums(&store, "ann").await, (0, 18_000));
-        let (first, _) = store.ends(of_bob).await.unwrap();
-        assert_eq!(url_of(&first), logo.url());
+        assert_eq!(store.image_bytes_of(of_bob).await.unwrap(), 9_000);
+        let read = store.read(&Source::Run(of_bob)).await.unwrap();
+        assert_eq!(url_of(&read[0]), logo.url());
         let mut context = vec![Message::Image(serde_json::from_value(json!(logo)).unwrap())];
         store.restore_images(of_bob, &mut context).await.unwrap();
         let [Message::Image(restored)] = context.as_slice() else {
@@ -115,14 +117,66 @@ async fn a_run_that_begins_while_its_image_is_deleted_has_it() {
         let begins_and_deletes = async |store: &Store| {
             for _ in 0..20 {
                 let run = shown(store, "ann", &logo, None).await;
-                let (first, _) = store.ends(run).await.unwrap();
-                assert_eq!(url_of(&first), logo.url());
+                let read = store.read(&Source::Run(run)).await.unwrap();
+                assert_eq!(url_of(&read[0]), logo.url());
                 assert!(store.delete_run("ann", run).await.unwrap());
             }
         };
         tokio::join!(begins_and_deletes(&one), begins_and_deletes(&other));
         one.prune(0, PrunedBy::Person).await.unwrap();
         assert_eq!(sums(&one, "ann").await, (0, 0));
+    }
+}
+
+/// Begins a run of `owner` with an image, within a quota. Returns whether it fits: a run that does not leaves nothing.
+async fn begins(store: &Store, owner: &str, image: &Image, quota: BlobQuota) -> bool {
+    let mut script = EventScript::new();
+    let label = Label {
+        owner: owner.into(),
+        images: Some(quota),
+        ..Label::default()
+    };
+    let mut journal = store.journal(script.run, label);
+    let first = script.event(begins_with(image));
+    let Err(error) = journal.append(from_ref(&first)).await else {
+        journal.append(from_ref(&script.done())).await.unwrap();
+        return true;
+    };
+    let cause = WriteError::cause_of(&error);
+    assert!(matches!(cause, Some(WriteError::ImagesFull(_))), "{error}");
+    assert!(store.run(script.run).await.unwrap().is_none());
+    false
+}
+
+/// Two stores of one database, as two servers have it, each of which begins six runs at a time.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_begin_at_the_same_time_do_not_pass_a_quota_together() {
+    for database in databases().await {
+        let stores = [opened(&database).await, opened(&database).await];
+        let quota = BlobQuota {
+            owner: 27_000,
+            all: 36_000,
+        };
+        let images: Vec<Image> = (0..12).map(image).collect();
+        let begun = images.iter().zip(stores.iter().cycle());
+        let begun = begun.map(|(image, store)| begins(store, "ann", image, quota));
+        let begun = join_all(begun).await;
+        let kept: Vec<&Image> = images
+            .iter()
+            .zip(&begun)
+            .filter_map(|(image, is_begun)| is_begun.then_some(image))
+            .collect();
+        assert_eq!(kept.len(), 3, "{begun:?}");
+        let [store, other] = &stores;
+        assert_eq!(sums(store, "ann").await, (27_000, 27_000));
+        // Images that are kept for the key take no more room, and those of another key take only room of this one.
+        assert!(begins(store, "ann", kept[0], quota).await);
+        assert!(begins(other, "bob", kept[0], quota).await);
+        assert_eq!(sums(store, "bob").await, (9_000, 27_000));
+        let (last, beyond) = (image(20), image(21));
+        assert!(begins(store, "bob", &last, quota).await);
+        assert!(!begins(other, "bob", &beyond, quota).await);
+        assert_eq!(sums(store, "bob").await, (18_000, 36_000));
     }
 }
 

@@ -10,7 +10,8 @@ pub fn is_of_database(error: &WriteError) -> bool {
         WriteError::LeaseLost { .. }
         | WriteError::Cancelled { .. }
         | WriteError::PromiseLost { .. }
-        | WriteError::SessionGone { .. } => false,
+        | WriteError::SessionGone { .. }
+        | WriteError::ImagesFull(_) => false,
     }
 }
 

@@ -34,7 +34,8 @@ pub async fn resume(agent: &AgentConfiguration, args: ResumeArgs) -> Result<Exit
             format!("run {id} does not go on; `toolhold runs cancel {id}` ends it")
         })?;
     }
-    let (mut journal, events) = store.reopen(id).await?;
+    let (mut journal, mut events) = store.reopen(id).await?;
+    store.restore_record(id, &mut events).await?;
     let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     let request = replayed.machine.request();
     let means = &args.means;

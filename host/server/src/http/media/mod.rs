@@ -24,6 +24,7 @@ use toolhold_policy::prompt::Fence;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
 use toolhold_runtime::extract::{DocumentBytes, Unreadable};
+use uuid::Uuid;
 
 /// Images and files of one request, those of its history among them.
 const MAX_PARTS: usize = 128;
@@ -40,15 +41,6 @@ const NAMELESS: &str = "file";
 
 /// Images and files whose bytes are decoded and looked at.
 const READINGS: WorkKind = WorkKind::new("images and files of requests", 16);
-
-/// Bytes of images that the runs of a server may have.
-#[derive(Debug, Clone, Copy)]
-pub struct ImageQuota {
-    /// Maximum for the runs of one key.
-    pub key: u64,
-    /// Maximum for the runs of all keys.
-    pub all: u64,
-}
 
 /// Bytes as they came.
 enum GivenBytes {
@@ -141,7 +133,7 @@ impl App {
     ) -> Result<Message, ApiError> {
         let mut claimed = String::new();
         let mut name = part.name.map(str::to_owned);
-        let (bytes, permit) = match part.source {
+        let (bytes, held) = match part.source {
             MediaSource::Inline { media_type, base64 } => {
                 media_type.clone_into(&mut claimed);
                 (GivenBytes::Base64(base64.to_owned()), None)
@@ -156,7 +148,10 @@ impl App {
                 let (read, permit) = Box::pin(fetching).await?;
                 claimed = read.media_type;
                 name = name.or_else(|| last_part(address));
-                (GivenBytes::Raw(read.bytes), permit)
+                if Image::media_type_of(&read.bytes).is_some() && !bounds.has_all_images() {
+                    client.memory.keep(Image::memory(read.bytes.len() as u64))?;
+                }
+                (GivenBytes::Raw(read.bytes), Some((permit, read.kept)))
             }
         };
         let name = name.map_or_else(String::new, |name| shown_name(&name));
@@ -197,7 +192,7 @@ impl App {
                     .await?
             }
         };
-        drop(permit);
+        drop(held);
         Ok(message)
     }
 
@@ -240,7 +235,32 @@ impl App {
         Ok(Message::material(&fence, &document.text))
     }
 
-    /// Checks that the images of a request may be kept with the run that it is about to begin.
+    /// Gives the images of an earlier run's context their bytes again. They count as those of this request.
+    ///
+    /// # Errors
+    /// There is no memory for them, or the database failed.
+    pub async fn restore_images(
+        &self,
+        client: &Client,
+        run: Uuid,
+        context: &mut [Message],
+    ) -> Result<(), ApiError> {
+        let lacking = context.iter().filter_map(|message| match message {
+            Message::Image(image) if image.data().is_none() => {
+                Some((image.digest.as_str(), image.bytes))
+            }
+            _ => None,
+        });
+        // Equal ones share their bytes.
+        let lacking: BTreeMap<&str, u64> = lacking.collect();
+        let sizes = lacking.values().map(|bytes| Image::memory(*bytes));
+        client.memory.keep(sizes.fold(0, u64::saturating_add))?;
+        let store = self.dispatcher.store();
+        Ok(store.restore_images(run, context).await?)
+    }
+
+    /// Checks that the images of a request may be kept with the run that it is about to begin. The run begins only if
+    /// they still may when they are written ([`Dispatcher::start`](crate::runs::Dispatcher::start)).
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
@@ -254,24 +274,10 @@ impl App {
         if images.is_empty() {
             return Ok(());
         }
-        let store = self.dispatcher.store();
-        let owner = &prepared.behalf.owner;
-        let kept = store.blob_sums(owner).await?;
-        // Those of an earlier turn are kept already.
-        let added = store.added_blob_sums(owner, &images).await?;
-        let ImageQuota { key, all } = self.image_quota;
-        for (whose, has, more, most) in [
-            ("this key's runs", kept.owner, added.owner, key),
-            ("all runs", kept.all, added.all, all),
-        ] {
-            if more > 0 && has.saturating_add(more) > most {
-                return Err(ApiError::payload_too_large(format!(
-                    "the images of {whose} would have more than {most} bytes: delete runs or sessions that have some"
-                ))
-                .coded("image_quota"));
-            }
-        }
-        Ok(())
+        let (store, owner) = (self.dispatcher.store(), &prepared.behalf.owner);
+        let quota = self.dispatcher.image_quota();
+        let fit = store.fit_blobs(owner, &images, quota).await?;
+        fit.map_err(|full| ApiError::payload_too_large(full.to_string()).coded("image_quota"))
     }
 }
 

@@ -381,11 +381,10 @@ impl App {
             turn,
             ..
         } = recorded;
-        let store = self.dispatcher.store();
-        store.restore_images(row.id, &mut context).await?;
         carried.messages = carried_messages(carried_before, &mut context);
         put_summary(summed_up, &mut context, &mut carried);
         withdraw(&mut context);
+        self.restore_images(client, row.id, &mut context).await?;
         match (turn.end(), turn.answer.reason) {
             (TurnEnd::Open, _) => {
                 return Err(ApiError::conflict(
