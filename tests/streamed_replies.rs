@@ -263,18 +263,13 @@ fn signed_blocks_of_thinking_go_back_whole() {
         json!({"thinking_blocks": block("", json!("s"))}),
         json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": NAME, "arguments": SUM}}]}),
     ];
-    let events: String = deltas
-        .iter()
-        .map(|delta| {
-            format!(
-                "data: {}\n\n",
-                json!({"choices": [{"index": 0, "delta": delta}]})
-            )
-        })
-        .collect();
+    let chunks = deltas.map(|delta| {
+        let chunk = json!({"choices": [{"index": 0, "delta": delta}]});
+        format!("data: {chunk}\n\n")
+    });
     let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
     let endpoint = Endpoint::start(Scenario::new([
-        Reply::raw(events + end),
+        Reply::raw(chunks.concat() + end),
         Reply::content("done"),
     ]));
     let asked = [
