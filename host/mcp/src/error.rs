@@ -28,7 +28,7 @@ pub enum Failure {
     #[error(
         "it refuses us with status {0}; the operator of this host must configure a token for it (token_env)"
     )]
-    Forbidden(u16),
+    Forbidden(String),
     #[error("it does not speak MCP as it should: {0}")]
     Protocol(String),
     #[error("it sent more than the {0} bytes that a result may have; ask for less")]

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toolhold_policy::{text, visible};
+use toolhold_protocol::function_names;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
 use toolhold_schema::Validator;
 
@@ -18,8 +19,11 @@ const MAX_NAME: usize = 128;
 /// One tool of a server, as it is pinned and as models see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
-    /// The server's own name for the tool.
+    /// The operator's name for the tool.
     pub name: String,
+    /// The server's own name for it, where the operator's is another notation of that. It is part of the pin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     pub description: String,
@@ -34,10 +38,19 @@ pub struct OfferedTool {
 pub struct Offer {
     /// Tools that may be called, sorted by name.
     pub tools: Vec<OfferedTool>,
-    /// Tools that the operator named and that cannot be used, with the reason.
+    /// Tools that the operator named and that cannot be used, by the operator's names, with the reason.
     pub refused: Vec<(String, String)>,
     /// Names of tools that the operator did not name.
     pub others: Vec<(String, String)>,
+}
+
+/// The listed tools that the operator named.
+#[derive(Debug, Default)]
+struct NamedTools {
+    /// The operator's names, by those of the server.
+    by_listed: BTreeMap<String, String>,
+    /// The operator's names that stand for no tool with certainty, with the reason.
+    refused: Vec<(String, String)>,
 }
 
 /// The compiled schemas of a tool.
@@ -50,22 +63,34 @@ pub struct Checks {
 impl Offer {
     /// Reads the elements of `tools/list`; `allowed` are the names that the operator gave.
     pub fn read(listed: Vec<Value>, allowed: &[String]) -> Self {
-        let mut offer = Self::default();
+        let named = NamedTools::among(&listed, allowed);
+        let mut offer = Self {
+            refused: named.refused,
+            ..Self::default()
+        };
         let mut tools: BTreeMap<String, OfferedTool> = BTreeMap::new();
         for tool in listed {
-            let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
-            let name = name.to_owned();
+            let listed_name = listed_name(&tool).to_owned();
             let text = description(&tool);
-            if !allowed.contains(&name) {
-                offer.others.push((visible(&name, MAX_NAME), text));
+            let Some(name) = named.by_listed.get(&listed_name).cloned() else {
+                offer.others.push((visible(&listed_name, MAX_NAME), text));
                 continue;
-            }
+            };
             if tools.contains_key(&name) {
                 offer.refused.push((name, "it is listed twice".into()));
                 continue;
             }
             match OfferedTool::read(name.clone(), text, tool) {
-                Ok(tool) => drop(tools.insert(name, tool)),
+                Ok(tool) => {
+                    let listed_name = (listed_name != name).then_some(listed_name);
+                    tools.insert(
+                        name,
+                        OfferedTool {
+                            listed_name,
+                            ..tool
+                        },
+                    );
+                }
                 Err(reason) => offer.refused.push((name, reason)),
             }
         }
@@ -82,7 +107,44 @@ impl Offer {
     }
 }
 
+impl NamedTools {
+    fn among(listed: &[Value], allowed: &[String]) -> Self {
+        let listed: BTreeSet<&str> = listed.iter().map(listed_name).collect();
+        let allowed: BTreeSet<&str> = allowed.iter().map(String::as_str).collect();
+        let mut found = Self::default();
+        let mut names_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in allowed {
+            match function_names::configured(name, listed.iter().copied()) {
+                Ok(Some(tool)) => names_of.entry(tool).or_default().push(name),
+                Ok(None) => {}
+                Err(ambiguous) => found.refused.push((name.to_owned(), ambiguous.to_string())),
+            }
+        }
+        for (tool, names) in names_of {
+            // A run must not see one tool as two.
+            let own = match names.as_slice() {
+                [name] => Some(*name),
+                several => several.iter().copied().find(|name| *name == tool),
+            };
+            if let Some(own) = own {
+                found.by_listed.insert(tool.to_owned(), own.to_owned());
+            }
+            for name in names.into_iter().filter(|name| Some(*name) != own) {
+                let reason =
+                    format!("it stands for the tool {tool:?}, as another name does; keep one");
+                found.refused.push((name.to_owned(), reason));
+            }
+        }
+        found
+    }
+}
+
 impl OfferedTool {
+    /// The server's own name for the tool.
+    pub fn server_name(&self) -> &str {
+        self.listed_name.as_deref().unwrap_or(&self.name)
+    }
+
     fn read(name: String, description: String, mut tool: Value) -> Result<Self, String> {
         let title = ["/title", "/annotations/title"]
             .iter()
@@ -91,6 +153,7 @@ impl OfferedTool {
         let input_schema = schema(&mut tool, "inputSchema")?.ok_or("it has no input schema")?;
         let tool = Self {
             name,
+            listed_name: None,
             title,
             description,
             output_schema: schema(&mut tool, "outputSchema")?,
@@ -144,6 +207,10 @@ impl OfferedTool {
                 .transpose()?,
         })
     }
+}
+
+fn listed_name(tool: &Value) -> &str {
+    tool.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn description(tool: &Value) -> String {
@@ -240,6 +307,42 @@ mod tests {
         let worst = offer.tools[0].annotations;
         assert!(worst.destructive && worst.open_world && !worst.read_only && !worst.idempotent);
         assert_eq!(offer.others, [("other[2J".to_owned(), "d".to_owned())]);
+    }
+
+    #[test]
+    fn a_named_tool_may_be_listed_in_another_notation() {
+        let listed = |names: &[&str]| -> Vec<Value> {
+            let tool = |name: &&str| json!({"name": name, "inputSchema": {"type": "object"}});
+            names.iter().map(tool).collect()
+        };
+        let read = |names: &[&str], allowed: &[&str]| {
+            let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            Offer::read(listed(names), &allowed)
+        };
+        let offer = read(&["calculator-evaluate", "other"], &["calculator.evaluate"]);
+        let tool = &offer.tools[0];
+        assert_eq!(tool.name, "calculator.evaluate");
+        assert_eq!(tool.server_name(), "calculator-evaluate");
+        assert_eq!((offer.tools.len(), offer.others.len()), (1, 1));
+        let pinned = json!(offer.tools);
+        assert_eq!(pinned[0]["listed_name"], "calculator-evaluate");
+
+        let exact = read(&["a.b", "a-b"], &["a.b"]);
+        assert_eq!(exact.tools[0].server_name(), "a.b");
+        assert_eq!(exact.others[0].0, "a-b", "no other tool is let in");
+        assert!(json!(exact.tools)[0].get("listed_name").is_none());
+
+        let several = read(&["a_b", "a-b"], &["a.b"]);
+        assert!(several.tools.is_empty(), "{several:?}");
+        let (name, reason) = &several.refused[0];
+        assert_eq!(name, "a.b");
+        assert!(reason.contains(r#""a-b" and "a_b""#), "{reason}");
+
+        let both = read(&["a-b"], &["a.b", "a-b"]);
+        assert_eq!((both.tools.len(), both.tools[0].name.as_str()), (1, "a-b"));
+        assert_eq!(both.refused[0].0, "a.b");
+        let neither = read(&["a-b"], &["a.b", "a_b"]);
+        assert_eq!((neither.tools.len(), neither.refused.len()), (0, 2));
     }
 
     #[test]

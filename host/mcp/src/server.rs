@@ -144,7 +144,10 @@ impl McpServer {
             CheckError::Misfit(reason) => Failure::Arguments(reason),
             CheckError::TooCostly(unknown) => Failure::CheckCost(unknown),
         })?;
-        let result = ready.session.call(tool, arguments).await?;
+        let result = ready
+            .session
+            .call(ready.server_name(tool), arguments)
+            .await?;
         ready.has_worked.store(true, Ordering::Relaxed);
         let (own, most) = (checks.clone(), self.settings.max_result_bytes);
         let read = move |result: &Value| content::read(result, &own, most);
@@ -325,6 +328,12 @@ impl ReadySession {
     /// The server's own name and version.
     pub fn server(&self) -> &str {
         &self.session.server
+    }
+
+    /// The server's name for the tool that the operator calls `tool`.
+    fn server_name<'a>(&'a self, tool: &'a str) -> &'a str {
+        let offered = self.offer.tools.iter().find(|offered| offered.name == tool);
+        offered.map_or(tool, OfferedTool::server_name)
     }
 
     fn unknown(&self, tool: &str) -> Failure {

@@ -116,7 +116,9 @@ impl Servers {
                     Some(tool) => tool
                         .tool(&own)
                         .map(|tool| toolbox.offer(server.shared(tool))),
-                    None => Err("the server does not offer it, or not in a usable way".into()),
+                    None => Err(format!(
+                        "the server does not offer it, or not in a usable way; `toolhold mcp inspect {name}` says which"
+                    )),
                 };
                 if let Err(reason) = offer {
                     left_out(format!("the tool {:?} is left out: {reason}", runner.name));

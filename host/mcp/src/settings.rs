@@ -30,7 +30,8 @@ pub struct ServerSettings {
     pub timeout: Duration,
     /// Bytes of a result.
     pub max_result_bytes: usize,
-    /// The tools that may be called, by the server's names for them. No other tool is called.
+    /// The tools that may be called, by the server's names for them, or in another notation of those that fits one tool
+    /// (`toolhold_protocol::function_names`). No other tool is called.
     pub tools: Vec<String>,
     /// Whether its tools are among the tools of every run.
     pub offer: bool,

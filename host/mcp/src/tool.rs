@@ -9,7 +9,7 @@ use toolhold_agent::{Activity, ToolCall};
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Annotations;
 
-/// A tool under the server's own name. A server gets a call's arguments and nothing else: neither the caller's name for
+/// A tool under the operator's name for it. A server gets a call's arguments and nothing else: neither the caller's name for
 /// the tool nor its context.
 #[derive(Debug, Clone)]
 pub struct McpTool {

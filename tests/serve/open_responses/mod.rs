@@ -4,6 +4,7 @@
 mod shapes;
 
 use super::{answers, calls, host, scripted, serve, until};
+use reqwest::Method;
 use serde_json::{Value, json};
 use shapes::Shapes;
 use std::thread;
@@ -428,8 +429,17 @@ fn a_name_of_no_item_is_refused() {
     let response = server.post(PATH, &asked("Say the word.")).good();
     let item = response["output"][0]["id"].as_str().unwrap().to_owned();
     let absent = format!("{item}7");
-    for (key, id) in [(&ann, "rs_68af"), (&ann, &*absent), (&bob, &*item)] {
+    let whole = format!("{PATH}/{}", response["id"].as_str().unwrap());
+    for (key, id, reason, is_deleted) in [
+        (&ann, "rs_68af", "gives no item such an id", false),
+        (&ann, &*absent, "(previous_response_id)", false),
+        (&bob, &*item, "is not of this key", false),
+        (&ann, &*item, "its response was deleted", true),
+    ] {
         server.use_key(key);
+        if is_deleted {
+            server.ask(Method::DELETE, &whole, None, &[]).good();
+        }
         let named = json!([{"type": "item_reference", "id": id}, message("user", "t")]);
         let refused = server.post(PATH, &asked(named));
         assert_eq!(refused.status, 404, "{refused:?}");
@@ -437,5 +447,7 @@ fn a_name_of_no_item_is_refused() {
         assert_eq!(error["param"], "input[0].id", "{error}");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(&format!("no item {id:?}")), "{message}");
+        assert!(message.contains(reason), "{message}");
+        assert!(message.contains("send the item itself"), "{message}");
     }
 }

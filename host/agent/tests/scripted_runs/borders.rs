@@ -1,6 +1,7 @@
 //! Section 7, shields at the two borders of a run: what a model is sent, and what leaves the run with a client's calls.
 
-use super::shields::{KEY, Words, bodies, messages, post, private, shielded};
+use super::placeholders::bodies;
+use super::shields::{KEY, Words, messages, post, private, shielded};
 use super::support::{
     Echo, Reply, Script, driver, end, json_of, lines, output, plain_tools, request, run,
 };

@@ -92,6 +92,17 @@ async fn every_error_has_a_kind_and_a_class() {
 }
 
 #[tokio::test]
+async fn a_tool_is_called_by_the_name_that_its_server_lists() {
+    let bench = McpFixture::new(&[]).with(|settings| settings.tools = vec!["shout.loud".into()]);
+    let server = bench.server(Pinning::FirstSight);
+    assert_eq!(
+        call(&server, "shout.loud", json!({})).await,
+        Ok(json!("unexpected"))
+    );
+    assert!(bench.log().contains("call Shout-Loud"), "{}", bench.log());
+}
+
+#[tokio::test]
 async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
     let bench = McpFixture::new(&[]);
     let server = bench.server(Pinning::FirstSight);

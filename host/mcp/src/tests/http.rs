@@ -123,6 +123,58 @@ async fn answers_over_http_that_cannot_be_read_are_refused_with_words() {
 }
 
 #[tokio::test]
+async fn an_error_in_the_body_of_a_refusal_is_told() {
+    let site = Site::start(&[]).await;
+    let server = site.bench.server(Pinning::FirstSight);
+    for (status, code, kind, class, words) in [
+        (400, -32_602, "arguments", ErrorClass::Correctable, ": no"),
+        (400, 17, "server", ErrorClass::Correctable, "error 17: no"),
+        (
+            400,
+            -32_601,
+            "server",
+            ErrorClass::Fatal,
+            "error -32601: no",
+        ),
+        (
+            400,
+            -32_000,
+            "protocol",
+            ErrorClass::Fatal,
+            "status 400 Bad Request and the error -32000: no",
+        ),
+        (
+            503,
+            -32_603,
+            "server",
+            ErrorClass::Retryable,
+            "status 503 Service Unavailable and the error -32603: no",
+        ),
+        (
+            403,
+            -32_001,
+            "host",
+            ErrorClass::Fatal,
+            "status 403 Forbidden and the error -32001: no; the operator",
+        ),
+        // The session is over, whatever the body says.
+        (404, -32_601, "server", ErrorClass::Retryable, "our session"),
+    ] {
+        let given = json!({"code": code, "status": status});
+        let failure = call(&server, "refuse", given).await.unwrap_err();
+        assert_eq!(
+            (failure.kind.as_str(), failure.class),
+            (kind, class),
+            "{status}: {failure:?}"
+        );
+        assert!(failure.message.contains(words), "{status}: {failure:?}");
+        assert!(!failure.message.contains('\u{202e}'), "{failure:?}");
+    }
+    let echoed = call(&server, "echo", json!({"text": "b"})).await;
+    assert_eq!(echoed, Ok(json!("b")), "it begins anew");
+}
+
+#[tokio::test]
 async fn notifications_without_end_over_http_are_no_server() {
     let mut site = Site::start(&[]).await;
     // Their bytes are within the limit.

@@ -59,6 +59,19 @@ pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
     })
 }
 
+/// The code and the message of a JSON-RPC error; `None` for any other text. The id may be missing: a server that cannot
+/// read a request does not know it.
+pub fn reported(bytes: &[u8]) -> Option<(i64, String)> {
+    let message = json::from_slice(bytes).ok()?;
+    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return None;
+    }
+    let error = message.get("error")?;
+    let code = error.get("code")?.as_i64()?;
+    let message = error.get("message")?.as_str()?;
+    Some((code, one_line(message)))
+}
+
 /// The result of a call, unless a number of it is not what the server wrote. Other results have no numbers that a model sees.
 fn exact(result: Value, bytes: &[u8]) -> Result<Value, Failure> {
     if result.get("structuredContent").is_some() {
@@ -166,6 +179,29 @@ mod tests {
             panic!("{outcome:?}");
         };
         assert!(reason.contains("as a string"), "{reason}");
+    }
+
+    #[test]
+    fn an_error_is_told_from_other_bodies() {
+        for (text, expect) in [
+            (
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":" no session"}}"#,
+                Some((-32_000, "no session".to_owned())),
+            ),
+            (
+                "\u{feff}{\"jsonrpc\":\"2.0\",\"error\":{\"code\":1,\"message\":\"\u{202e}\"}}",
+                Some((1, String::new())),
+            ),
+            (r#"{"error":{"code":404,"message":"no such page"}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":1,"error":"invalid_token"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None),
+            ("[]", None),
+            ("Bad Request", None),
+            ("", None),
+        ] {
+            assert_eq!(reported(text.as_bytes()), expect, "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::error::{Failure, one_line};
 use crate::rpc;
 use crate::settings::ServerSettings;
 use crate::wire::process::unasked;
-use crate::wire::rpc::{Incoming, cancelled, parse};
+use crate::wire::rpc::{Incoming, cancelled, parse, reported};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use std::time::Duration;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::encoding::{EncodingError, Expander, expanded};
 use toolhold_intake::sse::SseEvent;
+use toolhold_policy::ErrorClass;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -28,6 +29,10 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const MAX_SESSION: usize = 1_024;
 /// Timeout of requests without a waiting caller: cancelling a request, ending a session.
 const UNAWAITED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum bytes of a refusal that are read for its error: a message and its envelope.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+/// Maximum time for reading them. The status is known already, and a call must not wait for words alone.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A session with a server over HTTP.
 #[derive(Debug)]
@@ -271,23 +276,18 @@ impl HttpLine {
         if status.is_success() {
             return Ok(response);
         }
-        Err(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Forbidden(status.as_u16()),
-            StatusCode::NOT_FOUND if in_session => {
-                self.is_open.store(false, Ordering::Relaxed);
-                Failure::Ended(": it does not know our session any more".into())
-            }
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-                Failure::Unreachable(format!("it answered with status {status}"))
-            }
-            _ if status.is_server_error() => {
-                Failure::Unreachable(format!("it answered with status {status}"))
-            }
-            _ if status.is_redirection() => Failure::Settings(format!(
+        if status == StatusCode::NOT_FOUND && in_session {
+            self.is_open.store(false, Ordering::Relaxed);
+            let reason = ": it does not know our session any more";
+            return Err(Failure::Ended(reason.into()));
+        }
+        if status.is_redirection() {
+            return Err(Failure::Settings(format!(
                 "it redirects us (status {status}); write the address where it is"
-            )),
-            _ => Failure::Protocol(format!("it answered with status {status}")),
-        })
+            )));
+        }
+        let error = tokio::time::timeout(ERROR_TIMEOUT, error_in(response)).await;
+        Err(refusal(status, error.ok().flatten()))
     }
 
     fn keep_session(&self, response: &Response) -> Result<(), Failure> {
@@ -301,6 +301,58 @@ impl HttpLine {
         }
         self.agreed.lock().entry(SESSION).or_insert(session.clone());
         Ok(())
+    }
+}
+
+/// The failure of a request that was answered with this status and, in the body, this JSON-RPC error.
+fn refusal(status: StatusCode, error: Option<(i64, String)>) -> Failure {
+    let words = match &error {
+        Some((code, message)) => format!("{status} and the error {code}: {message}"),
+        None => status.to_string(),
+    };
+    let may_pass = status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+        );
+    match error {
+        _ if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            Failure::Forbidden(words)
+        }
+        _ if may_pass => Failure::Unreachable(format!("it answered with status {words}")),
+        Some((code, message)) => match Failure::of_rpc(code, &message) {
+            // The status says that the request is at fault: the same one again would not help.
+            failure if failure.class() == ErrorClass::Retryable => {
+                Failure::Protocol(format!("it answered with status {words}"))
+            }
+            failure => failure,
+        },
+        None => Failure::Protocol(format!("it answered with status {words}")),
+    }
+}
+
+/// The JSON-RPC error in the body of a refusal; `None` if the body is none, or too large.
+async fn error_in(response: Response) -> Option<(i64, String)> {
+    let text = |name: HeaderName| {
+        let value = response.headers().get(name)?;
+        value.to_str().ok()
+    };
+    let mut body = BodyReader::new(MAX_ERROR_BYTES, text(CONTENT_TYPE));
+    let expander = Expander::new(text(CONTENT_ENCODING)).ok()?;
+    let chunks = response.bytes_stream();
+    let chunks = chunks.map(|chunk| chunk.map_err(unreachable));
+    let mut chunks = expanded(chunks.boxed(), expander, compressed).boxed();
+    let mut events = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        events.extend(body.push(&chunk.ok()?).ok()?);
+    }
+    match body.finish().ok()? {
+        BodyEnd::Empty => None,
+        BodyEnd::Json(message) => reported(&message),
+        BodyEnd::Events(last) => {
+            let mut events = events.iter().chain(&last);
+            events.find_map(|event| reported(event.data.as_bytes()))
+        }
     }
 }
 

@@ -168,7 +168,7 @@ impl NameKind {
     }
 
     /// The beginning of the name, and a digest of all of it; of another count where that is taken.
-    fn digested(self, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    pub(super) fn digested(self, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let begin: String = self
             .replaced(name)
             .chars()
@@ -206,7 +206,7 @@ fn digest(name: &str, count: u32) -> String {
 }
 
 /// The name in one notation: lower case, with `_` in the place of `-` and `.`.
-fn fold(name: &str) -> String {
+pub(super) fn fold(name: &str) -> String {
     name.chars()
         .map(|c| match c {
             '-' | '.' => '_',

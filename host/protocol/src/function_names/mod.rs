@@ -4,8 +4,10 @@
 //! characters, and clients call theirs `finish`. One mapping is for all of them and in both directions; records have
 //! Toolhold's own names.
 
+mod configured;
 mod map;
 
+pub use configured::{AmbiguousName, configured};
 pub use map::{MAX_OUTWARD, NameKind, NameMap, bare_name};
 
 use crate::solution::Call;

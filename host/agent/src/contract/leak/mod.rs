@@ -44,6 +44,8 @@
 //!    fence nor between backticks. A fence that is a mark itself stands in no other.
 //! 3. Forms without a mark are all of the answer, and may stand in one fence. Forms with marks that are not known are all
 //!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer.
+//!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
+//!    stream have the text by then.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of

@@ -118,6 +118,9 @@ fn heading(settings: &ServerSettings) {
 
 fn print_tool(tool: &OfferedTool) {
     output::tell(&format!("  {}", bold(&line(&tool.name))));
+    if let Some(listed) = &tool.listed_name {
+        output::tell(&format!("    the server calls it {}", line(listed)));
+    }
     let description = text::block(&tool.description, "    ");
     output::tell(&format!("    │ {description}"));
     let arguments = line(&tool.input_schema.to_string());

@@ -29,7 +29,7 @@ pub enum CallRunner {
     Module(Arc<Module>),
     Server {
         server: Arc<McpServer>,
-        /// The server's own name for the tool.
+        /// The operator's name for the tool.
         tool: String,
         /// Absent if no pin is needed.
         pin: Option<Box<Pin>>,

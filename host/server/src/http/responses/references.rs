@@ -26,7 +26,37 @@ const COPIES: u64 = 3;
 #[derive(Debug, Default)]
 struct FoundItems {
     items: BTreeMap<String, Value>,
+    /// Responses that are there. True if texts were taken out of the answer.
+    responses: BTreeMap<Uuid, bool>,
     memory: Option<UnsentBytes>,
+}
+
+/// Why an id is that of no item. A response of another client is not told from a deleted one.
+#[derive(Debug, Clone, Copy)]
+enum MissingItem {
+    /// Ids of this server's have another form.
+    OtherForm,
+    NoResponse,
+    TextDeleted,
+    NotOfResponse,
+}
+
+impl MissingItem {
+    fn words(self) -> &'static str {
+        match self {
+            Self::OtherForm => "this server gives no item such an id; send the item itself",
+            Self::NoResponse => {
+                "its response was deleted, or is not of this key; send the item itself"
+            }
+            Self::TextDeleted => {
+                "the text of its response was deleted; send the item itself, or leave it out"
+            }
+            Self::NotOfResponse => {
+                "its response has no such item; send the item itself, or go on from that response \
+                 (previous_response_id)"
+            }
+        }
+    }
 }
 
 /// Puts the named items into their places in `input`, and returns the memory that they take. Items of the previous
@@ -56,7 +86,7 @@ pub async fn put_in(
     for (index, item) in items.iter_mut().enumerate() {
         let Some(id) = reference(item) else { continue };
         let item_of_name = found.items.remove(id);
-        *item = item_of_name.ok_or_else(|| unknown(index, id))?;
+        *item = item_of_name.ok_or_else(|| unknown(index, id, found.missing(id)))?;
     }
     Ok(found.memory)
 }
@@ -66,7 +96,7 @@ fn wanted(items: &[Value]) -> Result<BTreeMap<Uuid, BTreeSet<String>>, ApiError>
     let mut wanted = BTreeMap::<Uuid, BTreeSet<String>>::new();
     for (index, item) in items.iter().enumerate() {
         let Some(id) = reference(item) else { continue };
-        let run = run_of(id).ok_or_else(|| unknown(index, id))?;
+        let run = run_of(id).ok_or_else(|| unknown(index, id, MissingItem::OtherForm))?;
         if !wanted.entry(run).or_default().insert(id.to_owned()) {
             let id = cut(id, MAX_ID_CHARS);
             let reason = format_args!("the item {id:?} is named twice");
@@ -97,12 +127,22 @@ fn run_of(id: &str) -> Option<Uuid> {
     object::run_of(&format!("resp_{run}"))
 }
 
-fn unknown(index: usize, id: &str) -> ApiError {
-    let id = cut(id, MAX_ID_CHARS);
-    let error = ApiError::not_found(format_args!(
-        "item {id:?}; send the item itself, or go on from its response (previous_response_id)"
-    ));
+fn unknown(index: usize, id: &str, missing: MissingItem) -> ApiError {
+    let (id, reason) = (cut(id, MAX_ID_CHARS), missing.words());
+    let error = ApiError::not_found(format_args!("item {id:?}: {reason}"));
     error.of(&format!("input[{index}].id"))
+}
+
+impl FoundItems {
+    /// Why there is no item of this id.
+    fn missing(&self, id: &str) -> MissingItem {
+        let response = run_of(id).and_then(|run| self.responses.get(&run));
+        match response {
+            None => MissingItem::NoResponse,
+            Some(true) => MissingItem::TextDeleted,
+            Some(false) => MissingItem::NotOfResponse,
+        }
+    }
 }
 
 impl App {
@@ -119,6 +159,7 @@ impl App {
         }
         let recorded = self.recorded(client, run, Gathering::Record).await?;
         let (recorded, mut memory) = recorded.into_parts();
+        found.responses.insert(run, recorded.is_gone);
         let output = recorded.output.items.iter().map(serde_json::to_value);
         let items = output.filter_map(Result::ok).chain(recorded.input());
         let mut bytes = 0;
