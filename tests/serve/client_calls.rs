@@ -356,9 +356,9 @@ fn reasoning_goes_with_a_clients_call_into_the_next_run() {
         [
             Reply {
                 reasoning: Some("I look.".into()),
-                ..calls([weather("Bern")])
+                ..Reply::tool_calls([weather("Bern")])
             },
-            answers("done").expecting(thinking),
+            Reply::content("done").expecting(thinking),
         ]
     };
     let thoughts = |request: &Value| {
@@ -367,7 +367,8 @@ fn reasoning_goes_with_a_clients_call_into_the_next_run() {
         own.count()
     };
     for path in PATHS {
-        let (host, endpoint) = (host(""), scripted(replies()));
+        let host = host("[endpoints.default]\ncontract = \"tools\"\n");
+        let endpoint = scripted(replies());
         let server = serve(&host, &endpoint);
         let mut asked = request(path);
         let (_, answer) = called_with(&server, path, &asked);

@@ -104,6 +104,12 @@ impl ScratchHost {
                 .to_string();
         let call = ["modules", "call", &tool, &watch, "--json", "--session", "s"];
         let said = self.folder.path().join(format!("said-{module}"));
+        let prefix = if module == "bad" { "call-" } else { "session-" };
+        // A call's folder is new. One that a call before it left is locked by the sweep that removes it.
+        let others = match module {
+            "bad" => folders(&self.root)?,
+            _ => Vec::new(),
+        };
         let process = self
             .folder
             .command(&[&CONFIG[..], &call].concat())
@@ -111,10 +117,9 @@ impl ScratchHost {
             .stderr(Stdio::null())
             .spawn()?;
         let process = Running(process);
-        let prefix = if module == "bad" { "call-" } else { "session-" };
         let started = Instant::now();
         let scratch = loop {
-            if let Some(scratch) = used_folder(&self.root, prefix)? {
+            if let Some(scratch) = used_folder(&self.root, prefix, &others)? {
                 break scratch;
             }
             ensure(started.elapsed() < PATIENCE, || {
@@ -159,16 +164,23 @@ impl ScratchHost {
     }
 }
 
-/// A folder with this prefix that a call uses: its lock cannot be taken.
-fn used_folder(root: &Path, prefix: &str) -> Result<Option<PathBuf>, AttackFailure> {
-    let entries = match fs::read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = entry?.path();
+/// The folders of scratch files that there are.
+fn folders(root: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}
+
+/// A folder with this prefix that a call uses, and none of the `others`: its lock cannot be taken.
+fn used_folder(
+    root: &Path,
+    prefix: &str,
+    others: &[PathBuf],
+) -> Result<Option<PathBuf>, AttackFailure> {
+    for path in folders(root)? {
         let name = path.file_name().unwrap_or_default();
-        if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+        if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) || others.contains(&path) {
             continue;
         }
         match File::open(&path).map(|folder| folder.try_lock()) {

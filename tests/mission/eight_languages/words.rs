@@ -120,7 +120,7 @@ fn statement_042_2_facts_are_found_in_eight_languages() {
     let host = Host::new();
     host.ship("knowledge").write(
         "toolhold.toml",
-        "[module.knowledge]\nknowledge = { memory = { user = [\"recall\", \"remember\"] } }\n",
+        "[modules]\npinning = \"never\"\n[module.knowledge]\nknowledge = { memory = { user = [\"recall\", \"remember\"] } }\n",
     );
     let endpoint = Endpoint::start(Scenario::default());
     let url = endpoint.base_url();

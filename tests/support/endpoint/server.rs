@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -164,6 +164,8 @@ pub(super) fn run(
             .route("/v1/models", get(models))
             .route("/v1/chat/completions", post(chat))
             .fallback(other)
+            // Images of several requests are larger than the default of 2 MB.
+            .layer(DefaultBodyLimit::disable())
             .with_state(shared);
         tokio::select! {
             _ = axum::serve(listener, app) => {}

@@ -200,7 +200,11 @@ impl Chat {
             language::keep(&mut request, tag, false);
         }
         if let Some(before) = goes_on_from(&self.store, session, number).await? {
-            left_by(&self.store, before.id).await?.put(&mut request);
+            let mut left = left_by(&self.store, before.id).await?;
+            self.store
+                .restore_images(before.id, &mut left.context)
+                .await?;
+            left.put(&mut request);
         }
         request.allowed = self.agent.allowed(&behalf);
         let observer = self.telemetry.observe(ObservedRun {

@@ -468,10 +468,12 @@ impl Dispatcher {
             // Covers a run that ended at once.
             let _seat = permit;
             let _kept = kept;
+            let mut has_begun = false;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
                         Some(event) => {
+                            has_begun = true;
                             observer.take(&event);
                             log.take(&event);
                             reply.take(&event);
@@ -501,9 +503,12 @@ impl Dispatcher {
                     }
                 }
             }
-            // A watcher that is behind keeps no events of a run that is over: it reads them from the database.
-            for _ in 0..WATCHER_BACKLOG {
-                drop(live.send(LiveEvent::Recorded(0)));
+            // A watcher that is behind keeps no events of a run that is over: it reads them from the database, where a run
+            // that did not begin has none.
+            if has_begun {
+                for _ in 0..WATCHER_BACKLOG {
+                    drop(live.send(LiveEvent::Recorded(0)));
+                }
             }
             match run.finished().await {
                 Ok(()) => {}
