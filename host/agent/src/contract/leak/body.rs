@@ -6,6 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use toolhold_json::numbers;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair_under};
 use toolhold_json::rules::ReadingRules;
@@ -23,6 +24,7 @@ const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 #[derive(Debug, Clone, Default)]
 pub(in crate::contract) struct CallableNames {
     offered: Arc<BTreeSet<String>>,
+    tools: Arc<[Arc<Tool>]>,
     /// Absent: hyphens may stand for dots.
     names: Option<Arc<ToolNames>>,
     /// The rules by which calls are read.
@@ -34,6 +36,7 @@ impl CallableNames {
         let names = tools.iter().map(|tool| tool.name.clone());
         Self {
             offered: Arc::new(names.collect()),
+            tools: tools.into(),
             names: None,
             rules: ReadingRules::Current,
         }
@@ -58,6 +61,27 @@ impl CallableNames {
     pub(in crate::contract) fn with(mut self, names: impl IntoIterator<Item = String>) -> Self {
         Arc::make_mut(&mut self.offered).extend(names);
         self
+    }
+
+    /// The properties that a tool names, if it names any.
+    pub(super) fn properties(&self, tool: &str) -> Option<&Map<String, Value>> {
+        let tool = self.tools.iter().find(|known| known.name == tool)?;
+        let properties = tool.parameters.get("properties")?.as_object()?;
+        (!properties.is_empty()).then_some(properties)
+    }
+
+    /// Whether a tool takes such a parameter, as far as it names its parameters.
+    pub(super) fn takes(&self, tool: &str, key: &str) -> bool {
+        self.properties(tool)
+            .is_none_or(|known| key.starts_with('_') || known.contains_key(key))
+    }
+
+    /// Whether the text of a parameter that is no text is a number that would lose digits, or holds one.
+    pub(super) fn loses_digits(&self, tool: &str, key: &str, text: &str) -> bool {
+        let schema = self.properties(tool).and_then(|known| known.get(key));
+        let ty = schema.and_then(|schema| schema.get("type")?.as_str());
+        ty.is_some_and(|ty| matches!(ty, "integer" | "number" | "array" | "object"))
+            && numbers::check(text.as_bytes()).is_err()
     }
 
     /// The tool that a model means by a name, which it may have learned in another spelling.

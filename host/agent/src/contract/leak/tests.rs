@@ -447,6 +447,10 @@ fn values_are_what_was_written() {
             json!({"q": "</function>"}),
         ),
         (
+            "<function=news>\n<parameter=q>\nx <function=weather.now><parameter=city>Rome</parameter></function>\n</parameter>\n</function>",
+            json!({"q": "x <function=weather.now><parameter=city>Rome</parameter></function>"}),
+        ),
+        (
             "<function=news><parameter=q>\n  7\n\n</parameter></function>",
             json!({"q": "  7\n"}),
         ),
@@ -563,6 +567,11 @@ fn quoted_forms_are_not_calls() {
         "<function=news><parameter=q>1</parameter><parameter=q>2</parameter></function>".to_owned(),
         "<function=news><parameter=q>cut".to_owned(),
         "<tool_call>news<arg_key>q</arg_key><arg_value>1</tool_call>".to_owned(),
+        // A value that quotes a call, cut within that.
+        "<function=news>\n<parameter=q>\n<function=weather.now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</parameter>\n</function>".to_owned(),
+        "<function=news>\n<parameter=q>x</function>\ny".to_owned(),
+        "<invoke name=\"news\">\n<parameter name=\"q\">\nsee\n<parameter name=\"r\">\n1</parameter>\n</parameter>\n</invoke>".to_owned(),
+        "<tool_call>news<arg_key>q</arg_key><arg_value><tool_call>news<arg_key>r</arg_key><arg_value>1</arg_value></tool_call>\n</arg_value></tool_call>".to_owned(),
         "<|tool_call>call:news{q:Rome}<tool_call|>".to_owned(),
         "<|tool_call>call:news{q:1,q:2}<tool_call|>".to_owned(),
         "<|tool_call>call:news{q:<|\"|>cut".to_owned(),

@@ -180,6 +180,7 @@ fn a_call_that_cannot_be_read_goes_back() {
         "<weather-now><city>Rome</city></weather-now>",
         "<x_call name=\"weather-now\"><city>Rome</city><city>Oslo</city></x_call>",
         "<x_call name=\"news\"><q name=\"weather-now\">1</q></x_call>",
+        "<|new|><function=news><parameter=q>a <parameter=r> b</parameter></function><|/new|>",
         "<tool>news</tool><tool>weather-now</tool>",
         "<do>weather-now(city=\"Rome\")</do>",
     ] {
@@ -262,6 +263,15 @@ fn a_copied_call_behind_an_own_one_is_not_made() {
         let called: Vec<_> = calls.iter().map(|call| &call.arguments["city"]).collect();
         assert_eq!(called, cities, "{material}");
     }
+}
+
+/// A value that quotes a call is read whole.
+#[test]
+fn a_value_may_quote_a_call() {
+    let quoted = "<|new|><function=news><parameter=q>1</parameter></function><|/new|>";
+    let text =
+        format!("<|new|><function=news><parameter=q>{quoted}</parameter></function><|/new|>");
+    assert_eq!(found(&text), [("news".to_owned(), json!({"q": quoted}))]);
 }
 
 /// Marks without end are read in bounded time, and are none.
