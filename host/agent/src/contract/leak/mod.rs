@@ -82,7 +82,10 @@ pub use unknown::{ReplyOpening, opening_of};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
-use marks::{AfterCall, Mark, along_line, follows, marks, opening, past_around, trim_around};
+use marks::{
+    AfterCall, Mark, along_line, follows, is_over, marks, opening, past_around, past_behind,
+    starts_turn, trim_around,
+};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toolhold_json::repair::RepairKind;
@@ -219,7 +222,7 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
     };
     mark.close.is_empty()
         || match start.rfind(mark.close) {
-            Some(at) => past_around(rules, &start[at + mark.close.len()..]).is_empty(),
+            Some(at) => is_over(rules, &start[at + mark.close.len()..]),
             None => true,
         }
 }
@@ -259,7 +262,8 @@ fn run_of(
 ) -> (LeakedCalls, bool) {
     let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
-        match next(text, offer, end, may_open) {
+        let is_first = leaked.calls.is_empty();
+        match next(text, is_first, offer, end, may_open) {
             TextOpening::Calls(more, rest) => {
                 leaked.take(more);
                 text = rest;
@@ -347,16 +351,21 @@ fn places(rules: ReadingRules, text: &str) -> Vec<MarkPlace> {
     places
 }
 
-/// Reads what a complete text begins with.
+/// Reads what a complete text begins with. `is_first`: no call stands before it.
 fn next<'t>(
     text: &'t str,
+    is_first: bool,
     offer: &CallableNames,
     end: TextEnd,
     may_open: fn(&Mark) -> bool,
 ) -> TextOpening<'t> {
     let rules = offer.rules();
-    let start = past_around(rules, text);
-    if start.is_empty() {
+    let start = if is_first {
+        past_around(rules, text)
+    } else {
+        past_behind(rules, text)
+    };
+    if start.is_empty() || (!is_first && starts_turn(rules, start)) {
         return TextOpening::Nothing;
     }
     let Some(mark) = opening(rules, start).filter(|mark| may_open(mark)) else {
@@ -364,7 +373,7 @@ fn next<'t>(
     };
     if let Some((leaked, end)) = ClosingMark::of(mark).find(start, offer) {
         let rest = &start[end..];
-        return match follows(rules, along_line(rules, rest)) {
+        return match follows(rules, mark, along_line(rules, rest)) {
             AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
             AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
         };

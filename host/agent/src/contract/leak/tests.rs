@@ -132,6 +132,40 @@ fn every_form_is_read() {
             "I look at both.\n\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>\n",
             &both,
         ),
+        // What servers leave of the end of a turn, or of the next one.
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|im_end|><|endoftext|>",
+            one,
+        ),
+        (
+            "I look.\n<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>[|endofturn|]<end_of_utterance>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call></s>[INST]And Oslo?",
+            one,
+        ),
+        (
+            "I look.\n<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+            one,
+        ),
+        (
+            "<tool_call>weather-now<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call><|observation|>",
+            one,
+        ),
+        (
+            "[TOOL_CALLS]weather-now{\"city\": \"Rome\"}<|END_OF_TURN_TOKEN|><|im_start|>assistant",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|x_end|>\n<tool_call>{\"name\": \"news\"}</tool_call>",
+            &both,
+        ),
+        // A sentence behind a special token.
+        (
+            "<|tool_call_start|>[weather_now(city=\"Rome\")]<|tool_call_end|>Checking the weather.<|im_end|>",
+            one,
+        ),
         // Llama 3.1, Qwen3-Coder.
         ("<function=weather.now>{\"city\": \"Rome\"}</function>", one),
         (
@@ -510,6 +544,9 @@ fn quoted_forms_are_not_calls() {
         format!("Write {NEWS} to read the news."),
         format!("Write\n{NEWS}\nto read the news."),
         format!("{NEWS} is how Hermes writes a call."),
+        format!("{NEWS}<|im_end|> is how Hermes writes a call."),
+        "<|tool_call_start|>[news()]<|tool_call_end|> is how LFM2 writes one.".to_owned(),
+        "LFM2 writes <|tool_call_start|>[news()]<|tool_call_end|>Then it waits.".to_owned(),
         format!("The form is {NEWS}"),
         format!("The form is `{NEWS}`"),
         format!("The form:\n`{NEWS}`"),
@@ -826,7 +863,7 @@ proptest! {
             "<|python_tag|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "`", "```", "text", "\"", "[", "]", "(", ")",
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
-            "<tool_calls>", "</tool_calls>", "<|tool_call_start|>", "<|tool_call_end|>", "<new_call>", "</new_call>",
+            "<|endoftext|>", "[|x|]", "<|user|>", "[INST]", "<|x_", "Then ", "<tool_calls>", "</tool_calls>", "<|tool_call_start|>", "<|tool_call_end|>", "<new_call>", "</new_call>",
             "<|tool_call>", "call:news{", "q:", "<|\"|>", "<tool_call|>", "<start_function_call>", "<escape>",
             "commentary to=functions.news", "analysis", "assistant", "</s>", "<|eot_id|>", "</think>", "</", "<|", "<eos>", "\t", "\r\n",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n", "<|channel|>commentary to=functions.news<|message|>{}<|call|>",
