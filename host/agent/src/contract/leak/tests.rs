@@ -456,6 +456,71 @@ fn every_form_is_read() {
             "functools[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
             one,
         ),
+        // Several objects, and ends of turns behind forms without marks.
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}\n{\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|eom_id|>",
+            one,
+        ),
+        ("[weather_now(city=\"Rome\")]<|eot|>", one),
+        // Python.
+        ("[weather_now(city=\"Rome\",), news(),]", &both),
+        ("[weather_now(city=\"\"\"Rome\"\"\")]", one),
+        ("[weather_now(city='\\x52ome')]", one),
+        // Functionary.
+        (
+            ">>>all\nI look.\n>>>weather-now\n{\"city\": \"Rome\"}\n>>>news\n{}",
+            &both,
+        ),
+        (
+            "<|from|>assistant\n<|recipient|>weather-now\n<|content|>{\"city\": \"Rome\"}<|stop|>",
+            one,
+        ),
+        // Members of an object.
+        (
+            "{\"thought\": \"I look.\", \"tool_calls\": [{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]}",
+            one,
+        ),
+        (
+            "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"weather-now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}}]}",
+            one,
+        ),
+        (
+            "{\"action\": \"weather-now\", \"action_input\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        // Command R+, ReAct, SmolLM3, Cline.
+        (
+            "Action: ```json\n[{\"tool_name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}]\n```",
+            one,
+        ),
+        (
+            "Thought: I look.\nAction: weather-now\nAction Input: {\"city\": \"Rome\"}\nObservation: Sunny.",
+            one,
+        ),
+        ("<code>\nweather_now(city=\"Rome\")\nnews()\n</code>", &both),
+        (
+            "<use_mcp_tool>\n<server_name>weather</server_name>\n<tool_name>now</tool_name>\n<arguments>\n{\"city\": \"Rome\"}\n</arguments>\n</use_mcp_tool>",
+            one,
+        ),
+        // Marks that a server took away.
+        (
+            "weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜>",
+            one,
+        ),
+        (
+            "TOOL_CALLS[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+        ("weather-now{\"city\": \"Rome\"}", one),
+        ("@weather-now{\"city\": \"Rome\"}", one),
     ] {
         assert_eq!(found(text), calls, "{text}");
     }

@@ -3,7 +3,8 @@
 mod behind;
 
 pub(super) use behind::{
-    AfterCall, along_line, follows, is_begun_behind, is_over, past_behind, starts_turn, trim_around,
+    AfterCall, along_line, begins_sentence, follows, is_begun_behind, is_over, past_behind,
+    starts_turn, trim_around,
 };
 
 use toolhold_json::rules::ReadingRules;
