@@ -77,7 +77,7 @@ impl CallableNames {
         keys.next().is_none().then_some(only)
     }
 
-    /// Whether a tool takes such a parameter, as far as it names its parameters.
+    /// True where the tool has this parameter, or names no parameters.
     pub(super) fn takes(&self, tool: &str, key: &str) -> bool {
         self.properties(tool)
             .is_none_or(|known| key.starts_with('_') || known.contains_key(key))

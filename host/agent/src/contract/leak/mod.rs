@@ -67,9 +67,9 @@
 //! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
 //! | the same as the whole reply | as above, with texts that the operator did not write |
 //!
-//! A call with a known mark that stands between sentences (`Sure! <tool_call>…`), outside of code, is neither made nor an
-//! answer: it goes back ([`beside_sentences`]). Where the sentence goes on around it (`Hermes writes <tool_call>… and
-//! waits.`), it is a part of the answer. A value that may have been cut at a mark that it quotes makes no call.
+//! A call with a known mark between sentences (`Sure! <tool_call>…`), outside of code, is not made. The reply goes back to
+//! the model ([`beside_sentences`]). Within a sentence (`Hermes writes <tool_call>… and waits.`) it is a part of the answer.
+//! A value that may have been cut at a mark that it quotes makes no call.
 //!
 //! Everything else is text, and text is the answer or is refused as the contract says. Calls that begin
 //! the answer are given out while it is generated, by [`LeakReader`], the moment their closing mark
@@ -258,8 +258,7 @@ pub(super) fn inexact(answer: &str, offer: &CallableNames) -> Option<InexactNumb
         .filter(|_| is_current)
 }
 
-/// Calls of an answer outside of code, with sentences around them: nobody knows whether they are meant or shown. Where the
-/// sentence goes on around a call, it speaks of it.
+/// Calls between sentences of an answer, outside of code. Calls within a sentence are left out.
 pub(super) fn beside_sentences(answer: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let rules = offer.rules();
     if !rules.are_current() {

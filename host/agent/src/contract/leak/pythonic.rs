@@ -50,7 +50,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     (!leaked.calls.is_empty()).then_some(leaked)
 }
 
-/// The offered tool of the first call of a text that is nothing but calls, or a list of them, whatever their arguments are.
+/// The tool of the first call, where the text is calls of offered tools alone, or a list of them. Arguments are not read.
 pub(super) fn named(text: &str, offer: &CallableNames) -> Option<String> {
     let text = text.trim();
     let listed = text

@@ -1,4 +1,4 @@
-//! What follows a call: the marks with which a model ends its text or goes on with another one's, and prose.
+//! The text behind a call: ends of turns, beginnings of other turns, and prose.
 
 use super::{Mark, around, is_begun, marks, opening};
 use toolhold_json::rules::ReadingRules;
