@@ -274,10 +274,13 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             ReadingRules::Format3 => TextEnd::Own,
             ReadingRules::Current => said.end,
         };
-        if leak::is_failed(text, &said.offer, end) {
+        if leak::is_failed(text, &said.offer, end) || is_unread(&said, text, end) {
+            return Err(unreadable(text, &said.offer));
+        }
+        if is_beside_sentences(&said, text) {
             return Err(
-                "the reply looks like a call and cannot be read as one of the tools that are offered; call one of \
-                 them by its name, with a JSON object as its arguments"
+                "a call in it is written as text beside other sentences, so that nobody knows whether it is meant; \
+                 make the call and write nothing else, or put it between backticks if it is only shown"
                     .into(),
             );
         }
@@ -338,6 +341,35 @@ fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
     (is_marked && said.written().is_some()).then(|| said.repeats())
 }
 
+/// Whether the answer is a call in words, which cannot be read; one that the model was shown is a quotation.
+fn is_unread(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> bool {
+    leak::unread(answer, &said.offer, end).is_some_and(|call| {
+        let provenance = said.provenance;
+        !provenance.is_quoted(&call.written, &call.tool, &call.arguments)
+    })
+}
+
+/// Whether the answer has a call of the model's own with sentences around it, where none is made natively.
+fn is_beside_sentences(said: &ParsedReply<'_>, answer: &str) -> bool {
+    if said.provenance.has_native_calls() {
+        return false;
+    }
+    let found = leak::beside_sentences(answer, &said.offer);
+    found.is_some_and(|leaked| leaked.unquoted(said.provenance, 0).is_some())
+}
+
+/// The words for a call that cannot be read.
+fn unreadable(answer: &str, offer: &CallableNames) -> String {
+    match leak::inexact(answer, offer) {
+        Some(error) => {
+            format!("the reply looks like a call and its arguments cannot be taken: {error}")
+        }
+        None => "the reply looks like a call and cannot be read as one of the tools that are offered; call one of them \
+                 by its name, with a JSON object as its arguments"
+            .into(),
+    }
+}
+
 /// What may be called: the tools, and what stands for the members that are asked for.
 fn offer(said: &ParsedReply<'_>, view: &RequestView<'_>) -> CallableNames {
     let asked = members(view).into_iter();
@@ -354,7 +386,8 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
         text => strict::parse_under(said.rules(), text),
     };
     match read {
-        Ok(Value::String(inner)) if said.rules().are_current() => Ok(decoded(&inner, said)),
+        Ok(Value::String(inner)) if said.rules().are_current() => decoded(&inner, said)
+            .map_err(|error| format!("the arguments of {} cannot be taken: {error}", call.name)),
         Ok(value) => Ok(Repaired {
             value,
             repairs: Vec::new(),
@@ -373,7 +406,10 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
 
 /// Arguments that were encoded once more: a JSON text that holds their JSON text. A text that holds something else stays
 /// one, and is refused as arguments.
-fn decoded(text: &str, said: &ParsedReply<'_>) -> Repaired {
+///
+/// # Errors
+/// It is JSON with two values for a key, or with a number that would lose digits.
+fn decoded(text: &str, said: &ParsedReply<'_>) -> Result<Repaired, serde_json::Error> {
     let inner = text.trim_matches(SPACE);
     let read = match inner {
         "" => Some(Repaired {
@@ -385,11 +421,12 @@ fn decoded(text: &str, said: &ParsedReply<'_>) -> Repaired {
                 value,
                 repairs: Vec::new(),
             }),
+            Err(error) if error.is_data() && inner.starts_with('{') => return Err(error),
             Err(_) => said.repaired(inner),
         },
     };
     let read = read.filter(|read| read.value.is_object() || read.value.is_null());
-    match read {
+    Ok(match read {
         Some(Repaired { value, mut repairs }) => {
             repairs.insert(0, RepairKind::JsonAsText);
             Repaired { value, repairs }
@@ -398,7 +435,7 @@ fn decoded(text: &str, said: &ParsedReply<'_>) -> Repaired {
             value: text.into(),
             repairs: Vec::new(),
         },
-    }
+    })
 }
 
 /// The part of a solution that a function call represents. Missing arguments are `null` here.

@@ -204,6 +204,22 @@ async fn quoted_calls_are_not_executed() {
     }
 }
 
+/// Between sentences nobody knows whether a call is meant: it is not made, and is no answer.
+#[tokio::test]
+async fn a_call_beside_sentences_goes_back() {
+    let call = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
+    for reply in [
+        format!("{call} I will wait for the result."),
+        format!("Let me check.\n{call}\nI will wait for the result."),
+        format!("Sure! {call}"),
+    ] {
+        let replies = vec![Reply::text(&reply), done(Contract::Tools)];
+        let (events, made, told) = play(Contract::Tools, replies).await;
+        assert_eq!((made, end(&events).1), (vec![], json!("done")), "{reply}");
+        assert!(told.contains("beside other sentences"), "{told}");
+    }
+}
+
 #[tokio::test]
 async fn a_thought_is_no_part_of_the_answer() {
     for contract in Contract::ALL {

@@ -1,11 +1,12 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
-use super::{Leak, LeakedCalls, MAX_CALLS, gemma, pythonic, tags};
+use super::{Leak, LeakedCalls, MAX_CALLS, bare, gemma, pythonic, tags, trim_around};
 use crate::contract::harmony::{self, Header, HeaderMatch};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use toolhold_json::numbers;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{Repaired, TextEnd, repair_under};
 use toolhold_json::rules::ReadingRules;
@@ -17,12 +18,13 @@ use toolhold_protocol::tool::Tool;
 pub(super) const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
 pub(super) const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
 /// Members that carry no information for the call.
-const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
+pub(super) const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
 /// The names that a call may have.
 #[derive(Debug, Clone, Default)]
 pub(in crate::contract) struct CallableNames {
     offered: Arc<BTreeSet<String>>,
+    tools: Arc<[Arc<Tool>]>,
     /// Absent: hyphens may stand for dots.
     names: Option<Arc<ToolNames>>,
     /// The rules by which calls are read.
@@ -34,6 +36,7 @@ impl CallableNames {
         let names = tools.iter().map(|tool| tool.name.clone());
         Self {
             offered: Arc::new(names.collect()),
+            tools: tools.into(),
             names: None,
             rules: ReadingRules::Current,
         }
@@ -60,6 +63,34 @@ impl CallableNames {
         self
     }
 
+    /// The properties that a tool names, if it names any.
+    pub(super) fn properties(&self, tool: &str) -> Option<&Map<String, Value>> {
+        let tool = self.tools.iter().find(|known| known.name == tool)?;
+        let properties = tool.parameters.get("properties")?.as_object()?;
+        (!properties.is_empty()).then_some(properties)
+    }
+
+    /// The parameter of a tool that has no other one.
+    pub(super) fn only_parameter(&self, tool: &str) -> Option<&str> {
+        let mut keys = self.properties(tool)?.keys();
+        let only = keys.next()?;
+        keys.next().is_none().then_some(only)
+    }
+
+    /// True where the tool has this parameter, or names no parameters.
+    pub(super) fn takes(&self, tool: &str, key: &str) -> bool {
+        self.properties(tool)
+            .is_none_or(|known| key.starts_with('_') || known.contains_key(key))
+    }
+
+    /// Whether the text of a parameter that is no text is a number that would lose digits, or holds one.
+    pub(super) fn loses_digits(&self, tool: &str, key: &str, text: &str) -> bool {
+        let schema = self.properties(tool).and_then(|known| known.get(key));
+        let ty = schema.and_then(|schema| schema.get("type")?.as_str());
+        ty.is_some_and(|ty| matches!(ty, "integer" | "number" | "array" | "object"))
+            && numbers::check(text.as_bytes()).is_err()
+    }
+
     /// The tool that a model means by a name, which it may have learned in another spelling.
     pub(super) fn tool(&self, name: &str) -> Option<String> {
         let own = self.exact(name).or_else(|| {
@@ -71,7 +102,7 @@ impl CallableNames {
 
     /// The tool of this name, in its own form or in the one that goes out. Functions may not hold dots; Kimi adds a prefix
     /// and a number.
-    fn exact(&self, name: &str) -> Option<&String> {
+    pub(super) fn exact(&self, name: &str) -> Option<&String> {
         let name = name.trim();
         let plain = name.strip_prefix("functions.").unwrap_or(name);
         let plain = match plain.rsplit_once(':') {
@@ -124,7 +155,7 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Le
     }
     if text.starts_with(['{', '[', '`']) {
         return json(text, offer, end, false)
-            .or_else(|| several(text, offer))
+            .or_else(|| several(text, offer, false))
             .or_else(|| pythonic::calls(text, offer))
             .filter(|leaked| leaked.calls.len() <= MAX_CALLS);
     }
@@ -142,7 +173,11 @@ fn message(header: &Header<'_>, offer: &CallableNames, end: TextEnd) -> Option<L
 
 /// The calls of an answer that is nothing else, in a form without a mark.
 pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
-    let text = answer.trim();
+    let is_current = offer.rules().are_current();
+    let text = match answer.trim() {
+        text if is_current => trim_around(offer.rules(), text),
+        text => text,
+    };
     let unmarked = harmony::unmarked_calls(text);
     if !unmarked.is_empty() {
         let mut all = LeakedCalls::default();
@@ -157,17 +192,22 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Opt
         Some(inner) => (inner, true),
         None => (text, false),
     };
+    // Of these, more may have been to come.
+    let may_have_words = is_current && end == TextEnd::Own;
     let found = if inner.starts_with('{') || inner.starts_with('[') {
-        json(inner, offer, end, true).or_else(|| {
-            inner
-                .starts_with('[')
-                .then(|| pythonic::calls(inner, offer))
-                .flatten()
-        })
+        json(inner, offer, end, true)
+            .or_else(|| {
+                may_have_words
+                    .then(|| several(inner, offer, true).or_else(|| bare::object(inner, offer)))?
+            })
+            .or_else(|| {
+                inner
+                    .starts_with('[')
+                    .then(|| pythonic::calls(inner, offer))
+                    .flatten()
+            })
     } else {
-        // A heading above an object looks like it, so only the name as it is offered counts.
-        let (name, rest) = inner.split_once('\n')?;
-        named(offer.exact(name)?, rest.trim_start(), offer, end)
+        headed(inner, offer, end).or_else(|| may_have_words.then(|| bare::calls(inner, offer))?)
     };
     let leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
     let mut leaked = leaked.written_as(inner);
@@ -175,6 +215,13 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Opt
         leaked.note(RepairKind::CodeFence);
     }
     Some(leaked)
+}
+
+/// The name of a tool on a line of its own, and an object. A heading above an object looks like it, so only the name as it
+/// is offered counts.
+fn headed(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
+    let (name, rest) = text.split_once('\n')?;
+    named(offer.exact(name)?, rest.trim_start(), offer, end)
 }
 
 /// The inside of a text that is one fence.
@@ -206,19 +253,24 @@ pub(super) fn json(
     Some(LeakedCalls { calls, repairs })
 }
 
-/// Objects one after the other, as Llama writes several calls: `{…}; {…}`.
-fn several(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+/// Objects one after the other, as Llama writes several calls: `{…}; {…}`. `whole`: they must have arguments.
+fn several(text: &str, offer: &CallableNames, whole: bool) -> Option<LeakedCalls> {
     let mut calls = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         objects.next()?.ok()?;
         let (object, after) = rest.split_at_checked(objects.byte_offset())?;
-        calls.push(call(
+        let mut leak = call(
             strict::parse_under(offer.rules(), object).ok()?,
             offer,
-            false,
-        )?);
+            whole,
+        )?;
+        if whole {
+            // Of several, one may be copied.
+            leak.written = object.into();
+        }
+        calls.push(leak);
         rest = after.trim_start();
         rest = rest.strip_prefix(';').unwrap_or(rest).trim_start();
         if calls.len() > MAX_CALLS {
@@ -255,7 +307,7 @@ fn value(rules: ReadingRules, text: &str, end: TextEnd) -> Option<Repaired> {
 }
 
 /// An object that says what to call, and nothing else.
-fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
+pub(super) fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
     let Value::Object(mut object) = value else {
         return None;
     };
@@ -299,7 +351,7 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
 }
 
 /// An object whose only member has the name of a tool, and its arguments as the value: `{"weather-now": {"city": "Rome"}}`.
-fn by_name(object: &Map<String, Value>, offer: &CallableNames) -> Option<Leak> {
+pub(super) fn by_name(object: &Map<String, Value>, offer: &CallableNames) -> Option<Leak> {
     let mut members = object.iter();
     let (name, Value::Object(arguments)) = members.next()? else {
         return None;
@@ -322,7 +374,7 @@ fn only(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
 }
 
 /// Some models write arguments as a text that holds JSON, as the API does.
-fn arguments(rules: ReadingRules, value: Value) -> Option<Map<String, Value>> {
+pub(super) fn arguments(rules: ReadingRules, value: Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(arguments) => Some(arguments),
         Value::Null => Some(Map::new()),
@@ -336,13 +388,13 @@ fn arguments(rules: ReadingRules, value: Value) -> Option<Map<String, Value>> {
 }
 
 /// Whether the object is a tool's definition rather than a call.
-fn is_schema(arguments: &Map<String, Value>) -> bool {
+pub(super) fn is_schema(arguments: &Map<String, Value>) -> bool {
     arguments.get("type").is_some_and(|ty| ty == "object")
         && arguments.get("properties").is_some_and(Value::is_object)
 }
 
 /// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
-fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
+pub(super) fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = match text.strip_prefix("function") {
         Some(rest) => strip_separator(offer.rules(), rest).unwrap_or(text),
         None => text,

@@ -26,6 +26,11 @@ impl ClosingMark {
         }
     }
 
+    /// The mark that opens the call.
+    pub(super) fn mark(&self) -> &'static Mark {
+        self.mark
+    }
+
     /// Whether [`MAX_CLOSES`] marks did not close the call: no further one does.
     pub(super) fn is_missing(&self) -> bool {
         self.tried >= MAX_CLOSES

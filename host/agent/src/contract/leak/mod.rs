@@ -27,7 +27,12 @@
 //! | `<longcat_tool_call>NAME<longcat_arg_key>KEY</longcat_arg_key><longcat_arg_value>VALUE</longcat_arg_value></longcat_tool_call>`, or JSON | LongCat |
 //! | `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME"><steptml:parameter name="KEY">VALUE</steptml:parameter></steptml:invoke><｜tool_call_end｜>` | Step 3 |
 //! | calls between marks that no row has | any model ([`unknown`]) |
-//! | `{"name": …, "parameters": {…}}`, also fenced or a list; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
+//! | `{"name": …, "parameters": {…}}`, also fenced, a list or `{…}; {…}`; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
+//! | `>>>NAME` and `{…}` on the next line; <code>&lt;&#124;recipient&#124;&gt;NAME</code> and <code>&lt;&#124;content&#124;&gt;{…}</code> | Functionary |
+//! | `{"tool_calls": […]}`, `{"action": NAME, "action_input": {…}}`, `{NAME: {…}}` | xLAM, agents' prompts |
+//! | `Action:` and fenced JSON; `Action: NAME` and `Action Input: {…}` | Command R+; ReAct |
+//! | `<code>` and `NAME(KEY=VALUE)` a line; `<use_mcp_tool>` | SmolLM3; Cline |
+//! | `NAME{…}`, `@NAME{…}`, `NAME<｜tool▁sep｜>{…}`, `TOOL_CALLS[{…}]` | models whose marks a server took away |
 //! | `analysis…assistantcommentary to=functions.NAME json{…}` | gpt-oss, without its marks |
 //!
 //! # What is a call and what is quoted
@@ -37,13 +42,15 @@
 //!
 //! 1. It names a tool that is offered, its arguments have one reading, and nothing but arguments stands
 //!    beside them: the definition of a tool, repeated, is none.
-//! 2. Forms with a mark of their own (all but the last four rows) begin the answer, and on their line only
-//!    further calls follow. Or they end it, with nothing but further calls behind the first: then what
+//! 2. Forms with a mark of their own (all above the one of unknown marks) begin the answer, and on their line only
+//!    further calls follow, or the end of the turn: special tokens of any model. Behind a call that ends with a special
+//!    token a sentence may follow, too, but not the rest of one. Or they end it, with nothing but further calls behind the first: then what
 //!    stands before is what the model says about what it does. There they begin a line (marks that are
 //!    tokens of their own, such as `[TOOL_CALLS]`, may stand in it) and do not stand in code, neither in a
 //!    fence nor between backticks. A fence that is a mark itself stands in no other.
 //! 3. Forms without a mark are all of the answer, and may stand in one fence. Forms with marks that are not known are all
-//!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer.
+//!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer. The same holds
+//!    for `NAME(KEY=VALUE)` without brackets, and for a fence around calls with marks: they may be meant or shown.
 //!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
 //!    stream have the text by then.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
@@ -60,11 +67,16 @@
 //! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
 //! | the same as the whole reply | as above, with texts that the operator did not write |
 //!
+//! A call with a known mark between sentences (`Sure! <tool_call>…`), outside of code, is not made. The reply goes back to
+//! the model ([`beside_sentences`]). Within a sentence (`Hermes writes <tool_call>… and waits.`) it is a part of the answer.
+//! A value that may have been cut at a mark that it quotes makes no call.
+//!
 //! Everything else is text, and text is the answer or is refused as the contract says. Calls that begin
 //! the answer are given out while it is generated, by [`LeakReader`], the moment their closing mark
 //! arrives; a form whose end only the end of the reply shows is read then. Under the `tools` contract all
 //! of them are read then, because a native copy may follow until then (rule 5).
 
+mod bare;
 mod body;
 mod closing;
 mod gemma;
@@ -82,9 +94,13 @@ pub use unknown::{ReplyOpening, opening_of};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
-use marks::{AfterCall, Mark, along_line, follows, marks, opening, past_around, trim_around};
+use marks::{
+    AfterCall, Mark, along_line, begins_sentence, follows, is_over, marks, opening, past_around,
+    past_behind, starts_turn, trim_around,
+};
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use toolhold_json::numbers::{self, InexactNumber};
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::TextEnd;
 use toolhold_json::rules::ReadingRules;
@@ -97,6 +113,10 @@ const MAX_CALLS: usize = 64;
 /// take a look at all that follows.
 const MAX_PLACES: usize = 128;
 const MAX_LAST: usize = 64 * 1024;
+/// Marks that are looked at for calls with sentences around them.
+const MAX_BESIDE: usize = 16;
+/// Ends of sentences, behind which a call is none of their parts.
+const SENTENCE_ENDS: [char; 7] = ['.', '!', '?', '…', '。', '！', '？'];
 
 /// One call that was written as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -219,9 +239,45 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
     };
     mark.close.is_empty()
         || match start.rfind(mark.close) {
-            Some(at) => past_around(rules, &start[at + mark.close.len()..]).is_empty(),
+            Some(at) => is_over(rules, &start[at + mark.close.len()..]),
             None => true,
         }
+}
+
+/// The call of an answer that is nothing but that, in a form without marks, and cannot be read or is not known to be meant.
+/// Its arguments are not given.
+pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
+    bare::unread(answer, offer).filter(|_| find(answer, offer, end).is_none())
+}
+
+/// Why a call that looks like one cannot be read: a number in it would lose digits.
+pub(super) fn inexact(answer: &str, offer: &CallableNames) -> Option<InexactNumber> {
+    let is_current = offer.rules().are_current();
+    numbers::check(answer.as_bytes())
+        .err()
+        .filter(|_| is_current)
+}
+
+/// Calls between sentences of an answer, outside of code. Calls within a sentence are left out.
+pub(super) fn beside_sentences(answer: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    let rules = offer.rules();
+    if !rules.are_current() {
+        return None;
+    }
+    let text = answer.trim();
+    let mut places = places(rules, text).into_iter().take(MAX_BESIDE);
+    places.find_map(|place| {
+        let (before, start) = text.split_at_checked(place.at)?;
+        let before = trim_around(rules, before);
+        if !(before.is_empty() || before.ends_with(SENTENCE_ENDS)) {
+            return None;
+        }
+        let start = start.get(..start.floor_char_boundary(MAX_LAST))?;
+        let (leaked, end) = ClosingMark::of(place.mark).find(start, offer)?;
+        let rest = start.get(end..)?;
+        let is_end = is_over(rules, rest) || opening(rules, past_behind(rules, rest)).is_some();
+        (is_end || begins_sentence(past_behind(rules, rest))).then_some(leaked)
+    })
 }
 
 /// Whether the answer is nothing but calls, in any form.
@@ -259,7 +315,8 @@ fn run_of(
 ) -> (LeakedCalls, bool) {
     let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
-        match next(text, offer, end, may_open) {
+        let is_first = leaked.calls.is_empty();
+        match next(text, is_first, offer, end, may_open) {
             TextOpening::Calls(more, rest) => {
                 leaked.take(more);
                 text = rest;
@@ -347,16 +404,21 @@ fn places(rules: ReadingRules, text: &str) -> Vec<MarkPlace> {
     places
 }
 
-/// Reads what a complete text begins with.
+/// Reads what a complete text begins with. `is_first`: no call stands before it.
 fn next<'t>(
     text: &'t str,
+    is_first: bool,
     offer: &CallableNames,
     end: TextEnd,
     may_open: fn(&Mark) -> bool,
 ) -> TextOpening<'t> {
     let rules = offer.rules();
-    let start = past_around(rules, text);
-    if start.is_empty() {
+    let start = if is_first {
+        past_around(rules, text)
+    } else {
+        past_behind(rules, text)
+    };
+    if start.is_empty() || (!is_first && starts_turn(rules, start)) {
         return TextOpening::Nothing;
     }
     let Some(mark) = opening(rules, start).filter(|mark| may_open(mark)) else {
@@ -364,7 +426,7 @@ fn next<'t>(
     };
     if let Some((leaked, end)) = ClosingMark::of(mark).find(start, offer) {
         let rest = &start[end..];
-        return match follows(rules, along_line(rules, rest)) {
+        return match follows(rules, mark, along_line(rules, rest)) {
             AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
             AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
         };

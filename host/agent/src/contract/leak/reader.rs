@@ -1,7 +1,10 @@
 //! Leaked calls that begin an answer, while it is generated.
 
 use super::closing::ClosingMark;
-use super::marks::{AfterCall, along_line, follows, is_begun, opening, past_around};
+use super::marks::{
+    AfterCall, Mark, along_line, follows, is_begun, is_begun_behind, opening, past_around,
+    past_behind,
+};
 use super::{CallableNames, Leak, LeakedCalls, MAX_CALLS, front};
 use crate::contract::provenance::Provenance;
 use std::mem;
@@ -37,6 +40,8 @@ enum LeakPosition {
     /// bytes from the beginning of the call.
     Behind {
         leaked: LeakedCalls,
+        /// The mark that opens it.
+        mark: &'static Mark,
         end: usize,
         /// Position behind the marks around calls that follow it.
         seen: usize,
@@ -120,13 +125,23 @@ impl LeakReader {
         match mem::replace(&mut self.place, LeakPosition::Over) {
             LeakPosition::Before => {
                 let rules = self.offer.rules();
-                let start = past_around(rules, rest);
+                let is_first = self.given == 0;
+                let start = if is_first {
+                    past_around(rules, rest)
+                } else {
+                    past_behind(rules, rest)
+                };
                 self.past = self.text.len() - start.len();
-                if is_begun(rules, start) {
+                let is_open = if is_first {
+                    is_begun(rules, start)
+                } else {
+                    is_begun_behind(rules, start)
+                };
+                if is_open {
                     self.place = LeakPosition::Before;
                     return false;
                 }
-                let is_text = self.given == 0 && provenance.has_native_calls();
+                let is_text = is_first && provenance.has_native_calls();
                 self.place = match opening(rules, start) {
                     Some(mark) if !is_text => LeakPosition::Call(ClosingMark::of(mark)),
                     _ => self.without_call(),
@@ -139,6 +154,7 @@ impl LeakReader {
                 self.place = match found {
                     Some((leaked, end)) => LeakPosition::Behind {
                         leaked,
+                        mark: closing.mark(),
                         end,
                         seen: end,
                     },
@@ -147,13 +163,19 @@ impl LeakReader {
                 };
                 is_found
             }
-            LeakPosition::Behind { leaked, end, seen } => {
+            LeakPosition::Behind {
+                leaked,
+                mark,
+                end,
+                seen,
+            } => {
                 let rules = self.offer.rules();
                 let after = along_line(rules, rest.get(seen..).unwrap_or_default());
-                match follows(rules, after) {
+                match follows(rules, mark, after) {
                     AfterCall::Nothing | AfterCall::Begun => {
                         self.place = LeakPosition::Behind {
                             leaked,
+                            mark,
                             end,
                             seen: rest.len() - after.len(),
                         };

@@ -22,6 +22,20 @@ struct Family {
     parameter_close: &'static str,
 }
 
+impl Family {
+    /// Whether a value has one of the marks: it quotes a call, or a part of the call itself.
+    fn is_in(&self, value: &str) -> bool {
+        [self.open, self.close, self.parameter, self.parameter_close]
+            .iter()
+            .any(|mark| value.contains(mark))
+    }
+
+    /// Whether a value ends within a call that it quotes.
+    fn is_open_in(&self, value: &str) -> bool {
+        value.matches(self.open).count() > value.matches(self.close).count()
+    }
+}
+
 const PLAIN: Family = Family {
     open: "<invoke name=",
     close: "</invoke>",
@@ -128,10 +142,11 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
         name
     };
     let rest = rest.trim();
-    let (inner, is_closed) = match rest.strip_suffix(family.close) {
-        Some(inner) => (inner.trim(), true),
+    let (written, is_closed) = match rest.strip_suffix(family.close) {
+        Some(inner) => (inner, true),
         None => (rest, false),
     };
+    let inner = written.trim();
     // Without its closing tag a parameter may be missing, if the reply was cut.
     if !is_closed && end == TextEnd::Cut {
         return None;
@@ -140,8 +155,13 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
         return body::named(name, inner, offer, end);
     }
     let tool = offer.tool(name)?;
+    let is_current = offer.rules().are_current();
+    // The last parameter may lack its tag where the tag of the call begins a line: within one, a value may quote it.
+    let begins_line = written.trim_end_matches([' ', '\t']).ends_with('\n');
+    let may_lack = is_closed && (begins_line || !is_current);
     let mut arguments = Map::new();
     let mut rest = inner;
+    let (mut is_before_open, mut lacks_tags, mut has_marks) = (false, false, false);
     for _ in 0..MAX_PARAMETERS {
         if rest.is_empty() {
             break;
@@ -151,7 +171,21 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
             Some(key) => (key.trim(), Type::Unsaid),
             None => attributes(head)?,
         };
-        let (text, next) = value(family, after, is_closed)?;
+        // It may be part of a call that the value before quotes.
+        if is_current && is_before_open && !offer.takes(&tool, key) {
+            return None;
+        }
+        let ParameterText {
+            text,
+            rest: next,
+            is_ended,
+        } = value(family, after, may_lack)?;
+        if is_current && (family.is_open_in(text) || offer.loses_digits(&tool, key, text)) {
+            return None;
+        }
+        is_before_open = !is_ended;
+        lacks_tags |= !is_ended;
+        has_marks |= family.is_in(text);
         let value = match ty {
             Type::Unsaid => lines(text).into(),
             Type::Text => text.into(),
@@ -160,7 +194,9 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
         put(&mut arguments, key, value)?;
         rest = next;
     }
-    rest.is_empty().then(|| one(tool, arguments))
+    // Where tags are missing, nobody knows which ones a value quotes.
+    let is_unclear = is_current && lacks_tags && has_marks;
+    (rest.is_empty() && !is_unclear).then(|| one(tool, arguments))
 }
 
 /// The type of a parameter's value, as its tag declares it.
@@ -188,10 +224,20 @@ fn attributes(head: &str) -> Option<(&str, Type)> {
     Some((unquoted(name)?, ty))
 }
 
+/// The value of a parameter.
+#[derive(Debug)]
+struct ParameterText<'t> {
+    text: &'t str,
+    /// The text behind it and its tag.
+    rest: &'t str,
+    /// Whether its own tag ends it.
+    is_ended: bool,
+}
+
 /// Up to the tag that ends it, and what follows. Models forget that tag in long conversations: then the
 /// next parameter ends it, or what ends the call. A value may quote the tag where something else than a
-/// parameter follows it.
-fn value<'t>(family: &Family, text: &'t str, is_closed: bool) -> Option<(&'t str, &'t str)> {
+/// parameter follows it. `may_lack`: the last parameter may lack it.
+fn value<'t>(family: &Family, text: &'t str, may_lack: bool) -> Option<ParameterText<'t>> {
     let close = family.parameter_close;
     let mut next = text.match_indices(family.parameter).map(|(at, _)| at);
     let next = next.find_map(|at| text[..at].ends_with('\n').then(|| at - 1));
@@ -200,15 +246,23 @@ fn value<'t>(family: &Family, text: &'t str, is_closed: bool) -> Option<(&'t str
     while let Some(at) = text[from..next].find(close).map(|at| from + at) {
         let after = text[at + close.len()..].trim_start();
         if after.is_empty() || after.starts_with(family.parameter) {
-            return Some((&text[..at], after));
+            return Some(ParameterText {
+                text: &text[..at],
+                rest: after,
+                is_ended: true,
+            });
         }
         from = at + close.len();
     }
     // What follows the last one is nothing that may.
-    if from > 0 || (next == text.len() && !is_closed) {
+    if from > 0 || (next == text.len() && !may_lack) {
         return None;
     }
-    Some((&text[..next], text[next..].trim_start()))
+    Some(ParameterText {
+        text: &text[..next],
+        rest: text[next..].trim_start(),
+        is_ended: false,
+    })
 }
 
 /// The value stands on lines of its own, whose breaks are not part of it.
@@ -239,6 +293,12 @@ fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<Le
         let (name, after) = text.split_once(key.1)?;
         let after = after.trim_start().strip_prefix(value.0)?;
         let (text, after) = after.split_once(value.1)?;
+        // A value that quotes a call ends at a mark of that.
+        let quotes = text.contains(key.0) || text.contains(value.0);
+        let is_current = offer.rules().are_current();
+        if is_current && (quotes || offer.loses_digits(&tool, name.trim(), text)) {
+            return None;
+        }
         put(&mut arguments, name.trim(), text.into())?;
         rest = match after.trim_start() {
             "" => None,

@@ -132,6 +132,40 @@ fn every_form_is_read() {
             "I look at both.\n\n<tool_call>{\"name\": \"weather.now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>\n<tool_call>{\"name\": \"news\"}</tool_call>\n",
             &both,
         ),
+        // What servers leave of the end of a turn, or of the next one.
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|im_end|><|endoftext|>",
+            one,
+        ),
+        (
+            "I look.\n<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call>[|endofturn|]<end_of_utterance>",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call></s>[INST]And Oslo?",
+            one,
+        ),
+        (
+            "I look.\n<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+            one,
+        ),
+        (
+            "<tool_call>weather-now<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call><|observation|>",
+            one,
+        ),
+        (
+            "[TOOL_CALLS]weather-now{\"city\": \"Rome\"}<|END_OF_TURN_TOKEN|><|im_start|>assistant",
+            one,
+        ),
+        (
+            "<tool_call>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</tool_call><|x_end|>\n<tool_call>{\"name\": \"news\"}</tool_call>",
+            &both,
+        ),
+        // A sentence behind a special token.
+        (
+            "<|tool_call_start|>[weather_now(city=\"Rome\")]<|tool_call_end|>Checking the weather.<|im_end|>",
+            one,
+        ),
         // Llama 3.1, Qwen3-Coder.
         ("<function=weather.now>{\"city\": \"Rome\"}</function>", one),
         (
@@ -422,6 +456,71 @@ fn every_form_is_read() {
             "functools[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
             one,
         ),
+        // Several objects, and ends of turns behind forms without marks.
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}\n{\"name\": \"news\", \"parameters\": {}}",
+            &both,
+        ),
+        (
+            "{\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}<|eom_id|>",
+            one,
+        ),
+        ("[weather_now(city=\"Rome\")]<|eot|>", one),
+        // Python.
+        ("[weather_now(city=\"Rome\",), news(),]", &both),
+        ("[weather_now(city=\"\"\"Rome\"\"\")]", one),
+        ("[weather_now(city='\\x52ome')]", one),
+        // Functionary.
+        (
+            ">>>all\nI look.\n>>>weather-now\n{\"city\": \"Rome\"}\n>>>news\n{}",
+            &both,
+        ),
+        (
+            "<|from|>assistant\n<|recipient|>weather-now\n<|content|>{\"city\": \"Rome\"}<|stop|>",
+            one,
+        ),
+        // Members of an object.
+        (
+            "{\"thought\": \"I look.\", \"tool_calls\": [{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]}",
+            one,
+        ),
+        (
+            "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": \"weather-now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}}]}",
+            one,
+        ),
+        (
+            "{\"action\": \"weather-now\", \"action_input\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        // Command R+, ReAct, SmolLM3, Cline.
+        (
+            "Action: ```json\n[{\"tool_name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}]\n```",
+            one,
+        ),
+        (
+            "Thought: I look.\nAction: weather-now\nAction Input: {\"city\": \"Rome\"}\nObservation: Sunny.",
+            one,
+        ),
+        ("<code>\nweather_now(city=\"Rome\")\nnews()\n</code>", &both),
+        (
+            "<use_mcp_tool>\n<server_name>weather</server_name>\n<tool_name>now</tool_name>\n<arguments>\n{\"city\": \"Rome\"}\n</arguments>\n</use_mcp_tool>",
+            one,
+        ),
+        // Marks that a server took away.
+        (
+            "weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜>",
+            one,
+        ),
+        (
+            "TOOL_CALLS[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+        ("weather-now{\"city\": \"Rome\"}", one),
+        ("@weather-now{\"city\": \"Rome\"}", one),
     ] {
         assert_eq!(found(text), calls, "{text}");
     }
@@ -445,6 +544,10 @@ fn values_are_what_was_written() {
         (
             "<function=news>{\"q\": \"</function>\"}</function>",
             json!({"q": "</function>"}),
+        ),
+        (
+            "<function=news>\n<parameter=q>\nx <function=weather.now><parameter=city>Rome</parameter></function>\n</parameter>\n</function>",
+            json!({"q": "x <function=weather.now><parameter=city>Rome</parameter></function>"}),
         ),
         (
             "<function=news><parameter=q>\n  7\n\n</parameter></function>",
@@ -506,6 +609,9 @@ fn quoted_forms_are_not_calls() {
         format!("Write {NEWS} to read the news."),
         format!("Write\n{NEWS}\nto read the news."),
         format!("{NEWS} is how Hermes writes a call."),
+        format!("{NEWS}<|im_end|> is how Hermes writes a call."),
+        "<|tool_call_start|>[news()]<|tool_call_end|> is how LFM2 writes one.".to_owned(),
+        "LFM2 writes <|tool_call_start|>[news()]<|tool_call_end|>Then it waits.".to_owned(),
         format!("The form is {NEWS}"),
         format!("The form is `{NEWS}`"),
         format!("The form:\n`{NEWS}`"),
@@ -563,6 +669,11 @@ fn quoted_forms_are_not_calls() {
         "<function=news><parameter=q>1</parameter><parameter=q>2</parameter></function>".to_owned(),
         "<function=news><parameter=q>cut".to_owned(),
         "<tool_call>news<arg_key>q</arg_key><arg_value>1</tool_call>".to_owned(),
+        // A value that quotes a call, cut within that.
+        "<function=news>\n<parameter=q>\n<function=weather.now>\n<parameter=city>\nRome\n</parameter>\n</function>\n</parameter>\n</function>".to_owned(),
+        "<function=news>\n<parameter=q>x</function>\ny".to_owned(),
+        "<invoke name=\"news\">\n<parameter name=\"q\">\nsee\n<parameter name=\"r\">\n1</parameter>\n</parameter>\n</invoke>".to_owned(),
+        "<tool_call>news<arg_key>q</arg_key><arg_value><tool_call>news<arg_key>r</arg_key><arg_value>1</arg_value></tool_call>\n</arg_value></tool_call>".to_owned(),
         "<|tool_call>call:news{q:Rome}<tool_call|>".to_owned(),
         "<|tool_call>call:news{q:1,q:2}<tool_call|>".to_owned(),
         "<|tool_call>call:news{q:<|\"|>cut".to_owned(),
@@ -817,7 +928,7 @@ proptest! {
             "<|python_tag|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "`", "```", "text", "\"", "[", "]", "(", ")",
             "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "é", "<|im_end|>",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
-            "<tool_calls>", "</tool_calls>", "<|tool_call_start|>", "<|tool_call_end|>", "<new_call>", "</new_call>",
+            "<|endoftext|>", "[|x|]", "<|user|>", "[INST]", "<|x_", "Then ", "<tool_calls>", "</tool_calls>", "<|tool_call_start|>", "<|tool_call_end|>", "<new_call>", "</new_call>",
             "<|tool_call>", "call:news{", "q:", "<|\"|>", "<tool_call|>", "<start_function_call>", "<escape>",
             "commentary to=functions.news", "analysis", "assistant", "</s>", "<|eot_id|>", "</think>", "</", "<|", "<eos>", "\t", "\r\n",
             "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n", "<|channel|>commentary to=functions.news<|message|>{}<|call|>",

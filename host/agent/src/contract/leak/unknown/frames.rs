@@ -261,6 +261,15 @@ impl<'t> AnyMark<'t> {
         }
     }
 
+    /// The beginning of the marks that open such an element.
+    pub(super) fn open(&self) -> String {
+        match self.kind {
+            FrameKind::Square => format!("[{}", self.stem),
+            FrameKind::Angle => format!("<{}", self.stem),
+            FrameKind::Opens | FrameKind::Closes => format!("<|open|>{}", self.name),
+        }
+    }
+
     /// The mark that closes the element that this one opens.
     pub(super) fn close(&self) -> String {
         match self.kind {

@@ -236,7 +236,10 @@ fn parameters<'t>(text: &'t str, offer: &CallableNames) -> Option<(Map<String, V
         if mark.is_close {
             return None;
         }
-        let (value, after) = value(after, &mark.close())?;
+        let (value, after) = value(after, &mark)?;
+        if quotes_call(value, offer) {
+            return None;
+        }
         put(&mut arguments, key, value.into())?;
         rest = after;
     }
@@ -249,14 +252,44 @@ fn is_of_key(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with("arg_key") || name == "key"
 }
 
-/// The text up to the mark that closes it, behind which nothing but a mark may stand, and the text behind that.
-fn value<'t>(text: &'t str, close: &str) -> Option<(&'t str, &'t str)> {
+/// Whether a value holds the beginning of an element that names a tool, and not its end: it quotes a call and was cut
+/// within it.
+fn quotes_call(value: &str, offer: &CallableNames) -> bool {
+    let mut begins = value.match_indices('<').take(MAX_CLOSES);
+    begins.any(|(at, _)| {
+        let Some((mark, after)) = value.get(at..).and_then(any_mark) else {
+            return false;
+        };
+        let tool = mark
+            .said(&TOOL_KEYS)
+            .and_then(|name| offer.identifier(name));
+        !mark.is_close && tool.is_some() && !after.contains(&mark.close())
+    })
+}
+
+/// How often a value opens the element of this mark.
+fn openings(value: &str, open: &str) -> usize {
+    let is_whole = |at: usize| {
+        let rest = value.get(at + open.len()..).unwrap_or_default();
+        !rest.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    let all = value.match_indices(open);
+    all.filter(|(at, _)| is_whole(*at)).count()
+}
+
+/// The text up to the mark that closes it, behind which nothing but a mark may stand, and the text behind that. Elements of
+/// the same name within it have their own ends.
+fn value<'t>(text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
+    let (open, close) = (mark.open(), mark.close());
+    let close = close.as_str();
     let mut from = 0;
     for _ in 0..MAX_CLOSES {
         let at = from + text.get(from..)?.find(close)?;
         let rest = text.get(at + close.len()..)?.trim_start();
-        if rest.is_empty() || any_mark(rest).is_some() {
-            let value = lines(text.get(..at)?);
+        let inner = text.get(..at)?;
+        let is_own = openings(inner, &open) <= inner.matches(close).count();
+        if is_own && (rest.is_empty() || any_mark(rest).is_some()) {
+            let value = lines(inner);
             let quoted = value
                 .strip_prefix("<![CDATA[")
                 .and_then(|inner| inner.strip_suffix("]]>"));

@@ -180,14 +180,48 @@ fn a_call_that_cannot_be_read_goes_back() {
         "<weather-now><city>Rome</city></weather-now>",
         "<x_call name=\"weather-now\"><city>Rome</city><city>Oslo</city></x_call>",
         "<x_call name=\"news\"><q name=\"weather-now\">1</q></x_call>",
+        "<|new|><function=news><parameter=q>a <parameter=r> b</parameter></function><|/new|>",
         "<tool>news</tool><tool>weather-now</tool>",
         "<do>weather-now(city=\"Rome\")</do>",
+        // Forms without marks, and marks in a fence that is all there is.
+        "[weather_now(\"Rome\")]",
+        "[news(q=1 + 1)]",
+        "[news(q=1, q=2)]",
+        "[news(q=r\"a\")]<|eot_id|>",
+        "weather_now(city=\"Rome\")",
+        "```python\nnews()\nprint(weather_now(city=\"Rome\"))\n```",
+        "```json\n<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n```",
+        "{\"weather-now\": {\"city\": \"Rome\"}}",
+        "{\"name\": \"news\", \"arguments\": 7}",
+        "{\"tool_calls\": [{\"name\": \"news\", \"arguments\": 7}]}",
+        ">>>weather-now\nRome",
+        "Thought: I look.\nAction: news\nAction Input: of today",
     ] {
         assert_eq!(found(text), [], "{text}");
         let told = output(text, &Provenance::default());
         let is_told = told
             .as_ref()
             .is_err_and(|reason| reason.contains("looks like a call"));
+        assert!(is_told, "{text}: {told:?}");
+    }
+}
+
+/// A number that would lose digits is the reason that is given.
+#[test]
+fn a_number_that_loses_digits_is_named() {
+    let number = "123456789012345678901234567890";
+    for text in [
+        format!(
+            "<tool_call>{{\"name\": \"news\", \"arguments\": {{\"n\": {number}}}}}</tool_call>"
+        ),
+        format!("{{\"name\": \"news\", \"arguments\": {{\"n\": {number}}}}}"),
+        format!("[news(n={number})]"),
+        format!("<start_function_call>call:news{{n:{number}}}<end_function_call>"),
+    ] {
+        let told = output(&text, &Provenance::default());
+        let is_told = told
+            .as_ref()
+            .is_err_and(|reason| reason.contains("would lose digits"));
         assert!(is_told, "{text}: {told:?}");
     }
 }
@@ -216,6 +250,12 @@ fn answers_that_look_like_calls_stay_answers() {
         "[NEWS] It rains.".to_owned(),
         "[1] weather-now".to_owned(),
         "<3 news".to_owned(),
+        "[news](https://example.org)".to_owned(),
+        "{\"news\": {\"of\": 7}}".to_owned(),
+        "{\"name\": \"news\", \"description\": \"Reads.\", \"parameters\": {}}".to_owned(),
+        "weather_now(city=\"Rome\") reads the weather.".to_owned(),
+        "Write this:\n```python\nweather_now(city=\"Rome\")\n```".to_owned(),
+        "```python\nx = news()\n```".to_owned(),
     ] {
         assert_eq!(found(&text), [], "{text}");
         assert_eq!(output(&text, &Provenance::default()), Ok(true), "{text}");
@@ -262,6 +302,15 @@ fn a_copied_call_behind_an_own_one_is_not_made() {
         let called: Vec<_> = calls.iter().map(|call| &call.arguments["city"]).collect();
         assert_eq!(called, cities, "{material}");
     }
+}
+
+/// A value that quotes a call is read whole.
+#[test]
+fn a_value_may_quote_a_call() {
+    let quoted = "<|new|><function=news><parameter=q>1</parameter></function><|/new|>";
+    let text =
+        format!("<|new|><function=news><parameter=q>{quoted}</parameter></function><|/new|>");
+    assert_eq!(found(&text), [("news".to_owned(), json!({"q": quoted}))]);
 }
 
 /// Marks without end are read in bounded time, and are none.
