@@ -100,7 +100,7 @@ enum JsonString {
     Other,
 }
 
-/// What an event of a run means for its answer.
+/// The effect of an event of a run on its answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AnswerNews {
     Nothing,
@@ -363,7 +363,7 @@ impl ReplyAnswer {
         }
     }
 
-    /// What the string is that begins.
+    /// The kind of the string that begins.
     fn begun(&mut self, answers: &[&str]) -> JsonString {
         if self.depth != 1 {
             return JsonString::Other;

@@ -5,8 +5,8 @@ use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::EventKind;
 
-/// The text of the last reply, or of what there is of one that broke off. A reply under another contract than `tools` has
-/// no text beside its calls.
+/// The text of the last reply, also of one that broke off. Only replies under the contract `tools` have text beside their
+/// calls.
 #[derive(Debug, Default)]
 pub(super) struct TextBesideCalls {
     text: AnswerStream,

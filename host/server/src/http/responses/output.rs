@@ -294,6 +294,7 @@ impl Part {
 mod tests {
     use super::*;
     use crate::http::unsent::FromRecord as _;
+    use toolhold_protocol::completion::Delta;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::event::{Event, StopReason};
 

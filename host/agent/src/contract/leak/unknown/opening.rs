@@ -28,7 +28,7 @@ pub fn opening_of(text: &str) -> ReplyOpening {
     }
 }
 
-/// Where a call may begin in a text, behind other text.
+/// A mark in a text, at which a call may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkInText {
     /// Byte place of the mark.
