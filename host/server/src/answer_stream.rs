@@ -163,7 +163,7 @@ impl AnswerStream {
                 *self = Self::of(request, tools).stopping(stops);
             }
             EventKind::Request { step, .. } => {
-                let was_aside = self.has_calls && !self.said.is_empty();
+                let was_aside = self.is_beside_calls() && !self.said.is_empty();
                 self.begin(*step);
                 if was_aside {
                     return AnswerNews::Aside;
@@ -195,7 +195,7 @@ impl AnswerStream {
 
     /// Begins the next reply. The text of one that called tools was its own; that of another one is still to be completed.
     fn begin(&mut self, step: u32) {
-        if self.has_calls {
+        if self.is_beside_calls() {
             self.said.clear();
         }
         self.step = step;
@@ -204,6 +204,11 @@ impl AnswerStream {
         self.is_called = false;
         self.thoughts = ThoughtFilter::default();
         self.begin_again();
+    }
+
+    /// True if the text that was given out is that of this reply, and stands beside its calls.
+    fn is_beside_calls(&self) -> bool {
+        self.has_calls && !self.is_other && self.repeated == self.said.len()
     }
 
     /// Begins the answer of this reply, of which there is nothing so far.
@@ -271,7 +276,7 @@ impl AnswerStream {
     pub fn rest<'a>(&self, answer: &'a str, is_whole: bool) -> AnswerRest<'a> {
         match answer.strip_prefix(self.said.as_str()) {
             Some(rest) => AnswerRest::More(rest),
-            None if self.has_calls => AnswerRest::Apart(answer),
+            None if self.is_beside_calls() => AnswerRest::Apart(answer),
             None if is_whole => AnswerRest::Contradiction,
             None => AnswerRest::More(""),
         }
@@ -679,6 +684,22 @@ mod tests {
         assert_eq!(heard(&mut answer_stream, &events), "");
         let stopped = AnswerRest::Apart("Out of steps");
         assert_eq!(answer_stream.rest("Out of steps", false), stopped);
+        // What broke off was not said beside the calls of another reply.
+        let mut answer_stream = stream_of(settings(), Vec::new());
+        let events = [
+            request(1),
+            wrote("I think"),
+            request(1),
+            wrote("I look."),
+            started(1),
+            request(2),
+            wrote("It is 4."),
+        ];
+        assert_eq!(heard(&mut answer_stream, &events), "I think");
+        assert_eq!(
+            answer_stream.rest("It is 4.", true),
+            AnswerRest::Contradiction
+        );
     }
 
     /// The prompt held the mark that opens the thought.
