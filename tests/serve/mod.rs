@@ -26,6 +26,7 @@ mod rests;
 mod retention;
 mod retries;
 mod shielded_session;
+mod streamed_answers;
 mod takeover;
 mod tool_choice;
 mod unread;

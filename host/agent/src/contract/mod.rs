@@ -18,10 +18,11 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
-pub use leak::{ReplyOpening, opening_of};
+pub use leak::{MarkInText, ReplyOpening, mark_in, opening_of};
 pub use provenance::Provenance;
 pub(crate) use provenance::TextSource;
 pub use reader::{ReplyPart, ReplyReader};
+pub use thought::{Filter as ThoughtFilter, ReplyText};
 use toolhold_protocol::contract::Contract;
 pub use tools::tool;
 

@@ -190,6 +190,14 @@ impl Answer {
         shown.collect()
     }
 
+    /// A text that the model wrote beside its calls, as the client may see it.
+    pub fn shown_text(&self, text: &str) -> String {
+        if self.is_screened {
+            return String::new();
+        }
+        self.secrets.clone().text(text)
+    }
+
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
         self.usage.take(&event.kind);

@@ -1,7 +1,7 @@
 //! `POST /v1/chat/completions`: an agent as a model, for clients that know OpenAI's API.
 
 use crate::answer::Usage;
-use crate::answer_stream::{AnswerRest, AnswerStream};
+use crate::answer_stream::{AnswerNews, AnswerRest, AnswerStream};
 use crate::http::App;
 use crate::http::agent::limit_replies;
 use crate::http::argument_pieces::pieces;
@@ -28,7 +28,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use toolhold_connections::UnsentBytes;
-use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::stats::now_ms;
@@ -170,7 +169,6 @@ async fn complete(
     asked.put(&mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let speaks = prepared.agent.speaks();
-    let answer_stream = AnswerStream::of(&prepared.request.settings).stopping(stops.anew());
     let watcher = app.begin(&client, &headers, &raw, prepared).await?;
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
@@ -179,12 +177,12 @@ async fn complete(
     };
     if asked.stream {
         let live = LiveTurn::new(watcher);
+        let answer_stream = speaks.then(|| AnswerStream::default().stopping(stops.anew()));
         let form = ChunkForm {
             with_usage: asked.stream_options.include_usage,
             has_functions,
             stops,
         };
-        let answer_stream = speaks.then_some(answer_stream);
         let chunks = Chunks::new(live, reply, answer_stream, form);
         return Ok(chunks.respond());
     }
@@ -393,21 +391,9 @@ impl Chunks {
     }
 
     fn hear(&mut self, event: &EventKind) {
-        let Some(answer_stream) = &mut self.answer_stream else {
-            return;
-        };
-        match event {
-            EventKind::Run { tools, .. } => answer_stream.offered(tools),
-            EventKind::Request { .. } => answer_stream.restart(),
-            EventKind::ToolStart { .. } => answer_stream.called(),
-            EventKind::Delta {
-                delta: Delta::Content(text),
-                ..
-            } => {
-                let said = answer_stream.push(text);
-                self.say(&said);
-            }
-            _ => {}
+        let stream = self.answer_stream.as_mut();
+        if let Some(AnswerNews::Text(text)) = stream.map(|stream| stream.take(event)) {
+            self.say(&text);
         }
     }
 
@@ -433,11 +419,11 @@ impl Chunks {
         let bytes = ANSWERS * self.live.turn.end_bytes();
         self.unsent = Some(self.live.room(bytes).await);
         let streamed = self.answer_stream.as_ref();
-        let said = match streamed.map(|streamed| streamed.rest(&content)) {
+        let is_whole = self.live.turn.is_whole();
+        let said = match streamed.map(|streamed| streamed.rest(&content, is_whole)) {
             None => content,
-            Some(AnswerRest::More(rest)) => rest.to_owned(),
-            // The streamed text is not a prefix of the answer, so the answer follows it.
-            Some(AnswerRest::Instead(answer)) => format!("\n\n{answer}"),
+            Some(AnswerRest::More(rest) | AnswerRest::Apart(rest)) => rest.to_owned(),
+            Some(AnswerRest::Contradiction) => return Err(self.live.turn.contradiction()),
         };
         self.say(&said);
         let thoughts = self.live.turn.thoughts();

@@ -8,6 +8,7 @@ mod attached;
 mod audit;
 mod auth;
 mod auth_throttle;
+mod beside_calls;
 mod body;
 mod chat;
 mod choice;

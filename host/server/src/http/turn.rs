@@ -4,6 +4,7 @@
 //! as at OpenAI, and the next request brings their results.
 
 use crate::answer::Answer;
+use crate::http::beside_calls::TextBesideCalls;
 use crate::http::endpoint_failure::EndpointFailure;
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
@@ -38,6 +39,7 @@ pub struct Turn {
     pub ended_at_ms: Option<u64>,
     contract: Contract,
     thoughts: ReplyThoughts,
+    beside: TextBesideCalls,
     last: LastReply,
     /// How the endpoint failed, if it ended the run.
     endpoint: EndpointFailure,
@@ -107,6 +109,7 @@ impl Turn {
             ended_at_ms: None,
             contract: Contract::default(),
             thoughts: ReplyThoughts::default(),
+            beside: TextBesideCalls::default(),
             last: LastReply::default(),
             endpoint: EndpointFailure::default(),
         }
@@ -137,11 +140,23 @@ impl Turn {
         }
     }
 
-    /// The text of the answer. Of a turn that ends with calls of the client's tools: what the run tells of its own calls,
-    /// because the client sends this text back.
+    /// True if the turn came to its end by itself, and was not stopped before.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.end(), TurnEnd::Answered | TurnEnd::Called)
+    }
+
+    /// The text of the answer. Of a turn that ends with calls of the client's tools: what the model says beside them, and
+    /// what the run tells of its own calls, because the client sends this text back.
     pub fn content(&self) -> String {
         match self.end() {
-            TurnEnd::Called => self.answer.own_calls.clone(),
+            TurnEnd::Called => {
+                let told = &self.answer.own_calls;
+                let mut text = self.answer.shown_text(self.beside.text());
+                if !text.is_empty() && !told.is_empty() {
+                    text.push_str("\n\n");
+                }
+                text + told
+            }
             _ => self.answer.text(),
         }
     }
@@ -222,6 +237,17 @@ impl Turn {
         Some(fault)
     }
 
+    /// The error of a stream whose text is not the beginning of the answer: a client cannot take back what it was sent.
+    pub fn contradiction(&self) -> ApiError {
+        let run = self.answer.id;
+        ApiError::upstream(format!(
+            "the text that was streamed is not the beginning of the answer, because a reply broke off or was not used and \
+             the next one is another; the answer is in run {run}: GET /v1/runs/{run}"
+        ))
+        .coded("answer_changed")
+        .of_a_run()
+    }
+
     pub fn extra(&self) -> ToolholdFields {
         ToolholdFields {
             run: self.answer.id,
@@ -246,6 +272,9 @@ impl FromRecord for Turn {
         // Of a run without tools of its client no call goes into another run.
         if !self.answer.clients.is_empty() {
             self.thoughts.take(&event.kind);
+            if self.contract == Contract::Tools {
+                self.beside.take(&event.kind);
+            }
         }
         match &event.kind {
             EventKind::Run { request, .. } => self.contract = request.settings.contract,
@@ -380,13 +409,14 @@ impl LiveTurn {
         if let Some(event) = &event {
             // Before it is taken: until then the event counts as it was read.
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
-            let thoughts = match &event.kind {
+            let texts = match &event.kind {
                 EventKind::Reply { completion, .. } if !self.turn.answer.clients.is_empty() => {
-                    self.turn.thoughts.more_bytes(completion)
+                    let thoughts = self.turn.thoughts.more_bytes(completion);
+                    thoughts + self.turn.beside.more_bytes(completion)
                 }
                 _ => 0,
             };
-            let after = kept_after(&event.kind, &self.turn.answer.clients, before) + thoughts;
+            let after = kept_after(&event.kind, &self.turn.answer.clients, before) + texts;
             if after > before + SMALL_BYTES {
                 self.keep(after).await?;
             }

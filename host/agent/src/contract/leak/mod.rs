@@ -90,7 +90,7 @@ mod unknown;
 
 pub(super) use body::{CallableNames, unfenced};
 pub(super) use reader::{Fate, LeakReader};
-pub use unknown::{ReplyOpening, opening_of};
+pub use unknown::{MarkInText, ReplyOpening, mark_in, opening_of};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;

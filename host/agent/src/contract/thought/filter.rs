@@ -5,9 +5,9 @@ use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
 
 /// Keeps thoughts apart while a reply is generated. What it gives comes to what
-/// [`super::split`] gives.
+/// `split` gives.
 #[derive(Debug, Clone, Default)]
-pub(in crate::contract) struct Filter {
+pub struct Filter {
     place: FilterState,
     /// Text that may be the beginning of a mark, or what is said before calls.
     held: String,
@@ -29,8 +29,9 @@ enum FilterState {
     Settled,
 }
 
+/// A part of a reply that is generated, without its thoughts.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::contract) enum ReplyText {
+pub enum ReplyText {
     Answer(String),
     /// All of the answer so far was thought.
     Restart,
@@ -39,7 +40,7 @@ pub(in crate::contract) enum ReplyText {
 impl Filter {
     /// Takes the next text, and gives the part that is answer: at most one restart, and the text behind it. Each byte is
     /// copied twice at most, with any number of marks and pieces of any size.
-    pub(in crate::contract) fn push(&mut self, text: &str) -> Vec<ReplyText> {
+    pub fn push(&mut self, text: &str) -> Vec<ReplyText> {
         let mut parts = Vec::new();
         if self.held.is_empty() {
             self.held = self.read(text, &mut parts).to_owned();
@@ -154,7 +155,7 @@ impl Filter {
     }
 
     /// The reply has ended: what was held is answer.
-    pub(in crate::contract) fn finish(&mut self) -> Option<String> {
+    pub fn finish(&mut self) -> Option<String> {
         let mut held = mem::take(&mut self.held);
         match self.place {
             FilterState::Start => {}

@@ -16,7 +16,7 @@ mod filter;
 #[cfg(test)]
 mod tests;
 
-pub(super) use filter::{Filter, ReplyText};
+pub use filter::{Filter, ReplyText};
 
 use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
 

@@ -101,8 +101,7 @@ async fn create(
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
-    let settings = &prepared.request.settings;
-    let answer_stream = kept.is_streamed.then(|| AnswerStream::of(settings));
+    let answer_stream = kept.is_streamed.then(AnswerStream::default);
     let is_background = kept.is_background && !is_streamed;
 
     let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
@@ -311,7 +310,7 @@ impl FromRecord for RecordedResponse {
     fn take(&mut self, event: &Event) {
         if let EventKind::Run { request, .. } = &event.kind {
             let is_streamed = self.kept.is_streamed;
-            let answer_stream = is_streamed.then(|| AnswerStream::of(&request.settings));
+            let answer_stream = is_streamed.then(AnswerStream::default);
             self.context.clone_from(&request.context);
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();

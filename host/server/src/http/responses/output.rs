@@ -1,15 +1,14 @@
 //! The output items of a response, and the stream events of their creation.
 //!
-//! Text that turns out not to be the answer becomes an item of its own, so an item that was sent to a client
+//! Text that a model said beside calls of the run's own tools is an item of its own, so an item that was sent to a client
 //! never changes.
 
-use crate::answer_stream::{AnswerRest, AnswerStream};
+use crate::answer_stream::{AnswerNews, AnswerRest, AnswerStream};
 use crate::http::argument_pieces::pieces;
 use crate::http::messages::ClientCall;
 use crate::http::turn::{Turn, TurnEnd};
 use serde::Serialize;
 use serde_json::{Value, json};
-use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -103,53 +102,57 @@ impl Output {
 
     /// Takes the run's next event.
     pub fn take(&mut self, event: &EventKind) {
-        let Some(answer_stream) = &mut self.answer_stream else {
-            return;
-        };
-        match event {
-            EventKind::Run { tools, .. } => answer_stream.offered(tools),
-            EventKind::ToolStart { .. } => answer_stream.called(),
-            EventKind::Request { .. } => {
-                answer_stream.restart();
-                self.close(ItemStatus::Completed, Some("commentary"));
-            }
-            EventKind::Delta {
-                delta: Delta::Content(text),
-                ..
-            } => {
-                let said = answer_stream.push(text);
-                self.say(&said);
-            }
-            _ => {}
+        let stream = self.answer_stream.as_mut();
+        match stream.map(|stream| stream.take(event)) {
+            Some(AnswerNews::Text(text)) => self.say(&text),
+            Some(AnswerNews::Aside) => self.close(ItemStatus::Completed, Some("commentary")),
+            Some(AnswerNews::Nothing) | None => {}
         }
     }
 
-    /// Ends the output: adds the items and events that are still missing.
+    /// The text that the output ends with.
+    fn content(&self, turn: &Turn) -> String {
+        // A reply that was cut is an answer as far as it goes.
+        if turn.end() == TurnEnd::OutOfTokens && self.writing.is_some() {
+            turn.content()
+        } else {
+            turn.shown()
+        }
+    }
+
+    fn rest<'a>(&self, turn: &Turn, content: &'a str) -> AnswerRest<'a> {
+        let stream = self.answer_stream.as_ref();
+        stream.map_or(AnswerRest::More(content), |stream| {
+            stream.rest(content, turn.is_whole())
+        })
+    }
+
+    /// True if the text of the message that is being written is not the beginning of the answer: the stream cannot give
+    /// the answer.
+    pub fn contradicts(&self, turn: &Turn) -> bool {
+        self.rest(turn, &self.content(turn)) == AnswerRest::Contradiction
+    }
+
+    /// Ends the output: adds the items and events that are still missing. In a record that a stream could not tell to its
+    /// end, the answer is an item of its own.
     pub fn end(&mut self, turn: &Turn) {
         let end = turn.end();
-        // A reply that was cut is an answer as far as it goes.
-        let is_cut = end == TurnEnd::OutOfTokens && self.writing.is_some();
-        let content = if is_cut { turn.content() } else { turn.shown() };
-        let is_whole = matches!(end, TurnEnd::Answered | TurnEnd::Called);
-        let streamed = self.answer_stream.as_ref();
-        match streamed.map(|streamed| streamed.rest(&content)) {
-            Some(AnswerRest::More(rest)) => self.say(rest),
-            // What was streamed broke off.
-            Some(AnswerRest::Instead("")) if !is_whole => {}
-            // The streamed text is not a prefix of the answer. No item but the last one may be incomplete (Open Responses).
-            Some(AnswerRest::Instead(_)) => {
+        let content = self.content(turn);
+        match self.rest(turn, &content) {
+            AnswerRest::More(rest) => self.say(rest),
+            // No item but the last one may be incomplete (Open Responses).
+            AnswerRest::Apart(_) | AnswerRest::Contradiction => {
                 self.close(ItemStatus::Completed, Some("commentary"));
                 self.say(&content);
             }
-            None => self.say(&content),
         }
         // An empty answer is an answer, too.
         if end == TurnEnd::Answered && content.is_empty() {
             self.begin();
         }
         // At a limit the text is the host's, and whole.
-        let is_hosts = end == TurnEnd::Limited && !content.is_empty();
-        let status = if is_whole || is_hosts {
+        let is_hosts = end == TurnEnd::Limited && self.said_whole(&content);
+        let status = if turn.is_whole() || is_hosts {
             ItemStatus::Completed
         } else {
             ItemStatus::Incomplete
@@ -158,6 +161,11 @@ impl Output {
         for call in &turn.calls {
             self.call(call);
         }
+    }
+
+    /// True if the message that is being written is this text.
+    fn said_whole(&self, text: &str) -> bool {
+        !text.is_empty() && self.writing.as_deref() == Some(text)
     }
 
     fn say(&mut self, text: &str) {
@@ -286,6 +294,7 @@ impl Part {
 mod tests {
     use super::*;
     use crate::http::unsent::FromRecord as _;
+    use toolhold_protocol::completion::Delta;
     use toolhold_protocol::contract::Contract;
     use toolhold_protocol::event::{Event, StopReason};
 
@@ -356,7 +365,7 @@ mod tests {
                 &["No, "],
                 json!("It is 4."),
                 answered,
-                vec![("No, ", Completed), ("It is 4.", Completed)],
+                vec![("No,", Completed), ("It is 4.", Completed)],
             ),
             (&[], json!(""), answered, vec![("", Completed)]),
             (

@@ -134,6 +134,9 @@ impl Events {
                 return;
             }
         };
+        if self.output.contradicts(&self.live.turn) {
+            return self.fail(&self.live.turn.contradiction());
+        }
         self.is_over = true;
         let bytes = ANSWERS * self.live.turn.end_bytes();
         self.end = Some(self.live.room(bytes).await);

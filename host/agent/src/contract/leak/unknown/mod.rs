@@ -14,7 +14,7 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
-pub use opening::{ReplyOpening, opening_of};
+pub use opening::{MarkInText, ReplyOpening, mark_in, opening_of};
 
 use super::body::{self, ARGUMENTS, CallableNames, NAMES};
 use super::marks::{opening, past_around};
