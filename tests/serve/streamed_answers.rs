@@ -315,3 +315,27 @@ fn a_stream_ends_with_an_error_where_the_next_reply_is_another() {
         assert_eq!(run["answer"]["output"], "42.", "{run}");
     }
 }
+
+/// Some chat templates write the opening mark of a thought themselves. It cannot be known for a thought before it ends.
+#[test]
+fn an_answer_follows_a_thought_without_an_opening_mark() {
+    let host = host(TOOLS);
+    let reply = || Reply::content("Four, I think.</think>\nIt is 4.");
+    let endpoint = scripted([reply(), reply(), reply(), reply()]);
+    let server = serve(&host, &endpoint);
+    for path in PATHS {
+        let answer = server.post(path, &request(path, Asked::Plain)).good();
+        assert_eq!(whole(path, &answer).0, "It is 4.");
+        let events = streamed(&server, path, Asked::Plain);
+        if path == PATHS[0] {
+            let text = heard(path, &events).0;
+            let (thought, answer) = text.split_once("\n\n").unwrap();
+            assert!("Four, I think.".starts_with(thought), "{events:?}");
+            assert_eq!(answer, "It is 4.");
+        } else {
+            let items = events.last().unwrap()["response"]["output"].clone();
+            let last = items.as_array().unwrap().last().unwrap();
+            assert_eq!(last["content"][0]["text"], "It is 4.", "{events:?}");
+        }
+    }
+}

@@ -10,8 +10,8 @@
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that
 //!   have to call a tool, all is held.
 //!
-//! Two things cannot be known ahead. A model may say something beside a call of one of the run's own tools: that stays, and
-//! the answer follows it. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
+//! Three things cannot be known ahead. A model may say something beside a call of one of the run's own tools, or a thought
+//! whose opening mark its template wrote: these stay, and the answer follows. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
 //! If it does not begin with this text, the client cannot be given the answer in this stream
 //! ([`AnswerRest::Contradiction`]).
 
@@ -67,6 +67,8 @@ pub struct AnswerStream {
     repeated: usize,
     /// True if this reply has another text.
     is_other: bool,
+    /// True if the text that was given out was a thought whose opening mark the endpoint's template wrote.
+    was_thought: bool,
 }
 
 /// The answer in the text of one reply without its thoughts.
@@ -115,7 +117,7 @@ pub enum AnswerNews {
 pub enum AnswerRest<'a> {
     /// The part that follows the text so far.
     More(&'a str),
-    /// The whole answer: the text so far was said beside calls.
+    /// The whole answer: the text so far was said beside calls, or was a thought that had no opening mark.
     Apart(&'a str),
     /// The text so far is not the beginning of the answer, and cannot be taken back.
     Contradiction,
@@ -163,7 +165,7 @@ impl AnswerStream {
                 *self = Self::of(request, tools).stopping(stops);
             }
             EventKind::Request { step, .. } => {
-                let was_aside = self.is_beside_calls() && !self.said.is_empty();
+                let was_aside = self.is_beside_answer() && !self.said.is_empty();
                 self.begin(*step);
                 if was_aside {
                     return AnswerNews::Aside;
@@ -195,9 +197,10 @@ impl AnswerStream {
 
     /// Begins the next reply. The text of one that called tools was its own; that of another one is still to be completed.
     fn begin(&mut self, step: u32) {
-        if self.is_beside_calls() {
+        if self.is_beside_answer() {
             self.said.clear();
         }
+        self.was_thought = false;
         self.step = step;
         self.has_calls = false;
         self.awaits_call &= !self.is_called;
@@ -209,6 +212,11 @@ impl AnswerStream {
     /// True if the text that was given out is that of this reply, and stands beside its calls.
     fn is_beside_calls(&self) -> bool {
         self.has_calls && !self.is_other && self.repeated == self.said.len()
+    }
+
+    /// True if the text that was given out is of this reply, and no part of the answer.
+    fn is_beside_answer(&self) -> bool {
+        self.was_thought || self.is_beside_calls()
     }
 
     /// Begins the answer of this reply, of which there is nothing so far.
@@ -230,6 +238,7 @@ impl AnswerStream {
                 ReplyText::Answer(text) => self.reply.push(self.contract, &text, &mut answer),
                 ReplyText::Restart => {
                     answer.clear();
+                    self.was_thought |= self.repeated > 0 && self.repeated == self.said.len();
                     self.begin_again();
                 }
             }
@@ -251,7 +260,7 @@ impl AnswerStream {
 
     /// The part of `text`, the next one of this reply's answer, that goes beyond what was given out.
     fn say(&mut self, text: String) -> String {
-        if self.is_other {
+        if self.is_other || self.was_thought {
             return String::new();
         }
         let known = self.said.get(self.repeated..).unwrap_or_default();
@@ -275,10 +284,10 @@ impl AnswerStream {
     /// before. Of a run that was stopped, nothing follows a text that broke off.
     pub fn rest<'a>(&self, answer: &'a str, is_whole: bool) -> AnswerRest<'a> {
         match answer.strip_prefix(self.said.as_str()) {
-            Some(rest) => AnswerRest::More(rest),
-            None if self.is_beside_calls() => AnswerRest::Apart(answer),
-            None if is_whole => AnswerRest::Contradiction,
-            None => AnswerRest::More(""),
+            Some(rest) if !self.was_thought => AnswerRest::More(rest),
+            _ if self.is_beside_answer() => AnswerRest::Apart(answer),
+            _ if is_whole => AnswerRest::Contradiction,
+            _ => AnswerRest::More(""),
         }
     }
 }

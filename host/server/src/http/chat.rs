@@ -422,7 +422,10 @@ impl Chunks {
         let is_whole = self.live.turn.is_whole();
         let said = match streamed.map(|streamed| streamed.rest(&content, is_whole)) {
             None => content,
-            Some(AnswerRest::More(rest) | AnswerRest::Apart(rest)) => rest.to_owned(),
+            Some(AnswerRest::More(rest)) => rest.to_owned(),
+            // In Responses it is an item of its own.
+            Some(AnswerRest::Apart("")) => String::new(),
+            Some(AnswerRest::Apart(answer)) => format!("\n\n{answer}"),
             Some(AnswerRest::Contradiction) => return Err(self.live.turn.contradiction()),
         };
         self.say(&said);
