@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod call_arguments;
 pub mod chat;
 pub mod client;
 pub mod condition;
