@@ -7,8 +7,8 @@ use toolhold_protocol::completion::CALL_MEMBERS;
 
 /// The member of a function that has its arguments.
 const ARGUMENTS: &str = "arguments";
-/// Other members that have them, of the function or beside it.
-const OTHERS: [&str; 4] = [ARGUMENTS, "parameters", "input", "args"];
+/// Members that have them, of the function or beside it.
+pub(crate) const ARGUMENT_MEMBERS: [&str; 4] = [ARGUMENTS, "parameters", "input", "args"];
 /// Members that never have arguments.
 const NO_ARGUMENTS: [&str; 6] = ["id", "index", "type", "name", "function", "description"];
 
@@ -30,6 +30,12 @@ pub(crate) enum UnreadMembers {
     Arguments,
 }
 
+/// The index of a call. Some servers write it as a text.
+pub(crate) fn index_of(index: &Value) -> Option<u64> {
+    let text = || index.as_str()?.trim().parse().ok();
+    index.as_u64().or_else(text)
+}
+
 impl CallArguments {
     /// Reads one element of `tool_calls`, or a `function_call`. Arguments under another name are read if they are the only
     /// ones.
@@ -47,7 +53,8 @@ impl CallArguments {
             .filter(|(name, value)| !is_own(value) && may_be_arguments(name, value))
             .collect();
         let text = own.map(text_of).unwrap_or_default();
-        let is_named = |name: &str, value: &Value| OTHERS.contains(&name) && !is_schema(value);
+        let is_named =
+            |name: &str, value: &Value| ARGUMENT_MEMBERS.contains(&name) && !is_schema(value);
         let mut named = others.iter().filter(|(name, value)| is_named(name, value));
         if !text.trim().is_empty() {
             let is_other = named.any(|(_, value)| text_of(value) != text);
@@ -92,7 +99,7 @@ fn may_be_arguments(name: &str, value: &Value) -> bool {
     if NO_ARGUMENTS.contains(&name) || CALL_MEMBERS.contains(&name) {
         return false;
     }
-    let is_named = OTHERS.contains(&name);
+    let is_named = ARGUMENT_MEMBERS.contains(&name);
     match value {
         Value::Object(members) => !members.is_empty(),
         Value::Array(items) => is_named && !items.is_empty(),

@@ -23,7 +23,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::OnceLock;
 
-use crate::call_arguments::{CallArguments, UnreadMembers};
+use crate::call_arguments::{CallArguments, UnreadMembers, index_of};
 use crate::error::ModelError;
 use crate::reasoning::{KeptSize, keep_call_members};
 use toolhold_json::scan::{JsonLexer, JsonToken, SPACE};
@@ -406,12 +406,6 @@ impl<'a> Fragment<'a> {
         let is_again = slot.is_empty_object() || arguments == slot.call.arguments;
         says_nothing(arguments) || (self.has_id_of(slot) && is_again)
     }
-}
-
-/// The index of a call. Some servers write it as a text.
-fn index_of(index: &Value) -> Option<u64> {
-    let text = || index.as_str()?.trim().parse().ok();
-    index.as_u64().or_else(text)
 }
 
 /// Returns a text once, as soon as there is one.
