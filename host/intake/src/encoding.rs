@@ -5,8 +5,8 @@
 //! by its header. What a body becomes is bounded by its own size: a reader's limit alone would let each answer take as
 //! much as the limit for a few bytes on the wire.
 
-use bytes::Bytes;
-use flate2::write::{GzDecoder, ZlibDecoder};
+use bytes::{Bytes, BytesMut};
+use flate2::write::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use futures_util::stream::{self, Stream, StreamExt as _};
 use std::io::{self, Write};
 use std::mem;
@@ -22,6 +22,11 @@ const MAX_RATIO: u64 = 200;
 /// 20 bytes.
 const MAX_MEMBERS: u32 = 256;
 
+/// Compressions that are read, by their names.
+const READ: [&str; 3] = ["gzip", "x-gzip", DEFLATE];
+const DEFLATE: &str = "deflate";
+/// Maximum compressions that an error names.
+const MAX_NAMED: usize = 8;
 /// Compressions that are known by name and not read.
 const UNREAD: [&str; 5] = ["br", "zstd", "compress", "x-compress", "dcb"];
 
@@ -34,6 +39,12 @@ pub enum EncodingError {
          uncompressed"
     )]
     Unread { name: String },
+    /// Its header names more compressions, one inside the other, than this crate takes off.
+    #[error(
+        "it is compressed {count} times ({names}), which was not asked for: have the server, or what stands before it, \
+         send it uncompressed"
+    )]
+    TooMany { count: usize, names: String },
     /// The bytes are not what they begin as.
     #[error("its {name} compression, which was not asked for, is broken")]
     Corrupt { name: &'static str },
@@ -51,6 +62,8 @@ pub enum EncodingError {
 #[derive(Debug)]
 pub struct Expander {
     coding: Coding,
+    /// Takes the compression off what this one gives, of a body that is compressed twice.
+    inner: Option<Box<Expander>>,
     /// Bytes taken, compressed.
     taken: u64,
     /// Bytes given, expanded.
@@ -67,6 +80,8 @@ enum Coding {
     Plain,
     Gzip(Box<GzipMembers>),
     Zlib(Box<ZlibDecoder<Vec<u8>>>),
+    /// DEFLATE without the frame that the name stands for (RFC 9110, 8.4.1.2), as some servers send it.
+    Deflate(Box<DeflateDecoder<Vec<u8>>>),
 }
 
 /// A gzip body: members, one behind the other.
@@ -85,26 +100,44 @@ impl Expander {
     /// The header names a compression that is not read.
     pub fn new(content_encoding: Option<&str>) -> Result<Self, EncodingError> {
         let named = content_encoding.unwrap_or_default().to_ascii_lowercase();
-        let mut names = named.split(',').map(str::trim);
-        if let Some(name) = names.clone().find(|name| UNREAD.contains(name)) {
+        let names: Vec<&str> = named.split(',').map(str::trim).collect();
+        if let Some(name) = names.iter().find(|name| UNREAD.contains(name)) {
             return Err(EncodingError::Unread {
-                name: name.to_owned(),
+                name: (*name).to_owned(),
             });
         }
-        Ok(Self {
+        // The last one was applied last.
+        let is_read = |name: &&&str| READ.contains(*name);
+        let layers: Vec<&str> = names.iter().filter(is_read).copied().collect();
+        match layers.as_slice() {
+            [] => Ok(Self::undecided(false)),
+            [only] => Ok(Self::undecided(*only == DEFLATE)),
+            [inner, outer] => Ok(Self {
+                inner: Some(Box::new(Self::undecided(*inner == DEFLATE))),
+                ..Self::undecided(*outer == DEFLATE)
+            }),
+            layers => Err(EncodingError::TooMany {
+                count: layers.len(),
+                names: layers[..layers.len().min(MAX_NAMED)].join(", "),
+            }),
+        }
+    }
+
+    fn undecided(is_deflate: bool) -> Self {
+        Self {
             coding: Coding::Undecided {
                 head: Vec::new(),
-                is_deflate: names.any(|name| name == "deflate"),
+                is_deflate,
             },
-            taken: 0,
-            given: 0,
-        })
+            ..Self::plain()
+        }
     }
 
     /// Leaves a body as it is.
     pub fn plain() -> Self {
         Self {
             coding: Coding::Plain,
+            inner: None,
             taken: 0,
             given: 0,
         }
@@ -116,6 +149,29 @@ impl Expander {
     /// # Errors
     /// The compression is broken, or the body becomes too large for its size.
     pub fn push(&mut self, bytes: &mut Bytes) -> Result<Bytes, EncodingError> {
+        let expanded = self.push_outer(bytes)?;
+        self.expand_inner(expanded)
+    }
+
+    /// Expands what the outer compression gave, of a body that is compressed twice.
+    fn expand_inner(&mut self, mut bytes: Bytes) -> Result<Bytes, EncodingError> {
+        let Some(inner) = &mut self.inner else {
+            return Ok(bytes);
+        };
+        let mut expanded = BytesMut::new();
+        while !bytes.is_empty() {
+            expanded.extend_from_slice(&inner.push(&mut bytes)?);
+            // Weighed against the bytes that came, too, and while they are expanded.
+            let given = inner.given;
+            if given > FREE_BYTES && given > self.taken.saturating_mul(MAX_RATIO) {
+                let name = inner.coding.name();
+                return Err(EncodingError::TooDense { name });
+            }
+        }
+        Ok(expanded.freeze())
+    }
+
+    fn push_outer(&mut self, bytes: &mut Bytes) -> Result<Bytes, EncodingError> {
         if let Coding::Undecided { head, is_deflate } = &mut self.coding {
             let wanted = 2_usize.saturating_sub(head.len()).min(bytes.len());
             let first = bytes.split_to(wanted);
@@ -136,10 +192,15 @@ impl Expander {
 
     /// Returns the last bytes, at the end of the body. The rest of a body that was cut is not missed here.
     pub fn finish(&mut self) -> Bytes {
-        match mem::replace(&mut self.coding, Coding::Plain) {
-            Coding::Undecided { head, .. } => head.into(),
-            Coding::Plain | Coding::Gzip(_) | Coding::Zlib(_) => Bytes::new(),
-        }
+        let rest = match mem::replace(&mut self.coding, Coding::Plain) {
+            Coding::Undecided { head, .. } => Bytes::from(head),
+            Coding::Plain | Coding::Gzip(_) | Coding::Zlib(_) | Coding::Deflate(_) => Bytes::new(),
+        };
+        let Some(mut inner) = self.inner.take() else {
+            return rest;
+        };
+        // Of at most two bytes, which begin no compression that is whole.
+        [rest, inner.finish()].concat().into()
     }
 
     fn expand(&mut self, piece: &[u8]) -> Result<Bytes, EncodingError> {
@@ -154,6 +215,10 @@ impl Expander {
                 mem::take(members.member.get_mut())
             }
             Coding::Zlib(decoder) => {
+                written(decoder, piece).map_err(corrupt)?;
+                mem::take(decoder.get_mut())
+            }
+            Coding::Deflate(decoder) => {
                 written(decoder, piece).map_err(corrupt)?;
                 mem::take(decoder.get_mut())
             }
@@ -184,7 +249,10 @@ impl Coding {
                 Some(Self::Zlib(Box::new(ZlibDecoder::new(Vec::new()))))
             }
             [] | [0x1f] => None,
-            [method] if is_deflate && method & 0x0f == 8 => None,
+            [_] if is_deflate => None,
+            [first, second, ..] if is_deflate && !begins_text(*first, *second) => {
+                Some(Self::Deflate(Box::new(DeflateDecoder::new(Vec::new()))))
+            }
             _ => Some(Self::Plain),
         }
     }
@@ -193,9 +261,20 @@ impl Coding {
         match self {
             Self::Undecided { .. } | Self::Plain => "identity",
             Self::Gzip(_) => "gzip",
-            Self::Zlib(_) => "deflate",
+            Self::Zlib(_) | Self::Deflate(_) => "deflate",
         }
     }
+}
+
+/// True for two bytes that a body of events, JSON or a page may begin with. The header stays in place on bodies that a
+/// proxy expanded.
+fn begins_text(first: u8, second: u8) -> bool {
+    // The third kind of block is reserved.
+    let is_block = (first >> 1) & 0b11 != 0b11;
+    let is_field = [b"da", b"ev", b"id", b"re", b"er", &[0xef, 0xbb]].contains(&&[first, second]);
+    let is_text = second.is_ascii_graphic() || second.is_ascii_whitespace();
+    let is_begin = b"{[<: \r\n\t".contains(&first) && is_text;
+    !is_block || is_field || is_begin
 }
 
 impl GzipMembers {
@@ -297,7 +376,7 @@ where
 mod tests {
     use super::*;
     use flate2::Compression;
-    use flate2::write::{GzEncoder, ZlibEncoder};
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
     use proptest::prelude::*;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -308,6 +387,12 @@ mod tests {
 
     fn zlib(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
@@ -345,7 +430,13 @@ mod tests {
             (None, gzip(text)),
             (Some("gzip"), text.to_vec()),
             (Some("deflate"), zlib(text)),
+            (Some("deflate"), deflate(text)),
             (Some("deflate"), text.to_vec()),
+            (Some("gzip, gzip"), gzip(&gzip(text))),
+            (Some("deflate, gzip"), gzip(&zlib(text))),
+            (Some("deflate, gzip"), gzip(&deflate(text))),
+            (Some("gzip, gzip"), gzip(text)),
+            (Some("gzip, x-gzip"), text.to_vec()),
             (Some("identity"), text.to_vec()),
             (Some("utf-8"), text.to_vec()),
             (None, text.to_vec()),
@@ -385,6 +476,11 @@ mod tests {
         let refused = read(Some("br"), b"\x0b\x02\x80", 9).unwrap_err();
         assert!(refused.to_string().contains("br"), "{refused}");
         assert!(read(Some("gzip, zstd"), b"", 1).is_err());
+        let refused = read(Some("gzip, gzip,gzip"), b"", 1).unwrap_err();
+        assert!(
+            refused.to_string().contains("3 times (gzip, gzip, gzip)"),
+            "{refused}"
+        );
         let refused = read(None, &broken(), 9).unwrap_err();
         assert_eq!(refused, EncodingError::Corrupt { name: "gzip" });
         assert!(refused.to_string().contains("gzip"), "{refused}");
@@ -417,6 +513,8 @@ mod tests {
             assert!(given < 6 << 20, "{given} of chunks of {chunk}");
             assert!(largest < 6 << 20, "{largest} of chunks of {chunk}");
         }
+        let twice = read(Some("gzip, gzip"), &gzip(&bomb), 1_000);
+        assert_eq!(twice, Err(EncodingError::TooDense { name: "gzip" }));
         // Members without anything: each costs the host more than the one who sends it.
         let empty = gzip(b"");
         for chunk in [1, 7, 1_000_000] {

@@ -1,6 +1,7 @@
 //! An incremental decoder of server-sent events, over bytes cut anywhere.
 
 use std::mem;
+use toolhold_json::scan::{JsonLexer, JsonToken};
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,6 +129,31 @@ impl SseDecoder {
     }
 }
 
+/// The JSON objects that `data` begins with, one behind the other, and the text behind them without blanks around it. Some
+/// proxies put several into one event, with the field's name between them or without it. The last one may be cut.
+pub fn objects(data: &str) -> (Vec<&str>, &str) {
+    let (mut objects, mut depth) = (Vec::new(), 0_usize);
+    let mut begin = data.trim_start();
+    let mut rest = begin;
+    let mut lexer = JsonLexer::default();
+    while begin.starts_with('{') {
+        match lexer.next(&mut rest) {
+            Some(JsonToken::Between('{' | '[')) => depth += 1,
+            Some(JsonToken::Between('}' | ']')) => depth = depth.saturating_sub(1),
+            Some(_) => continue,
+            None => break,
+        }
+        if depth == 0 {
+            let (object, behind) = begin.split_at(begin.len() - rest.len());
+            objects.push(object);
+            let behind = behind.trim_start();
+            begin = behind.strip_prefix("data:").unwrap_or(behind).trim_start();
+            rest = begin;
+        }
+    }
+    (objects, begin.trim_end())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -185,6 +211,22 @@ mod tests {
         for (bytes, expected) in cases {
             let text = String::from_utf8_lossy(bytes);
             assert_eq!(data(&decode(&[bytes])), *expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn objects_of_one_event_are_told_apart() {
+        for (data, expected, rest) in [
+            ("{\"a\":1}", &["{\"a\":1}"][..], ""),
+            (" {} {\"a\":\"}{\"}\n", &["{}", "{\"a\":\"}{\"}"], ""),
+            ("{}\n[DONE]\n", &["{}"], "[DONE]"),
+            ("{\"a\":[{}]}data: {}", &["{\"a\":[{}]}", "{}"], ""),
+            ("{}{\"a\":[1", &["{}"], "{\"a\":[1"),
+            ("{} x {}", &["{}"], "x {}"),
+            ("[1]{}", &[], "[1]{}"),
+            ("", &[], ""),
+        ] {
+            assert_eq!(objects(data), (expected.to_vec(), rest), "{data}");
         }
     }
 

@@ -311,7 +311,7 @@ fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
             StringPart::Plain('"') => return (text, QuotedEnd::Closed(rest)),
             StringPart::Plain('\0'..' ') | StringPart::CutUnit => return (text, QuotedEnd::Broken),
             StringPart::Plain(c) | StringPart::Escaped(c) | StringPart::Stray(c) => c,
-            StringPart::HalfPair => char::REPLACEMENT_CHARACTER,
+            StringPart::HalfPair(_) => char::REPLACEMENT_CHARACTER,
         };
         text.push(c);
     }

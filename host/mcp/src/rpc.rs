@@ -7,6 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
 use toolhold_json::hex::sha256;
+use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::string::StringPart;
 use toolhold_json::{bounded, numbers};
 
 pub const PARSE_ERROR: i64 = -32_700;
@@ -248,6 +250,60 @@ pub fn id_of(bytes: &[u8]) -> Option<Id> {
     let IdMember { id } = serde_json::from_slice(bytes).ok()?;
     let id = id?.get();
     (id.len() <= 8 * MAX_ID).then(|| serde_json::from_str(id).ok().and_then(read_id))?
+}
+
+/// The id of an answer, of a message that may be no JSON. None of a request, whose id is the other side's own.
+pub fn answered_id(bytes: &[u8]) -> Option<Id> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    if !rest.starts_with('{') {
+        return None;
+    }
+    let mut lexer = JsonLexer::default();
+    let mut depth = 0_usize;
+    // The member of the message itself that is being read: its name, and its value after the colon.
+    let (mut name, mut value, mut is_value) = (String::new(), String::new(), false);
+    let mut id = None;
+    loop {
+        let Some(token) = lexer.next(&mut rest) else {
+            return id;
+        };
+        match token {
+            JsonToken::Between('{' | '[') => depth += 1,
+            JsonToken::Between('}' | ']') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match token {
+            JsonToken::Between(':') if depth == 1 && !is_value => is_value = true,
+            JsonToken::Between(',') if depth == 1 => {
+                id = id.or_else(|| own_id(&name, &value));
+                (name, value, is_value) = (String::new(), String::new(), false);
+            }
+            JsonToken::Between('}') if depth == 0 => return id.or_else(|| own_id(&name, &value)),
+            JsonToken::Inside(StringPart::Plain(c) | StringPart::Escaped(c)) if depth == 1 => {
+                keep(if is_value { &mut value } else { &mut name }, c);
+            }
+            JsonToken::Between(c) if is_value && !c.is_whitespace() => keep(&mut value, c),
+            JsonToken::End if depth == 1 && !is_value && name == "method" => return None,
+            _ => {}
+        }
+    }
+}
+
+/// Keeps no more of a name or a value than an id has.
+fn keep(text: &mut String, c: char) {
+    if text.len() <= MAX_ID {
+        text.push(c);
+    }
+}
+
+/// The id of a request of ours, which is a number, perhaps as a text, if this is the member that has it.
+fn own_id(name: &str, value: &str) -> Option<Id> {
+    if name != "id" {
+        return None;
+    }
+    let whole = value.strip_suffix(".0").unwrap_or(value);
+    Some(Id::Number(whole.parse::<u64>().ok()?.into()))
 }
 
 fn too_heavy(error: bounded::TooMuchMemory) -> InvalidMessage {

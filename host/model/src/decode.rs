@@ -5,17 +5,20 @@
 
 use std::mem;
 
-use serde_json::Value;
+use serde_json::{Error, Value};
 
+use crate::cut_pairs::CutPairs;
+use crate::delta_text::{content_of, text_of, thought};
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
+use crate::event_form::{DONE, is_piece, is_sign_of_life, json_lines};
 use crate::extras::Extras;
 use crate::reasoning::{KeptSize, ReasoningDetails, details_text, keep_signed};
 use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
-use toolhold_intake::sse::SseEvent;
+use toolhold_intake::sse::{SseEvent, objects};
 use toolhold_protocol::completion::{
     Completion, Delta, EXTRA_CONTENT, REASONING_DETAILS, REASONING_TEXTS, THINKING_BLOCKS,
 };
@@ -34,6 +37,9 @@ pub(crate) struct Decoder {
     /// A choice was received, even if it is empty.
     has_choice: bool,
     finishing: Finishing,
+    /// A delta had something of the answer, so a whole message only repeats it.
+    has_delta: bool,
+    pairs: CutPairs,
     completion: Completion,
     calls: ToolCalls,
     details: ReasoningDetails,
@@ -64,6 +70,8 @@ impl Decoder {
             done: false,
             has_choice: false,
             finishing: Finishing::default(),
+            has_delta: false,
+            pairs: CutPairs::default(),
             completion: Completion::default(),
             calls: ToolCalls::default(),
             details: ReasoningDetails::default(),
@@ -139,6 +147,7 @@ impl Decoder {
                 }
             }
         }
+        self.release_pairs(emit)?;
         if self.is_whole() {
             self.calls.end(emit);
             Ok(self.into_completion())
@@ -155,7 +164,17 @@ impl Decoder {
         self.received()
     }
 
+    /// Half a character that no other half followed ends its text.
+    fn release_pairs(&mut self, emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        for delta in self.pairs.release() {
+            self.take_delta(&delta, emit)?;
+        }
+        Ok(())
+    }
+
     fn received(&mut self) -> Completion {
+        // It has no more calls than before, so this cannot fail.
+        let _ = self.release_pairs(&mut |_| {});
         let mut received = mem::take(&mut self.completion);
         let reason = received.finish_reason.as_deref();
         let is_cut = reason == Some("length");
@@ -212,7 +231,7 @@ impl Decoder {
         if self.done || data.is_empty() {
             return Ok(());
         }
-        if data == "[DONE]" {
+        if data == DONE {
             self.done = true;
             return Ok(());
         }
@@ -220,20 +239,54 @@ impl Decoder {
         if !is_error && is_sign_of_life(event.name.as_deref(), data) {
             return Ok(());
         }
-        match json::parse(data) {
+        match self.pairs.parse(data) {
             // The event's name says that it is an error, whatever its data look like.
             Ok(chunk) if is_error && from_value(&chunk).is_none() => {
                 self.fail(&serde_json::json!({ "error": chunk }))
             }
             Err(_) if is_error => self.fail(&serde_json::json!({ "error": data })),
             Ok(chunk) => self.take_chunk(&chunk, emit),
-            // As an error behind a whole answer: it costs nothing.
-            Err(_) if self.is_certain() => {
-                self.done = true;
-                Ok(())
-            }
-            Err(source) => Err(unreadable("an event", data.as_bytes(), Some(source))),
+            Err(source) => self.take_several(data, source, emit),
         }
+    }
+
+    /// Takes an event that is no JSON for this reason: several values one behind the other, as proxies write them.
+    fn take_several(
+        &mut self,
+        data: &str,
+        source: Error,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let (values, rest) = objects(data);
+        let has_mark = rest == DONE;
+        // The last one may be cut.
+        let is_several = match values.len() {
+            0 => false,
+            1 => has_mark || rest.starts_with('{'),
+            _ => has_mark || rest.is_empty() || rest.starts_with('{'),
+        };
+        if is_several {
+            for value in values {
+                match self.pairs.parse(value) {
+                    Ok(chunk) => self.take_chunk(&chunk, emit)?,
+                    Err(source) => return self.refuse_event(value, source),
+                }
+            }
+            self.done |= has_mark;
+            if has_mark || rest.is_empty() {
+                return Ok(());
+            }
+        }
+        self.refuse_event(data, source)
+    }
+
+    fn refuse_event(&mut self, data: &str, source: Error) -> Result<(), ModelError> {
+        // As an error behind a whole answer: it costs nothing.
+        if self.is_certain() {
+            self.done = true;
+            return Ok(());
+        }
+        Err(unreadable("an event", data.as_bytes(), Some(source)))
     }
 
     fn take_json(&mut self, bytes: &[u8], emit: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
@@ -248,7 +301,7 @@ impl Decoder {
             }
             // Cut off by a clean end.
             Err(error) if error.is_eof() => return Ok(()),
-            Err(source) => match json_lines(&text) {
+            Err(source) => match json_lines(&text, &mut self.pairs) {
                 Some(chunks) => chunks,
                 None => {
                     return Err(unreadable("an answer", bytes, Some(source)));
@@ -300,15 +353,7 @@ impl Decoder {
         if let Some(usage) = choice.get("usage").and_then(usage::from_wire) {
             self.completion.usage = Some(usage);
         }
-        let mut has_text = false;
-        if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
-            has_text = self.take_delta(delta, emit)?;
-        } else if let Some(message) = choice.get("message") {
-            // Some servers repeat the whole message at the end of the stream.
-            if self.is_blank() {
-                has_text = self.take_delta(message, emit)?;
-            }
-        }
+        let has_text = self.take_choice(choice, emit)?;
         if has_text && self.completion.finish_reason.take().is_some() {
             self.finishing.is_voided = true;
         }
@@ -329,6 +374,76 @@ impl Decoder {
                 Ok(())
             }
         }
+    }
+
+    /// Takes the text of a choice: a delta, the message as a whole, or both. Returns whether there is something of the
+    /// answer in it.
+    fn take_choice(
+        &mut self,
+        choice: &Value,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
+        let part = |name: &str| choice.get(name).filter(|part| part.is_object());
+        let mut has_text = false;
+        if let Some(delta) = part("delta") {
+            has_text = self.take_delta(delta, emit)?;
+            self.has_delta |= has_text;
+        }
+        if let Some(message) = part("message") {
+            // Some servers repeat the whole message at the end of the stream.
+            has_text |= if self.is_blank() {
+                self.take_delta(message, emit)?
+            } else {
+                self.take_delta(&self.rest_of(message), emit)?
+            };
+        } else if let (None, Some(text)) = (part("delta"), choice.get("text")) {
+            // As completions without a chat have it.
+            has_text = self.take_delta(&serde_json::json!({"content": text}), emit)?;
+        }
+        Ok(has_text)
+    }
+
+    /// The part of a whole message that no delta had.
+    fn rest_of(&self, message: &Value) -> Value {
+        let mut rest = message.clone();
+        let Some(members) = rest.as_object_mut() else {
+            return rest;
+        };
+        let new = |so_far: &str, text: &str| -> String {
+            match text.strip_prefix(so_far) {
+                Some(more) => more.to_owned(),
+                // Where nothing came otherwise, messages are the pieces.
+                None if !self.has_delta => text.to_owned(),
+                None => String::new(),
+            }
+        };
+        let Completion {
+            content, reasoning, ..
+        } = &self.completion;
+        let text = |name: &str| message.get(name).map(content_of).unwrap_or_default();
+        let mut own = text("content");
+        if own.is_empty() {
+            own = text("refusal");
+        }
+        let thoughts = message.get("content").and_then(thought);
+        members.shift_remove("refusal");
+        members.insert("content".to_owned(), new(content, &own).into());
+        for name in REASONING_TEXTS {
+            if members.contains_key(name) {
+                members.insert(name.to_owned(), new(reasoning, &text(name)).into());
+            }
+        }
+        if !reasoning.is_empty() || !self.details.is_empty() || !self.blocks.is_empty() {
+            members.shift_remove(REASONING_DETAILS);
+            members.shift_remove(THINKING_BLOCKS);
+        } else if let Some(thoughts) = thoughts {
+            members.insert("thinking".to_owned(), thoughts.into());
+        }
+        if !self.calls.is_empty() {
+            members.shift_remove("tool_calls");
+            members.shift_remove("function_call");
+        }
+        rest
     }
 
     /// Returns whether there is something of the answer in it.
@@ -431,10 +546,11 @@ impl Decoder {
 const KNOWN_IN_CHUNK: [&str; 7] = [
     "id", "object", "created", "model", "choices", "usage", "error",
 ];
-const KNOWN_IN_CHOICE: [&str; 6] = [
+const KNOWN_IN_CHOICE: [&str; 7] = [
     "index",
     "delta",
     "message",
+    "text",
     "finish_reason",
     "usage",
     "error",
@@ -452,84 +568,6 @@ const KNOWN_IN_DELTA: [&str; 11] = [
     "tool_calls",
     "function_call",
 ];
-
-/// Chunks that come one a line, without the form of an event stream, and whether the mark of the end follows them. The last
-/// one may be cut.
-fn json_lines(text: &str) -> Option<(Vec<Value>, bool)> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (mut chunks, mut has_mark) = (Vec::new(), false);
-    for line in lines {
-        if line == "[DONE]" {
-            has_mark = true;
-            break;
-        }
-        match json::parse(line) {
-            Ok(chunk) => chunks.push(chunk),
-            Err(error) if error.is_eof() => break,
-            Err(_) => return None,
-        }
-    }
-    let is_chunk = |chunk: &Value| chunk.get("choices").is_some() || chunk.get("error").is_some();
-    let has_chunk = chunks.first().is_some_and(is_chunk);
-    has_chunk.then_some((chunks, has_mark))
-}
-
-/// True for a piece of a stream, which says nothing of what follows it.
-fn is_piece(chunk: &Value) -> bool {
-    let first = chunk.pointer("/choices/0");
-    let has = |name: &str| first.and_then(|choice| choice.get(name)).is_some();
-    has("delta") && !has("message")
-}
-
-/// The model's reasoning in a list of content parts.
-fn thought(content: &Value) -> Option<String> {
-    let parts = content.as_array()?.iter();
-    let thoughts = parts.filter_map(|part| part.get("thinking").or_else(|| part.get("reasoning")));
-    let text: String = thoughts.map(text_of).collect();
-    (!text.is_empty()).then_some(text)
-}
-
-/// Text, or the text among a list of content parts. A refusal is a part of its own.
-fn text_of(content: &Value) -> String {
-    let text = |part: &Value| {
-        let said = part.get("text").or_else(|| part.get("refusal"));
-        said.and_then(Value::as_str).map(str::to_owned)
-    };
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(text).collect(),
-        // A part outside of a list.
-        part @ Value::Object(_) => text(part).unwrap_or_default(),
-        _ => String::new(),
-    }
-}
-
-/// The text of an answer. Some servers read the JSON that they were asked for, and give an object in place of its text.
-fn content_of(content: &Value) -> String {
-    const PART: [&str; 5] = ["type", "text", "refusal", "thinking", "reasoning"];
-    match content {
-        Value::Object(object)
-            if !object.is_empty() && !PART.iter().any(|key| object.contains_key(*key)) =>
-        {
-            content.to_string()
-        }
-        content => text_of(content),
-    }
-}
-
-/// Most bytes of the word of an event that only keeps its connection.
-const MAX_WORD_BYTES: usize = 64;
-
-/// True for events with which proxies keep a connection: they have a name for it, or are one word that is no JSON.
-fn is_sign_of_life(name: Option<&str>, data: &str) -> bool {
-    const NAMES: [&str; 5] = ["ping", "keepalive", "keep-alive", "keep_alive", "heartbeat"];
-    let is_named = |name: &str| NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
-    let is_word = || {
-        let no_word = |c: char| c.is_whitespace() || "{}[]\":".contains(c);
-        data.len() <= MAX_WORD_BYTES && !data.contains(no_word)
-    };
-    name.is_some_and(is_named) || is_word()
-}
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]

@@ -82,6 +82,21 @@ fn malformed_and_odd_answers() {
         ("null tool calls", lines(&[r#"data: {"choices":[{"delta":{"content":"hi","tool_calls":null}}]}"#, STOP]), Done("hi", "", &[])),
         ("an old function call", lines(&[r#"data: {"choices":[{"delta":{"function_call":{"name":"add","arguments":"{}"}}}]}"#, STOP]), Done("", "", &["add"])),
         ("the whole message repeated at the end", lines(&[HI, r#"data: {"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("the whole message behind the reasoning", lines(&[r#"data: {"choices":[{"delta":{"reasoning_content":"hm"}}]}"#, r#"data: {"choices":[{"message":{"content":"hi","reasoning_content":"hm"},"finish_reason":"stop"}]}"#]), Done("hi", "hm", &[])),
+        ("a call in the message behind the reasoning", lines(&[r#"data: {"choices":[{"delta":{"reasoning":"hm"}}]}"#, r#"data: {"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","function":{"name":"add","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#]), Done("", "hm", &["add"])),
+        ("a message beside an empty delta", lines(&[r#"data: {"choices":[{"delta":{},"message":{"content":"hi"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("the message so far in every chunk", lines(&[r#"data: {"choices":[{"message":{"content":"h"}}]}"#, r#"data: {"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("pieces that are called messages", lines(&[r#"data: {"choices":[{"message":{"content":"h"}}]}"#, r#"data: {"choices":[{"message":{"content":"i"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("another message behind deltas", lines(&[HI, r#"data: {"choices":[{"message":{"content":"ho"},"finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("text in the place of a delta", lines(&[r#"data: {"choices":[{"index":0,"text":"h","finish_reason":null}]}"#, r#"data: {"choices":[{"index":0,"text":"i","finish_reason":"stop"}]}"#]), Done("hi", "", &[])),
+        ("several values in one event", [HI, HI, STOP].join("").replace("}data: ", "}") + "\n\n", Done("hihi", "", &[])),
+        ("several values, each a line of one event", lines(&[&[HI, HI].join("\n"), STOP]), Done("hihi", "", &[])),
+        ("no blank lines", [HI, HI, STOP, "data: [DONE]"].join("\n"), Done("hihi", "", &[])),
+        ("no blank lines, and the last value cut", [HI, HI, "data: {\"choi"].join("\n"), Truncated("hihi")),
+        ("a value and words", lines(&["data: {\"choices\":[]} oops", STOP]), Decode),
+        ("a number beyond those of 64 bits", lines(&[r#"data: {"created":123456789012345678901234567890,"x":1e999,"choices":[{"delta":{"content":"hi"}}]}"#, STOP]), Done("hi", "", &[])),
+        ("a character in two pieces", lines(&[r#"data: {"choices":[{"delta":{"content":"\ud83d"}}]}"#, r#"data: {"choices":[{"delta":{"content":"\ude00"}}]}"#, STOP]), Done("😀", "", &[])),
+        ("half a character before other text", lines(&[r#"data: {"choices":[{"delta":{"content":"\ud83d"}}]}"#, HI, STOP]), Done("\u{fffd}hi", "", &[])),
         ("finish reason abort", lines(&[HI, r#"data: {"choices":[{"delta":{},"finish_reason":"abort"}]}"#]), InStream("gave the generation up")),
         ("finish reason with the last text", lines(&[r#"data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"length"}]}"#]), Done("hi", "", &[])),
         ("an error after text, then [DONE]", lines(&[HI, r#"data: {"error":{"message":"engine died","code":500}}"#, "data: [DONE]"]), InStream("engine died")),
@@ -146,6 +161,26 @@ fn malformed_and_odd_answers() {
             | (Err(ModelError::NotAnEndpoint { .. }), NotAnEndpoint) => {}
             _ => panic!("{what}: {result:?}"),
         }
+    }
+}
+
+#[test]
+fn half_a_character_of_arguments_waits_for_the_other_half() {
+    let piece = |arguments: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}]}}}}]}}\n\n"
+        )
+    };
+    let begin = piece(r#"{\"a\":\"\ud83d"#);
+    for (rest, text) in [
+        (vec![piece(r"\ude00"), piece(r#"\"}"#)], "😀"),
+        (vec![piece(r#"\ude00\"}"#)], "😀"),
+        (vec![piece(r#"\"}"#)], "\u{fffd}"),
+    ] {
+        let body = format!("{begin}{}data: [DONE]\n\n", rest.concat());
+        let completion = decode(&body).unwrap();
+        let expected = format!("{{\"a\":\"{text}\"}}");
+        assert_eq!(completion.tool_calls[0].arguments, expected, "{body}");
     }
 }
 

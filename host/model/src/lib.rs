@@ -30,15 +30,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod call_arguments;
 pub mod chat;
 pub mod client;
 pub mod condition;
+mod cut_pairs;
 mod decode;
+mod delta_text;
 pub mod dialect;
 pub mod embed;
 pub mod error;
 mod error_body;
 mod error_words;
+mod event_form;
 pub mod exchange;
 mod extras;
 #[doc(hidden)]

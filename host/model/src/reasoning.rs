@@ -116,6 +116,10 @@ impl ReasoningDetails {
         self.is_full |= !self.size.grow(bytes, values);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     pub(crate) fn finish(self) -> Vec<Value> {
         self.parts
     }

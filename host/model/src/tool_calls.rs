@@ -14,7 +14,8 @@
 //! - arguments that begin anew replace what came of them (servers that send the first character, or
 //!   `{}`, and then all of them), and whole arguments may be repeated;
 //! - behind whole arguments a mark of the template (`<|eot_id|>`) or a bracket too many says nothing;
-//! - arguments may be an object instead of text, and then are whole.
+//! - arguments may be an object instead of text, and then are whole;
+//! - arguments may stand beside `function`, or be called `parameters`, `input` or `args`.
 //!
 //! What fits none of them is counted, so that nothing is done with a call that may lack its arguments.
 
@@ -22,6 +23,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::OnceLock;
 
+use crate::call_arguments::{CallArguments, UnreadMembers, index_of};
 use crate::error::ModelError;
 use crate::reasoning::{KeptSize, keep_call_members};
 use toolhold_json::scan::{JsonLexer, JsonToken, SPACE};
@@ -65,6 +67,8 @@ struct Slot {
     id: String,
     call: ChatToolCall,
     written: Written,
+    /// Members of its pieces that were not read and may be its arguments.
+    unread: UnreadMembers,
     /// Whether the arguments are JSON. It is read once, when all brackets are closed: blanks behind them change nothing.
     is_json: OnceLock<bool>,
     is_id_told: bool,
@@ -93,6 +97,7 @@ struct Fragment<'a> {
     id: Option<&'a str>,
     name: Option<&'a str>,
     arguments: String,
+    unread: UnreadMembers,
 }
 
 /// The call that a piece belongs to.
@@ -170,6 +175,7 @@ impl ToolCalls {
         if let Some(name) = name {
             slot.call.name = name;
         }
+        slot.unread = slot.unread.max(fragment.unread);
         let is_placed = slot.write(&fragment.arguments);
         is_new |= (slot.call.arguments.len(), slot.is_empty_object()) != before || !is_placed;
         if !is_placed {
@@ -196,10 +202,18 @@ impl ToolCalls {
         let nameless = self.calls.iter().filter(|slot| slot.call.name.is_empty());
         let nameless = u32::try_from(nameless.count()).unwrap_or(u32::MAX);
         let alone = u32::from(self.is_announced && self.calls.is_empty());
-        let unplaced = self.unplaced.saturating_add(nameless).saturating_add(alone);
+        let unread = self.calls.iter().filter(|slot| slot.is_unread());
+        let unread = u32::try_from(unread.count()).unwrap_or(u32::MAX);
+        let known = nameless.saturating_add(alone).saturating_add(unread);
+        let unplaced = self.unplaced.saturating_add(known);
         let last = self.calls.len().saturating_sub(1);
         let calls = self.calls.into_iter().enumerate();
-        let calls = calls.map(|(place, Slot { mut call, .. })| {
+        let calls = calls.map(|(place, slot)| {
+            let is_unread = slot.is_unread();
+            let mut call = slot.call;
+            if is_unread {
+                call.arguments.clear();
+            }
             if call.id.is_empty() {
                 call.id = format!("call_{place}");
             }
@@ -344,18 +358,20 @@ impl ToolCalls {
 impl<'a> Fragment<'a> {
     fn read(value: &'a Value) -> Self {
         // An old `function_call`, and some proxies, have no inner object.
-        let function = value.get("function").unwrap_or(value);
+        let inner = value.get("function").filter(|inner| !inner.is_null());
+        let function = inner.unwrap_or(value);
+        let CallArguments {
+            text: arguments,
+            unread,
+        } = CallArguments::read(value);
         let text =
             |value: Option<&'a Value>| value.and_then(Value::as_str).filter(|t| !t.is_empty());
         Self {
-            index: value.get("index").and_then(Value::as_u64),
+            index: value.get("index").and_then(index_of),
             id: text(value.get("id")),
             name: text(function.get("name")),
-            arguments: match function.get("arguments") {
-                Some(Value::String(piece)) => piece.clone(),
-                None | Some(Value::Null) => String::new(),
-                Some(whole) => whole.to_string(),
-            },
+            arguments,
+            unread,
         }
     }
 
@@ -461,11 +477,20 @@ impl Slot {
     /// Arguments that were not told. Those that are an empty object wait until the answer `is_over`: others may take
     /// their place.
     fn untold(&self, is_over: bool) -> Option<&str> {
-        if self.is_empty_object() && !is_over {
+        if self.is_empty_object() && (!is_over || self.is_unread()) {
             return None;
         }
         let untold = self.call.arguments.get(self.told..);
         untold.filter(|text| !text.is_empty())
+    }
+
+    /// True if the call has no arguments, and members that were not read may be them.
+    fn is_unread(&self) -> bool {
+        match self.unread {
+            UnreadMembers::None => false,
+            UnreadMembers::Unknown => self.call.arguments.is_empty(),
+            UnreadMembers::Arguments => self.call.arguments.is_empty() || self.is_empty_object(),
+        }
     }
 
     fn is_empty_object(&self) -> bool {

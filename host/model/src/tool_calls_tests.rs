@@ -488,3 +488,59 @@ fn calls_are_bounded() {
     ));
     assert_eq!(calls.finish(false).unplaced, 1);
 }
+
+#[test]
+fn a_call_whose_arguments_may_be_elsewhere_has_none() {
+    for (pieces, arguments, unplaced) in [
+        (
+            json!([{"id": "a", "function": {"name": "add"}, "arguments": "{\"x\":1}"}]),
+            "{\"x\":1}",
+            0,
+        ),
+        (
+            json!([{"id": "a", "function": {"name": "add", "input": "{\"x\""}}, {"function": {"input": ":1}"}}]),
+            "{\"x\":1}",
+            0,
+        ),
+        (
+            json!([{"id": "a", "function": {"name": "add", "payload": {"x": 1}}}]),
+            "",
+            1,
+        ),
+        (
+            json!([{"id": "a", "function": {"name": "add", "arguments": {}, "input": {"x": 1}}}]),
+            "",
+            1,
+        ),
+        (
+            json!([{"id": "a", "function": {"name": "add", "arguments": "{}", "payload": {"x": 1}}}]),
+            "{}",
+            0,
+        ),
+    ] {
+        let (finished, told) = finished(&["add"], &pieces);
+        assert_told(&told, &finished, &pieces.to_string());
+        assert_eq!(
+            listed(&finished.calls),
+            [call("a", "add", arguments)],
+            "{pieces}"
+        );
+        assert_eq!(finished.unplaced, unplaced, "{pieces}");
+    }
+}
+
+#[test]
+fn an_index_may_be_a_text() {
+    let piece = |index: &str, function: Value| json!({"index": index, "function": function});
+    let pieces = json!([
+        piece("0", json!({"name": "add", "arguments": ""})),
+        piece("1", json!({"name": "mul", "arguments": ""})),
+        piece("0", json!({"arguments": "{\"x\":1}"})),
+        piece("1", json!({"arguments": "{\"x\":2}"})),
+    ]);
+    let expected = [
+        call("call_0", "add", "{\"x\":1}"),
+        call("call_1", "mul", "{\"x\":2}"),
+    ];
+    assert_eq!(assemble(&pieces), expected);
+}

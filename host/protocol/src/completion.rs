@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 /// Most bytes of a reply's reasoning that go back with its calls: some ten thousand tokens. Of a longer one its end goes
@@ -64,7 +65,52 @@ pub struct Completion {
     pub duration: Duration,
 }
 
+/// Why an endpoint ended a reply before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyCut {
+    /// The reply has as many tokens as it may have.
+    Length,
+    /// The endpoint judged it as content that it does not write.
+    Filter,
+}
+
+impl fmt::Display for ReplyCut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Length => {
+                "the answer is not whole: it was cut at the token limit of a reply (finish_reason length); raise \
+                 run.max_tokens, or ask for a shorter answer"
+            }
+            Self::Filter => {
+                "the answer is not whole: the endpoint's content filter cut it (finish_reason content_filter)"
+            }
+        })
+    }
+}
+
 impl Completion {
+    /// Why the reply is not whole. Only its text says whether something is missing: a call or JSON may be complete.
+    pub fn cut(&self) -> Option<ReplyCut> {
+        const LENGTH: [&str; 3] = ["length", "max_tokens", "max_length"];
+        const FILTER: [&str; 4] = [
+            "content_filter",
+            "content-filter",
+            "safety",
+            "prohibited_content",
+        ];
+        let reason = self.finish_reason.as_deref()?;
+        let is_one_of = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(reason));
+        if is_one_of(&LENGTH) {
+            return Some(ReplyCut::Length);
+        }
+        is_one_of(&FILTER).then_some(ReplyCut::Filter)
+    }
+
+    /// [`Self::cut`], of a reply that is text and calls nothing.
+    pub fn text_cut(&self) -> Option<ReplyCut> {
+        self.cut().filter(|_| self.tool_calls.is_empty())
+    }
+
     /// The revision of what answered, as the endpoint tells it: it changes when the server's model, weights or software
     /// do.
     pub fn revision(&self) -> Option<&str> {
@@ -429,6 +475,27 @@ mod tests {
         let given = json!({"extra_content": {"google": 1}, "function": {"name": "g"}, "provider_specific_fields": [large]});
         let kept = signed_members(given.as_object().unwrap());
         assert_eq!(Value::Object(kept), json!({"extra_content": {"google": 1}}));
+    }
+
+    #[test]
+    fn a_reply_that_was_cut_is_told_from_whole_ones() {
+        for (reason, cut) in [
+            (None, None),
+            (Some("stop"), None),
+            (Some("tool_calls"), None),
+            (Some("length"), Some(ReplyCut::Length)),
+            (Some("MAX_TOKENS"), Some(ReplyCut::Length)),
+            (Some("content_filter"), Some(ReplyCut::Filter)),
+            (Some("SAFETY"), Some(ReplyCut::Filter)),
+        ] {
+            let mut reply = Completion {
+                finish_reason: reason.map(str::to_owned),
+                ..Completion::default()
+            };
+            assert_eq!((reply.cut(), reply.text_cut()), (cut, cut), "{reason:?}");
+            reply.tool_calls.push(ChatToolCall::default());
+            assert_eq!((reply.cut(), reply.text_cut()), (cut, None), "{reason:?}");
+        }
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl RepairReader<'_> {
                     text.push('\\');
                     c
                 }
-                StringPart::HalfPair | StringPart::CutUnit => return None,
+                StringPart::HalfPair(_) | StringPart::CutUnit => return None,
             };
             text.push(c);
         }

@@ -32,11 +32,24 @@ pub fn cancelled(id: u64) -> Bytes {
     rpc::notification("notifications/cancelled", params)
 }
 
-/// Reads one message, with the tolerance for JSON that the answers of models are read with.
+/// Reads one message, with the tolerance for JSON that the answers of models are read with. An answer that cannot be read
+/// fails its request, as long as its id can be.
 ///
 /// # Errors
 /// It is no message of JSON-RPC.
 pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
+    read(bytes).or_else(
+        |reason| match rpc::answered_id(bytes).and_then(|id| id.number()) {
+            Some(id) => Ok(Incoming::Answer {
+                id,
+                outcome: Err(Failure::Protocol(reason)),
+            }),
+            None => Err(reason),
+        },
+    )
+}
+
+fn read(bytes: &[u8]) -> Result<Incoming, String> {
     let mut message =
         json::from_slice(bytes).map_err(|error| format!("this is not JSON: {error}"))?;
     if message.get("method").is_none() {
@@ -161,6 +174,26 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), expect, "{text}");
         }
+        for text in [
+            r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{]}}"#,
+            r#"{"jsonrpc":"2.0","result":{"id":8,"text":"}"},"id":"7","error":{}}"#,
+            r#"{"id":7.0,"result":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":"a "quoted" word"}"#,
+        ] {
+            let Ok(Incoming::Answer { id: 7, outcome }) = parse(text.as_bytes()) else {
+                panic!("{text}");
+            };
+            assert!(matches!(outcome, Err(Failure::Protocol(_))), "{text}");
+        }
+        for text in [
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{]}"#,
+            r#"{"jsonrpc":"2.0","result":{"id":7}"#,
+            r#"{"jsonrpc":"2.0","id":[7],"result":[1]}"#,
+            "[{\"id\":7}]",
+            "words",
+        ] {
+            assert!(parse(text.as_bytes()).is_err(), "{text}");
+        }
         let asked = parse(br#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage"}"#);
         let Ok(Incoming::Asked(reply)) = asked else {
             panic!("{asked:?}");
@@ -179,6 +212,22 @@ mod tests {
             panic!("{outcome:?}");
         };
         assert!(reason.contains("as a string"), "{reason}");
+    }
+
+    /// Where it is not used, it costs nothing.
+    #[test]
+    fn a_number_beyond_64_bits_fails_a_result_at_once() {
+        let structured =
+            br#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"y":1e400}}}"#;
+        let Ok(Incoming::Answer { id: 7, outcome }) = parse(structured) else {
+            panic!("it answers");
+        };
+        assert!(matches!(outcome, Err(Failure::Output(_))), "{outcome:?}");
+        let meta = br#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"_meta":{"y":1e400}}}"#;
+        let Ok(Incoming::Answer { id: 7, outcome }) = parse(meta) else {
+            panic!("it answers");
+        };
+        assert_eq!(outcome, Ok(json!({"content": [], "_meta": {"y": null}})));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::citation::Citation;
-use toolhold_protocol::completion::Usage as TokenUsage;
+use toolhold_protocol::completion::{ReplyCut, Usage as TokenUsage};
 use toolhold_protocol::context::Message;
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
@@ -75,6 +76,12 @@ pub struct Answer {
     /// True if shields screen the run's output.
     #[serde(skip)]
     is_screened: bool,
+    /// True if an answer is the text of a reply, and not a part of its JSON.
+    #[serde(skip)]
+    has_text_replies: bool,
+    /// Why the text of the last reply is not whole.
+    #[serde(skip)]
+    cut: Option<ReplyCut>,
     /// Whether steps and input are left out: streams tell them as they happen, and may be many.
     #[serde(skip)]
     is_brief: bool,
@@ -201,6 +208,7 @@ impl Answer {
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
         self.usage.take(&event.kind);
+        self.take_cut(&event.kind);
         match &event.kind {
             EventKind::Request { .. }
             | EventKind::Reply { .. }
@@ -405,6 +413,25 @@ impl Answer {
                     .map(|error: &RunFailure| self.secrets.text(&error.message));
                 self.usage.cost_nano = cost_nano.map(Amount::nano);
                 self.duration_ms = *duration_ms;
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells that an answer is not whole.
+    fn take_cut(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Run { request, .. } => {
+                self.has_text_replies = request.settings.contract == Contract::Tools;
+            }
+            EventKind::Reply { completion, .. } => self.cut = completion.text_cut(),
+            EventKind::Done {
+                reason: StopReason::Output,
+                ..
+            } if self.has_text_replies => {
+                if let Some(cut) = self.cut {
+                    self.notice(&cut.to_string());
+                }
             }
             _ => {}
         }

@@ -86,7 +86,7 @@ pub const FUNCTION_CALL: &str = "function_call";
 /// whole.
 pub fn stopped<'a>(turn: &Turn, text: &'a str, stops: &StopTexts) -> &'a str {
     let is_models = match turn.end() {
-        TurnEnd::Answered => true,
+        TurnEnd::Answered | TurnEnd::Filtered => true,
         TurnEnd::OutOfTokens => !turn.content().is_empty(),
         _ => false,
     };
@@ -101,7 +101,7 @@ pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
     match turn.end() {
         TurnEnd::Called => Ok("tool_calls"),
         TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
-        TurnEnd::Blocked => Ok("content_filter"),
+        TurnEnd::Blocked | TurnEnd::Filtered => Ok("content_filter"),
         TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
             turn.fault(Api::OpenAi).map_or(Ok(STOP), Err)
         }

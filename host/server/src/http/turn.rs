@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use toolhold_agent::user_text::UserText;
 use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
+use toolhold_protocol::completion::ReplyCut;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_storage::Store;
@@ -48,8 +49,8 @@ pub struct Turn {
 /// Text of the model's last reply.
 #[derive(Debug, Default)]
 struct LastReply {
-    /// The last reply reached its token limit.
-    is_cut: bool,
+    /// Why the last reply is not whole.
+    cut: Option<ReplyCut>,
     is_text: bool,
 }
 
@@ -63,6 +64,8 @@ pub enum TurnEnd {
     Called,
     /// The token limit of a reply or of the whole run was reached before the answer was complete.
     OutOfTokens,
+    /// The endpoint's content filter cut the answer.
+    Filtered,
     /// Another limit of the run was reached before there was an answer.
     Limited,
     /// A shield blocked the input or the output.
@@ -121,15 +124,17 @@ impl Turn {
         };
         match reason {
             // Any other reply that ends early is incomplete JSON and no answer.
-            StopReason::Output
-                if self.last.is_cut && self.last.is_text && self.contract == Contract::Tools =>
-            {
-                TurnEnd::OutOfTokens
+            StopReason::Output if self.last.is_text && self.contract == Contract::Tools => {
+                match self.last.cut {
+                    Some(ReplyCut::Length) => TurnEnd::OutOfTokens,
+                    Some(ReplyCut::Filter) => TurnEnd::Filtered,
+                    None => TurnEnd::Answered,
+                }
             }
             StopReason::Output | StopReason::Planned | StopReason::Incomplete => TurnEnd::Answered,
             StopReason::ToolCalls => TurnEnd::Called,
             StopReason::TokenBudget => TurnEnd::OutOfTokens,
-            StopReason::Unusable if self.last.is_cut => TurnEnd::OutOfTokens,
+            StopReason::Unusable if self.last.cut == Some(ReplyCut::Length) => TurnEnd::OutOfTokens,
             StopReason::MaxSteps
             | StopReason::MaxCost
             | StopReason::MaxToolCalls
@@ -171,6 +176,7 @@ impl Turn {
             TurnEnd::Blocked => UserText::Blocked,
             TurnEnd::Open
             | TurnEnd::Answered
+            | TurnEnd::Filtered
             | TurnEnd::Called
             | TurnEnd::Cancelled
             | TurnEnd::Failed => return text,
@@ -283,7 +289,7 @@ impl FromRecord for Turn {
                 let cached = usage.and_then(|usage| usage.cached_prompt_tokens);
                 self.cached_tokens += cached.unwrap_or(0);
                 self.last = LastReply {
-                    is_cut: completion.finish_reason.as_deref() == Some("length"),
+                    cut: completion.cut(),
                     is_text: completion.tool_calls.is_empty(),
                 };
             }

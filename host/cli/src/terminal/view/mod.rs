@@ -20,7 +20,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::time::Duration;
-use toolhold_protocol::completion::Delta;
+use toolhold_protocol::completion::{Delta, ReplyCut};
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::decision::{Pending, Verdict};
 use toolhold_protocol::event::RunFailure;
@@ -80,6 +81,10 @@ pub struct EventPrinter {
     failure: Option<String>,
     /// True once it was said that the model is not shown the images, which each Request repeats.
     has_told_images: bool,
+    /// True if an answer is the text of a reply, and not a part of its JSON.
+    has_text_replies: bool,
+    /// Why the text of the last reply is not whole.
+    cut: Option<ReplyCut>,
 }
 
 impl EventPrinter {
@@ -109,6 +114,7 @@ impl EventPrinter {
         let is_text = |schema: &Value| schema.get("type").is_some_and(|ty| ty == "string");
         self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
         self.currency.clone_from(&request.settings.currency);
+        self.has_text_replies = request.settings.contract == Contract::Tools;
         self.prose = Prose::of(request, self.is_typed);
         let may_ask = !request.settings.decisions.asks_nobody();
         self.begun_line = may_ask.then(String::new);
@@ -197,6 +203,7 @@ impl EventPrinter {
             EventKind::Reply { completion, .. } => {
                 self.end_reasoning();
                 self.reply = cut(&line(completion.content.trim()));
+                self.cut = completion.text_cut();
             }
             EventKind::Plan { .. } => {
                 self.end_line();
@@ -421,6 +428,10 @@ impl EventPrinter {
                     duration(duration_ms.saturating_mul(1_000))
                 );
                 self.done(*reason, output, error.as_ref(), &summary);
+                let is_answered = *reason == StopReason::Output && self.has_text_replies;
+                if let Some(cut) = self.cut.filter(|_| is_answered) {
+                    self.marked(&warn("!"), &line(&cut.to_string()));
+                }
             }
         }
     }

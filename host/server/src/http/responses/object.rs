@@ -185,7 +185,7 @@ impl ResponseObject {
             TurnEnd::Open => (Status::InProgress, None),
             TurnEnd::Answered | TurnEnd::Called => (Status::Completed, None),
             TurnEnd::OutOfTokens => (Status::Incomplete, Some("max_output_tokens")),
-            TurnEnd::Blocked => (Status::Incomplete, Some("content_filter")),
+            TurnEnd::Blocked | TurnEnd::Filtered => (Status::Incomplete, Some("content_filter")),
             TurnEnd::Cancelled => (Status::Cancelled, None),
             TurnEnd::Limited | TurnEnd::Failed => (Status::Failed, None),
         };

@@ -125,7 +125,9 @@ impl Events {
     async fn end(&mut self) {
         let last = match self.live.turn.end() {
             TurnEnd::Answered | TurnEnd::Called => "response.completed",
-            TurnEnd::OutOfTokens | TurnEnd::Blocked | TurnEnd::Cancelled => "response.incomplete",
+            TurnEnd::OutOfTokens | TurnEnd::Filtered | TurnEnd::Blocked | TurnEnd::Cancelled => {
+                "response.incomplete"
+            }
             TurnEnd::Limited | TurnEnd::Failed => "response.failed",
             TurnEnd::Open => {
                 if let Some(fault) = self.live.turn.fault(Api::OpenAi) {
