@@ -1,6 +1,6 @@
 //! Errors of the API: their codes, the part of the request that is wrong, and the meaning of the endpoint's own errors.
 
-use super::{ask, host, scripted, serve};
+use super::{answers, ask, calls, host, scripted, serve};
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::endpoint::Reply;
@@ -98,6 +98,112 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
         let told = told.as_str().unwrap().to_owned();
         assert!(told.contains(CHAT), "{path}: {told}");
     }
+}
+
+/// Whatever is nested, and however deep: it is refused with its place, or recorded and read again.
+#[test]
+fn what_is_nested_deep_is_refused_or_can_be_read_again() {
+    let value = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+    let schema = |levels: usize| {
+        let text = json!({"type": "string"});
+        (0..levels / 2).fold(
+            text,
+            |inner, _| json!({"type": "object", "properties": {"x": inner}}),
+        )
+    };
+    let host = host("");
+    let endpoint = scripted((0..200).map(|_| answers("It is 4.")));
+    let server = serve(&host, &endpoint);
+    let said = json!({"role": "user", "content": "t"});
+    for levels in [60, 90, 96, 100, 104, 120, 126] {
+        let (value, schema) = (value(levels), schema(levels));
+        let function = json!({"name": "weather", "parameters": schema});
+        let call = json!({"id": "c", "type": "function", "extra_content": value,
+            "function": {"name": "weather", "arguments": value.to_string()}});
+        let called = json!([said, {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "sun"}]);
+        for (path, member, body) in [
+            (
+                CHAT,
+                "tools",
+                json!({"messages": [said], "tools": [{"type": "function", "function": function}]}),
+            ),
+            (
+                CHAT,
+                "functions",
+                json!({"messages": [said], "functions": [function]}),
+            ),
+            (
+                CHAT,
+                "response_format",
+                json!({"messages": [said], "response_format": {"type": "json_schema",
+                "json_schema": {"name": "x", "schema": schema}}}),
+            ),
+            (CHAT, "messages", json!({"messages": called})),
+            (
+                "/v1/responses",
+                "text",
+                json!({"input": "t", "text": {"format": {"type": "json_schema", "schema": schema}}}),
+            ),
+            (
+                "/v1/responses",
+                "input",
+                json!({"input": [{"type": "message", "role": "user", "content": "t", "of": value}]}),
+            ),
+            (
+                "/v1/agent",
+                "context",
+                json!({"messages": [said], "context": [{"type": "data", "kind": "user", "data": value}]}),
+            ),
+            (
+                "/v1/agent",
+                "output_schema",
+                json!({"messages": [said], "output_schema": schema}),
+            ),
+        ] {
+            let mut body = body;
+            if path != "/v1/agent" {
+                body["model"] = "default".into();
+            }
+            let answered = server.post(path, &body);
+            // 502: the scripted model writes no JSON.
+            assert!(
+                [200, 400, 502].contains(&answered.status),
+                "{member} {levels}: {answered:?}"
+            );
+            if levels >= 104 && !(member == "messages" && answered.status == 200) {
+                assert_eq!(answered.status, 400, "{member} {levels}: {answered:?}");
+                let param = answered.json()["error"]["param"].clone();
+                assert!(
+                    param.as_str().unwrap().starts_with(member),
+                    "{member} {levels}: {param}"
+                );
+            }
+        }
+    }
+    let runs = server.get("/v1/runs?limit=1000").good();
+    let runs = runs["runs"].as_array().unwrap();
+    assert!(runs.len() > 20, "{runs:?}");
+    for run in runs {
+        server
+            .get(&format!("/v1/runs/{}", run["id"].as_str().unwrap()))
+            .good();
+    }
+}
+
+/// Arguments that could not be recorded are a fault of the model's, which it is told.
+#[test]
+fn a_model_that_nests_too_deep_is_told() {
+    let deep = (0..110).fold(json!(1), |inner, _| json!({"a": inner}));
+    let (host, endpoint) = (
+        host(""),
+        scripted([calls([("calculator.evaluate", deep)]), answers("It is 4.")]),
+    );
+    let server = serve(&host, &endpoint);
+    let answer = server.post("/v1/agent", &ask("2+2")).good();
+    assert_eq!(answer["output"], "It is 4.");
+    let run = answer["run"].as_str().unwrap();
+    server.get(&format!("/v1/runs/{run}")).good();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
-use toolhold_json::numbers;
+use toolhold_json::{bounded, numbers};
 use toolhold_protocol::completion::{
     EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members, signed_members,
 };
@@ -288,7 +288,7 @@ fn tool_result(
     next_step: bool,
 ) -> Message {
     let arguments = &call.function.arguments;
-    let arguments = match serde_json::from_str(arguments) {
+    let arguments = match bounded::from_str(arguments) {
         Ok(read @ Value::Object(_)) if numbers::check(arguments.as_bytes()).is_ok() => read,
         _ if arguments.trim().is_empty() => json!({}),
         // What the client sends back need not be what it was given.
