@@ -13,7 +13,7 @@ use crate::http::attached::FETCH_PATIENCE;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
 use crate::http::knowledge::refused;
-use crate::http::messages::ChatMessage;
+use crate::http::messages::{ChatMessage, content_at};
 use part::{MediaKind, MediaPart, MediaSource, decoded};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -105,11 +105,14 @@ impl App {
             images: 0,
             image_bytes: 0,
         };
+        let is_answer =
+            |it: &ChatMessage| !matches!(it.role.as_str(), "user" | "system" | "developer");
+        let newest = messages.iter().rposition(is_answer);
         for (index, message) in messages.iter_mut().enumerate().rev() {
             let mut material = Vec::new();
             let given: Vec<(usize, &Value)> = parts(&message.content).collect();
             for (number, part) in given.into_iter().rev() {
-                let at = format!("{place}[{index}].content[{number}]");
+                let at = format!("{}[{number}]", content_at(place, index, message));
                 if !matches!(message.role.as_str(), "user" | "tool" | "function") {
                     let reason = "images and files stand in messages of the roles user and tool";
                     return Err(ApiError::member(&at, reason));
@@ -118,6 +121,14 @@ impl App {
                 let Some(part) = part else { continue };
                 let read = self.read_part(client, &part, &mut bounds).await;
                 material.push(read.map_err(|error| error.at(&at))?);
+            }
+            // Older ones make room for them, and these are not shown without each other.
+            if newest.is_none_or(|newest| index > newest) && bounds.has_all_images() {
+                let reason = format_args!(
+                    "there are more than {MAX_IMAGES} images, or they have more than {} MiB together; send fewer, or smaller ones",
+                    MAX_ALL_IMAGE_BYTES >> 20
+                );
+                return Err(ApiError::member(&format!("{place}[{index}]"), reason));
             }
             material.reverse();
             message.material = material;

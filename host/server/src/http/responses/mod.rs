@@ -93,10 +93,11 @@ async fn create(
     let _referenced = references::put_in(&app, &client, input, &before.items).await?;
     let mut messages = asked.messages()?;
     app.read_media(&client, "input", &mut messages).await?;
-    let mut prepared = app.prepared(&client, &asked.model)?;
+    let mut prepared = app.prepared_as_model(&client, &asked.model)?;
     prepared.after = before.run;
-    let defined = DefinedTools::of(asked.tools(), &prepared).await?;
+    let defined = DefinedTools::of(&asked.defined(), &prepared).await?;
     let _before = before.unsent.take();
+    prepared.output_schema_at = asked.has_format().then_some("text.format.schema");
     let mut kept = asked.put(before, &messages, &mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
@@ -189,6 +190,9 @@ async fn input_items(
     let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
     recorded.try_map(|recorded| page.of(recorded.input()))
 }
+
+/// The member that names the response to continue.
+const PREVIOUS: &str = "previous_response_id";
 
 /// Grace period for a cancelled run to end before the reply.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -364,7 +368,12 @@ impl App {
 
     /// The context with which a response that continues `id` begins.
     async fn before(&self, client: &Client, id: &str) -> Result<PreviousResponse, ApiError> {
-        let row = self.response(client, id).await?;
+        let unknown = || {
+            let fault = ApiError::not_found(format_args!("response {id:?}"));
+            fault.of(PREVIOUS).coded("previous_response_not_found")
+        };
+        let run = object::run_of(id).ok_or_else(unknown)?;
+        let row = self.visible_run(client, run).await?.ok_or_else(unknown)?;
         let mut carried = self.dispatcher.store().carried_texts(row.id).await?;
         let recorded = self.recorded(client, row.id, Gathering::Record).await?;
         let (recorded, unsent) = recorded.into_parts();
@@ -389,7 +398,8 @@ impl App {
             (TurnEnd::Open, _) => {
                 return Err(ApiError::conflict(
                     "previous_response_id: that response is not over; wait for it, or cancel it",
-                ));
+                )
+                .of(PREVIOUS));
             }
             (TurnEnd::Called, _) => {
                 let said = turn.content();
