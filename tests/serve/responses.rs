@@ -609,10 +609,15 @@ fn a_response_without_an_answer_says_why() {
     // A run was made: SDKs are not to make another.
     assert_eq!(failed.headers["x-should-retry"], "false");
     let events = streamed(&server, asked("t"));
-    assert_eq!(kinds(&events), ["created", "in_progress", "failed"]);
-    let response = &events[2]["response"];
+    assert_eq!(
+        kinds(&events),
+        ["created", "in_progress", "error", "failed"]
+    );
+    assert_eq!(events[2]["code"], "endpoint_refused_request");
+    assert_eq!(events[2]["error"]["type"], "invalid_request_error");
+    let response = &events[3]["response"];
     assert_eq!(response["status"], "failed");
-    assert_eq!(response["error"]["code"], "server_error");
+    assert_eq!(response["error"]["code"], "endpoint_refused_request");
     assert!(
         response["error"]["message"]
             .as_str()

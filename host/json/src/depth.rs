@@ -1,8 +1,7 @@
 //! How deep JSON from outside may be nested.
 //!
-//! A record wraps what clients, models and tools write in levels of its own, and `serde_json` reads no text that is
-//! nested deeper than [`READABLE`]. What is accepted leaves room for these levels, so whatever is recorded can be read
-//! again.
+//! A record puts levels of its own around what clients, models and tools write, and `serde_json` reads at most
+//! [`READABLE`] levels. The bound leaves room for those of the record, so every record can be read again.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -39,7 +38,7 @@ impl Display for TooDeep {
 
 impl Error for TooDeep {}
 
-/// Checks a JSON text from outside. Text that is no JSON is checked as far as it looks like some.
+/// Checks a JSON text from outside, by its brackets.
 ///
 /// # Errors
 /// It has more than [`MAX_DEPTH`] levels.

@@ -234,6 +234,11 @@ impl ApiError {
         self.status == StatusCode::NOT_FOUND
     }
 
+    /// The cause for programs, or the type where it has no name.
+    pub fn cause(&self) -> &'static str {
+        self.code.unwrap_or(self.kind)
+    }
+
     pub fn message(&self) -> &str {
         &self.message
     }
