@@ -101,7 +101,8 @@ async fn create(
     let mut kept = asked.put(before, &messages, &mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
-    kept.is_streamed = is_streamed && prepared.agent.speaks();
+    kept.is_shown_early = prepared.agent.speaks();
+    kept.is_streamed = is_streamed && kept.is_shown_early;
     let settings = &prepared.request.settings;
     let answer_stream = kept.is_streamed.then(|| AnswerStream::of(settings));
     let is_background = kept.is_background && !is_streamed;
@@ -197,7 +198,7 @@ const PREVIOUS: &str = "previous_response_id";
 /// Grace period for a cancelled run to end before the reply.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Cancels a response, and returns its final state.
+/// Cancels a response, and returns its final state. One that was cancelled before stays as it is.
 #[utoipa::path(
     post, path = "/v1/responses/{response}/cancel", tag = "responses", security(("key" = [])),
     params(("response" = String, Path)),
@@ -314,8 +315,8 @@ impl FromRecord for RecordedResponse {
 
     fn take(&mut self, event: &Event) {
         if let EventKind::Run { request, .. } = &event.kind {
-            let is_streamed = self.kept.is_streamed;
-            let answer_stream = is_streamed.then(|| AnswerStream::of(&request.settings));
+            let has_pieces = self.kept.is_streamed || self.kept.is_shown_early;
+            let answer_stream = has_pieces.then(|| AnswerStream::of(&request.settings));
             self.context.clone_from(&request.context);
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();
@@ -358,7 +359,13 @@ impl App {
     ) -> Result<Counted<RecordedResponse>, ApiError> {
         let recorded = self.gather::<RecordedResponse>(client, run, what).await?;
         Ok(recorded.map(|mut recorded| {
-            if recorded.turn.end() != TurnEnd::Open {
+            let end = recorded.turn.end();
+            // Without a stream an answer stands alone. Of a reply that broke off there is its text and nothing else.
+            let broke_off = matches!(end, TurnEnd::Cancelled | TurnEnd::Failed);
+            if !recorded.kept.is_streamed && !broke_off {
+                recorded.output = Output::new(run, None);
+            }
+            if end != TurnEnd::Open {
                 recorded.output.end(&recorded.turn);
                 recorded.output.told();
             }

@@ -42,6 +42,8 @@ pub struct ResponseState {
     pub is_input_whole: bool,
     /// The order of the output items is the streamed one.
     pub is_streamed: bool,
+    /// Text may be shown before the run is over, so that of a reply that broke off may be shown, too.
+    pub is_shown_early: bool,
 }
 
 /// Default of `temperature` and `top_p` in OpenAI's API, for a run of which neither the client nor the agent says one.

@@ -284,6 +284,7 @@ impl ResponseRequest {
             prompt_cache_key: self.prompt_cache_key.clone(),
             is_input_whole,
             is_streamed: false,
+            is_shown_early: false,
         };
         state.complete(settings);
         Ok(state)
