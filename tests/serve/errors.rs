@@ -1,6 +1,6 @@
 //! Errors of the API: their codes, the part of the request that is wrong, and the meaning of the endpoint's own errors.
 
-use super::{ask, host, scripted, serve};
+use super::{answers, ask, calls, host, scripted, serve};
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::endpoint::Reply;
@@ -31,8 +31,8 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
             CHAT,
             json!({"model": "default", "messages": [{"role": "king"}]}),
             400,
-            Value::Null,
-            json!("messages[0]"),
+            json!("invalid_value"),
+            json!("messages[0].role"),
         ),
         (
             CHAT,
@@ -45,7 +45,7 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
             CHAT,
             json!({"model": "default", "messages": said, "top_p": 2}),
             400,
-            Value::Null,
+            json!("invalid_value"),
             json!("top_p"),
         ),
         (
@@ -53,7 +53,7 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
             json!({"model": "gpt", "messages": said}),
             404,
             json!("model_not_found"),
-            Value::Null,
+            json!("model"),
         ),
         (
             "/v1/responses",
@@ -90,6 +90,9 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
         assert_eq!(error["code"], code, "{path} {body}: {error}");
         assert_eq!(error["param"], param, "{path} {body}: {error}");
     }
+    let listed = server.send(CHAT, "application/json", br#"["default", []]"#, &[]);
+    assert_eq!(listed.status, 400, "{listed:?}");
+    assert_eq!(listed.json()["error"]["code"], "invalid_value");
     let broken = server.send(CHAT, "application/json", b"{", &[]);
     assert_eq!(broken.status, 400, "{broken:?}");
     assert_eq!(broken.json()["error"]["code"], "invalid_json");
@@ -98,6 +101,250 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
         let told = told.as_str().unwrap().to_owned();
         assert!(told.contains(CHAT), "{path}: {told}");
     }
+}
+
+/// Values that a member cannot have, with the path of each.
+#[test]
+fn what_is_wrong_is_named_by_its_path() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let server = serve(&host, &endpoint);
+    let said = json!({"role": "user", "content": "t"});
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let of = |parameters: Value| json!([{"type": "function", "function": {"name": "t", "parameters": parameters}}]);
+    let wrong = json!({"type": "objekt"});
+    let flat = json!({"type": "function", "name": "a"});
+    let called = json!({"type": "function_call", "call_id": "c", "name": "w", "arguments": "{}"});
+    let images: Vec<Value> = (0..17)
+        .map(|_| json!({"type": "image_url", "image_url": {"url": super::media::png()}}))
+        .collect();
+    let unreadable = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,?"}});
+    let chat = [
+        (
+            "tools[1].function.name",
+            json!({"tools": [function("a"), function("b c")]}),
+        ),
+        (
+            "tools[0].function.name",
+            json!({"tools": [{"type": "function"}]}),
+        ),
+        (
+            "tools[1].type",
+            json!({"tools": [function("a"), {"type": "zz"}]}),
+        ),
+        (
+            "tools[0].function.parameters",
+            json!({"tools": of(json!({"type": "array"}))}),
+        ),
+        (
+            "tools[0].function.parameters",
+            json!({"tools": of(json!("x"))}),
+        ),
+        (
+            "tools[0].function.parameters",
+            json!({"tools": of(json!([]))}),
+        ),
+        ("functions[0].name", json!({"functions": [{"name": "b c"}]})),
+        (
+            "messages[1].content",
+            json!({"messages": [said, {"role": "user", "content": 5}]}),
+        ),
+        (
+            "messages[0].content[1]",
+            json!({"messages": [{"role": "user", "content": [
+            {"type": "text", "text": "q"}, {"type": "input_audio", "input_audio": {}}]}]}),
+        ),
+        (
+            "messages[0].content[0]",
+            json!({"messages": [{"role": "user", "content": [unreadable]}]}),
+        ),
+        (
+            "messages[0]",
+            json!({"messages": [{"role": "user", "content": images}]}),
+        ),
+        (
+            "response_format",
+            json!({"response_format": {"type": "xml"}}),
+        ),
+        (
+            "response_format.json_schema.schema",
+            json!({"response_format": {"type": "json_schema",
+            "json_schema": {"name": "x", "schema": wrong}}}),
+        ),
+        ("temperature", json!({"temperature": -1})),
+        ("max_tokens", json!({"max_tokens": 0})),
+        ("max_completion_tokens", json!({"max_completion_tokens": 0})),
+        ("model", json!({"model": ""})),
+    ];
+    let responses = [
+        (
+            "tools[1].name",
+            json!({"tools": [flat, {"type": "function"}]}),
+        ),
+        (
+            "input[0].content[0]",
+            json!({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
+        ),
+        ("input", json!({"input": [said, called, said]})),
+        (
+            "input[1].output",
+            json!({"input": [called, {"type": "function_call_output", "call_id": "c", "output": 7}]}),
+        ),
+        ("text.format", json!({"text": {"format": {"type": "xml"}}})),
+        (
+            "text.format.schema",
+            json!({"text": {"format": {"type": "json_schema", "name": "x", "schema": wrong}}}),
+        ),
+        ("model", json!({"model": ""})),
+    ];
+    let agent = [
+        ("output_schema", json!({"output_schema": wrong})),
+        (
+            "context[1]",
+            json!({"context": [said, {"type": "nothing"}]}),
+        ),
+        ("tools[1].name", json!({"tools": ["text", {"name": "b c"}]})),
+    ];
+    let rows = [
+        (
+            CHAT,
+            json!({"model": "default", "messages": [said]}),
+            chat.to_vec(),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "default", "input": "t"}),
+            responses.to_vec(),
+        ),
+        ("/v1/agent", json!({"messages": [said]}), agent.to_vec()),
+    ];
+    for (path, usual, rows) in rows {
+        for (param, members) in rows {
+            let mut body = usual.clone();
+            for (name, member) in members.as_object().unwrap() {
+                body[name] = member.clone();
+            }
+            let answered = server.post(path, &body);
+            assert_eq!(answered.status, 400, "{path} {members}: {answered:?}");
+            let error = &answered.json()["error"];
+            assert_eq!(error["param"], param, "{path} {members}: {error}");
+            assert_eq!(error["code"], "invalid_value", "{path} {members}: {error}");
+        }
+    }
+    let asked = json!({"model": "default", "input": "t", "previous_response_id": "resp_nope"});
+    let unknown = server.post("/v1/responses", &asked);
+    assert_eq!(unknown.status, 404, "{unknown:?}");
+    let error = &unknown.json()["error"];
+    assert_eq!(error["param"], "previous_response_id");
+    assert_eq!(error["code"], "previous_response_not_found");
+    let unknown = server.get("/v1/models/nope");
+    assert_eq!(unknown.json()["error"]["code"], "model_not_found");
+    assert_eq!(endpoint.requests().len(), 0);
+}
+
+/// Whatever is nested, and however deep: it is refused with its place, or recorded and read again.
+#[test]
+fn what_is_nested_deep_is_refused_or_can_be_read_again() {
+    let value = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+    let schema = |levels: usize| {
+        let text = json!({"type": "string"});
+        (0..levels / 2).fold(
+            text,
+            |inner, _| json!({"type": "object", "properties": {"x": inner}}),
+        )
+    };
+    let host = host("");
+    let endpoint = scripted((0..200).map(|_| answers("It is 4.")));
+    let server = serve(&host, &endpoint);
+    let said = json!({"role": "user", "content": "t"});
+    for levels in [60, 90, 96, 100, 104, 120, 126] {
+        let (value, schema) = (value(levels), schema(levels));
+        let function = json!({"name": "weather", "parameters": schema});
+        let call = json!({"id": "c", "type": "function", "extra_content": value,
+            "function": {"name": "weather", "arguments": value.to_string()}});
+        let called = json!([said, {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "sun"}]);
+        for (path, member, body) in [
+            (
+                CHAT,
+                "tools",
+                json!({"messages": [said], "tools": [{"type": "function", "function": function}]}),
+            ),
+            (
+                CHAT,
+                "functions",
+                json!({"messages": [said], "functions": [function]}),
+            ),
+            (
+                CHAT,
+                "response_format",
+                json!({"messages": [said], "response_format": {"type": "json_schema",
+                "json_schema": {"name": "x", "schema": schema}}}),
+            ),
+            (CHAT, "messages", json!({"messages": called})),
+            (
+                "/v1/responses",
+                "text",
+                json!({"input": "t", "text": {"format": {"type": "json_schema", "schema": schema}}}),
+            ),
+            (
+                "/v1/responses",
+                "input",
+                json!({"input": [{"type": "message", "role": "user", "content": "t", "of": value}]}),
+            ),
+            (
+                "/v1/agent",
+                "context",
+                json!({"messages": [said], "context": [{"type": "data", "kind": "user", "data": value}]}),
+            ),
+            (
+                "/v1/agent",
+                "output_schema",
+                json!({"messages": [said], "output_schema": schema}),
+            ),
+        ] {
+            let mut body = body;
+            if path != "/v1/agent" {
+                body["model"] = "default".into();
+            }
+            let answered = server.post(path, &body);
+            // 502: the scripted model writes no JSON.
+            assert!(
+                [200, 400, 502].contains(&answered.status),
+                "{member} {levels}: {answered:?}"
+            );
+            if levels >= 104 {
+                assert_eq!(answered.status, 400, "{member} {levels}: {answered:?}");
+                let param = answered.json()["error"]["param"].clone();
+                assert!(
+                    param.as_str().unwrap().starts_with(member),
+                    "{member} {levels}: {param}"
+                );
+            }
+        }
+    }
+    let runs = server.get("/v1/runs?limit=1000").good();
+    let runs = runs["runs"].as_array().unwrap();
+    assert!(runs.len() > 12, "{runs:?}");
+    for run in runs {
+        server
+            .get(&format!("/v1/runs/{}", run["id"].as_str().unwrap()))
+            .good();
+    }
+}
+
+/// Arguments that could not be recorded are a fault of the model's, which it is told.
+#[test]
+fn a_model_that_nests_too_deep_is_told() {
+    let deep = (0..110).fold(json!(1), |inner, _| json!({"a": inner}));
+    let (host, endpoint) = (
+        host(""),
+        scripted([calls([("calculator.evaluate", deep)]), answers("It is 4.")]),
+    );
+    let server = serve(&host, &endpoint);
+    let answer = server.post("/v1/agent", &ask("2+2")).good();
+    assert_eq!(answer["output"], "It is 4.");
+    let run = answer["id"].as_str().unwrap();
+    server.get(&format!("/v1/runs/{run}")).good();
 }
 
 #[test]

@@ -490,10 +490,8 @@ fn a_response_is_cancelled_and_deleted() {
 
     let cancelled = server.post(&format!("{path}/cancel"), &json!({})).good();
     assert_eq!(cancelled["status"], "cancelled");
-    assert_eq!(
-        server.post(&format!("{path}/cancel"), &json!({})).status,
-        409
-    );
+    let again = server.post(&format!("{path}/cancel"), &json!({})).good();
+    assert_eq!(again, cancelled);
     let deleted = server.ask(Method::DELETE, &path, None, &[]).good();
     assert_eq!(
         (&deleted["id"], &deleted["deleted"]),
@@ -502,6 +500,29 @@ fn a_response_is_cancelled_and_deleted() {
     assert_eq!(server.get(&path).status, 404);
     let run = cancelled["toolhold"]["run"].as_str().unwrap();
     assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 404);
+}
+
+/// A response in the background has it, too.
+#[test]
+fn text_that_broke_off_stays_in_a_cancelled_response() {
+    let host = host("[endpoints.default]\ncontract = \"tools\"\n");
+    let text = "A long answer, of which the first words came. ".repeat(10);
+    let endpoint = scripted([Reply::content(text.as_str()).delayed_ms(0, 200)]);
+    let server = serve(&host, &endpoint);
+    let request = with(asked("t"), json!({"background": true}));
+    let begun = server.post(PATH, &request).good();
+    let run = begun["toolhold"]["run"].as_str().unwrap();
+    server.first_events(Method::GET, &format!("/v1/runs/{run}/events"), None, 6);
+    let path = format!("{PATH}/{}", id(&begun));
+    let cancelled = server.post(&format!("{path}/cancel"), &json!({})).good();
+    assert_eq!(cancelled["status"], "cancelled");
+    let item = &cancelled["output"][0];
+    assert_eq!(item["status"], "incomplete", "{cancelled}");
+    let said = item["content"][0]["text"].as_str().unwrap();
+    assert!(!said.is_empty() && text.starts_with(said), "{said:?}");
+    assert_eq!(server.get(&path).good(), cancelled);
+    let again = server.post(&format!("{path}/cancel"), &json!({})).good();
+    assert_eq!(again, cancelled);
 }
 
 /// Tokens that are used up and shields that block make it incomplete; any other limit makes it fail, and says
@@ -609,10 +630,15 @@ fn a_response_without_an_answer_says_why() {
     // A run was made: SDKs are not to make another.
     assert_eq!(failed.headers["x-should-retry"], "false");
     let events = streamed(&server, asked("t"));
-    assert_eq!(kinds(&events), ["created", "in_progress", "failed"]);
-    let response = &events[2]["response"];
+    assert_eq!(
+        kinds(&events),
+        ["created", "in_progress", "error", "failed"]
+    );
+    assert_eq!(events[2]["code"], "endpoint_refused_request");
+    assert_eq!(events[2]["error"]["type"], "invalid_request_error");
+    let response = &events[3]["response"];
     assert_eq!(response["status"], "failed");
-    assert_eq!(response["error"]["code"], "server_error");
+    assert_eq!(response["error"]["code"], "endpoint_refused_request");
     assert!(
         response["error"]["message"]
             .as_str()

@@ -4,15 +4,15 @@
 
 use serde::de::Error as _;
 use serde_json::{Error, Value};
-use toolhold_json::bounded;
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
+use toolhold_json::{bounded, depth};
 
 /// Parses JSON; JSON with one of these habits is read all the same: half a pair as
 /// U+FFFD, what is no number as `null`. A byte order mark before it is passed over.
 ///
 /// # Errors
-/// It is no JSON for another reason, or would take too much memory.
+/// It is no JSON for another reason, would take too much memory, or is nested too deep.
 pub fn parse(text: &str) -> Result<Value, Error> {
     let (value, _) = read(text, HalfForm::Replaced)?;
     Ok(value)
@@ -84,6 +84,7 @@ fn half_mark(unit: u32) -> char {
 fn read(text: &str, halves: HalfForm) -> Result<(Value, bool), Error> {
     let text = text.trim_start_matches('\u{feff}');
     bounded::weigh(text.as_bytes()).map_err(Error::custom)?;
+    depth::check(text.as_bytes()).map_err(Error::custom)?;
     let error = match serde_json::from_str(text) {
         Ok(value) => return Ok((value, false)),
         // Truncated JSON cannot be repaired; the first error tells the position.

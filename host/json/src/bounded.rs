@@ -3,6 +3,7 @@
 //! A value in memory is larger than its text: `[[1],[1]]` takes a hundred times its bytes, so a bound of the
 //! text is no bound of the memory. The text is weighed in one pass, without building anything, before it is read.
 
+use crate::depth;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 use std::error::Error;
@@ -196,9 +197,10 @@ pub fn weigh(text: &[u8]) -> Result<u64, TooMuchMemory> {
 /// [`serde_json::from_slice`] for text from outside.
 ///
 /// # Errors
-/// The text is no `T`, or its value needs more than [`MAX_MEMORY`].
+/// The text is no `T`, its value needs more than [`MAX_MEMORY`], or it is nested deeper than [`depth::MAX_DEPTH`].
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     weigh(text).map_err(serde_json::Error::custom)?;
+    depth::check(text).map_err(serde_json::Error::custom)?;
     serde_json::from_slice(text)
 }
 
@@ -208,6 +210,7 @@ pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Err
 /// As [`from_slice`].
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     weigh(text.as_bytes()).map_err(serde_json::Error::custom)?;
+    depth::check(text.as_bytes()).map_err(serde_json::Error::custom)?;
     serde_json::from_str(text)
 }
 
@@ -267,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_left_to_the_reader() {
+    fn what_is_nested_too_deep_is_refused() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(from_str::<Value>(&nested(127)).is_ok());
-        for depth in [128, 1_000_000] {
+        assert!(from_str::<Value>(&nested(depth::MAX_DEPTH)).is_ok());
+        for depth in [depth::MAX_DEPTH + 1, 128, 1_000_000] {
             let error = from_str::<Value>(&nested(depth)).unwrap_err().to_string();
-            assert!(error.contains("recursion limit"), "{error}");
+            assert!(error.contains("nested deeper than 100 levels"), "{error}");
         }
     }
 

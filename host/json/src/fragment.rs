@@ -1,12 +1,11 @@
 //! Reads JSON that begins or ends in the middle, or is surrounded by prose: a result that was cut, or one
 //! page of it. Only complete values are taken.
 
+use crate::depth::MAX_DEPTH;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 use std::mem;
 
-/// Maximum depth; deeper than any accepted result.
-const MAX_DEPTH: usize = 100;
 /// The end of a member name inside a text that holds an object.
 const NAME_END: &str = "\":";
 /// Factor of members found after unescaping above which a text counts as escaped; a text with only
@@ -178,7 +177,7 @@ impl Scanner<'_> {
         let before = self.rest.len();
         let value = match self.peek()? {
             // A level further out it may be taken.
-            '{' | '[' if depth > MAX_DEPTH => return None,
+            '{' | '[' if depth >= MAX_DEPTH => return None,
             '{' => Some(Value::Object(self.object(depth))),
             '[' => Some(Value::Array(self.list(depth))),
             _ if self.no_value == Some(before) => return None,

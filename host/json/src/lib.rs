@@ -4,7 +4,7 @@
 //! chance; each bounds the depth of what it reads; and no function makes up a value that was not
 //! written. Text with two readings is refused, not guessed at.
 //!
-//! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
+//! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`depth`] (and is nested no deeper), [`strict`] (a text that
 //! is JSON), [`numbers`] (those that would change if they were read), [`repair`] (a text that is nearly JSON),
 //! [`coerce`] (a value of nearly the right type), [`grammar_subset`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`descriptions`] (texts of a schema that only
@@ -42,6 +42,7 @@
 
 pub mod bounded;
 pub mod coerce;
+pub mod depth;
 pub mod descriptions;
 pub mod fragment;
 pub mod grammar_subset;

@@ -1,14 +1,11 @@
 //! JSON text that arrives in pieces: strings apart from what stands between them ([`JsonLexer`]), and where
 //! a value ends ([`Scan`]).
 
+use crate::depth::MAX_DEPTH;
 use crate::rules::ReadingRules;
 use crate::strict;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::Value;
-
-/// Brackets within brackets that `serde_json` reads. A value that it would refuse in the complete
-/// reply is refused here too.
-const MAX_DEPTH: usize = 127;
 
 /// White space between tokens (RFC 8259, 2).
 pub const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -134,6 +131,7 @@ impl Scan {
             match token {
                 JsonToken::Between('{' | '[') => {
                     self.depth += 1;
+                    // As in the complete reply.
                     if self.depth > MAX_DEPTH {
                         return Err(format!(
                             "values are nested more than {MAX_DEPTH} deep; write it flatter"
@@ -252,7 +250,7 @@ mod tests {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         for depth in [1, MAX_DEPTH, MAX_DEPTH + 1, 10_000] {
             let text = nested(depth);
-            let expected = serde_json::from_str::<Value>(&text).is_ok();
+            let expected = strict::parse(&text).is_ok();
             assert_eq!(Scan::new(0).push(&text).is_ok(), expected, "{depth}");
             let inner = &text[2..];
             assert_eq!(Scan::new(2).push(inner).is_ok(), expected);

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use toolhold_json::depth::MAX_DEPTH;
 
 /// One limit of a module, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -121,8 +122,8 @@ limits! {
     argument_bytes: 4 << 20, 16 << 20, "bytes of arguments";
     /// Bytes of JSON a call may return.
     output_bytes: 4 << 20, 16 << 20, "bytes of result";
-    /// Levels of arrays and objects in arguments and results.
-    json_depth: 64, 128, "levels of nesting in arguments and results";
+    /// Levels of arrays and objects in arguments and results. More than the ceiling could not be recorded.
+    json_depth: 64, MAX_DEPTH as u64, "levels of nesting in arguments and results";
     /// Bytes kept of stdout, stderr and log lines, each. More is counted and dropped.
     capture_bytes: 64 << 10, 1 << 20, "bytes kept of stdout, stderr and log, each";
     /// HTTP requests of one call.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 use toolhold_admission::{Backoff, WorkParty, own_work};
+use toolhold_json::bounded;
 use toolhold_json::hex::sha256;
 use toolhold_policy::HttpGrant;
 use toolhold_policy::egress::{is_localhost, literal};
@@ -247,7 +248,7 @@ impl RemoteRequests {
             let asked = asked.to_owned();
             return Err(FetchError::Changed { own, asked });
         }
-        let value: Value = serde_json::from_slice(&bytes)?;
+        let value: Value = bounded::from_slice(&bytes)?;
         SavedRequest::parse(&value).map_err(FetchError::Request)
     }
 

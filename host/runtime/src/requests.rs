@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use tokio::sync::Mutex;
 use toolhold_admission::WorkKind;
 use toolhold_files::{FileStamp, ReadError, read_in};
+use toolhold_json::bounded;
 use toolhold_protocol::saved::SavedRequest;
 
 /// Saved Requests that are looked up in their folder.
@@ -232,7 +233,7 @@ fn read(path: &str, text: &Result<String, String>) -> Result<SavedRequest, Strin
 /// Parses the text of a saved Request.
 pub fn parse(text: &str) -> Result<SavedRequest, String> {
     let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
+        bounded::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
     SavedRequest::parse(&value)
 }
 

@@ -2,13 +2,11 @@
 
 use super::RepairKind;
 use super::{TextEnd, is_odd_space};
+use crate::depth::MAX_DEPTH;
 use crate::numbers;
 use crate::rules::ReadingRules;
 use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
-
-/// Maximum depth; deeper than any accepted arguments.
-const MAX_DEPTH: usize = 100;
 
 pub(super) struct RepairReader<'a> {
     pub(super) rest: &'a str,
@@ -67,11 +65,9 @@ impl RepairReader<'_> {
     }
 
     pub(super) fn value(&mut self, depth: usize) -> Option<Value> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
         self.space()?;
         match self.peek()? {
+            '{' | '[' if depth >= MAX_DEPTH => None,
             '{' => self.object(depth).map(Value::Object),
             '[' => self.list(depth).map(Value::Array),
             '"' | '\'' | '“' | '”' | '‘' | '’' => self.string().map(Value::String),

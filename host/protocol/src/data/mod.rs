@@ -45,9 +45,8 @@ use view::DataView;
 /// Maximum bytes of all writes, as they lie in memory, padding included. The log keeps replaced values and
 /// the trees hold copies, so a run's context takes twice this; a gigabyte carries several runs.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Maximum levels of nesting, counted from the kind. JSON of more than 128 is not read back, and
-/// the record wraps data in a few levels of its own.
-pub const MAX_LEVELS: usize = 100;
+/// Maximum levels of nesting, counted from the kind.
+pub const MAX_LEVELS: usize = toolhold_json::depth::MAX_DEPTH;
 
 /// How a value joins what its path already has (docs/protocol.md, 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

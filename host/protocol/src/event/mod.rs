@@ -33,6 +33,7 @@ use crate::solution::Call;
 use crate::tool_retry::ToolRetry;
 use crate::window::{Counted, Part, TokensByPart, WrittenSummary};
 use futures_util::future::BoxFuture;
+use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -41,6 +42,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use strum::{IntoStaticStr, VariantArray};
 use thiserror::Error;
+use toolhold_json::depth::{self, READABLE};
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
@@ -121,12 +123,13 @@ impl Event {
     /// Seals the event as [`Self::sealed`] does, and returns its JSON text, too, which is made for the seal.
     ///
     /// # Errors
-    /// It is no JSON.
+    /// It is no JSON, or is nested so deep that it could not be read again.
     pub fn sealed_with_line(mut self, before: &Seal) -> Result<(Self, String), serde_json::Error> {
         // Any seal: the line has one, and it is no part of what is sealed.
         const ANY: &str = "0";
         self.seal = Seal(ANY.into());
         let mut line = serde_json::to_string(&self)?;
+        depth::check_to(line.as_bytes(), READABLE).map_err(serde_json::Error::custom)?;
         self.seal = Seal::of(&line, before).unwrap_or_default();
         let (_, close) = SEAL;
         line.truncate(line.len().saturating_sub(ANY.len() + close.len()));
@@ -669,22 +672,65 @@ mod tests {
     fn the_line_of_a_sealed_event_is_its_json_text() {
         let mut before = Seal::default();
         for message in ["said", r#"with ,"seal":"0"} in it"#, ""] {
-            let event = Event {
-                run: Uuid::nil(),
-                seq: 3,
-                at_ms: 5,
-                kind: EventKind::Notice {
-                    step: 1,
-                    message: message.into(),
-                },
-                removed: None,
-                seal: Seal::default(),
-            };
+            let event = recorded(EventKind::Notice {
+                step: 1,
+                message: message.into(),
+            });
             let (event, line) = event.sealed_with_line(&before).unwrap();
             assert_eq!(line, serde_json::to_string(&event).unwrap());
             assert_eq!(Seal::of(&line, &before).as_ref(), Some(&event.seal));
             before = event.seal;
         }
+    }
+
+    fn recorded(kind: EventKind) -> Event {
+        Event {
+            run: Uuid::nil(),
+            seq: 3,
+            at_ms: 5,
+            kind,
+            removed: None,
+            seal: Seal::default(),
+        }
+    }
+
+    /// In sub-agents of sub-agents, too.
+    #[test]
+    fn what_is_as_deep_as_it_may_be_can_be_read_again() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        let deep = nested(depth::MAX_DEPTH);
+        let body = json!({"response_format": {"json_schema": {"schema": {"properties": {"calls": {"items": {"anyOf": [
+            {"properties": {"arguments": deep}}]}}}}}}});
+        for kind in [
+            json!({"event": "request", "step": 1, "body": body}),
+            json!({"event": "tool_start", "step": 1, "id": "c", "tool": "m.t", "arguments": {"of": deep}}),
+            json!({"event": "tool_result", "step": 1, "id": "c", "tool": "m.t", "usage": {}, "output": deep}),
+            json!({"event": "done", "reason": "output", "output": deep, "steps": 1, "calls": 1, "tokens": 1, "duration_ms": 1}),
+        ] {
+            let mut kind: EventKind = serde_json::from_value(kind).unwrap();
+            for call in ["a", "b", "c", "d"] {
+                let what = Box::new(kind);
+                kind = EventKind::Sub {
+                    call: call.into(),
+                    what,
+                };
+            }
+            let (event, line) = recorded(kind).sealed_with_line(&Seal::default()).unwrap();
+            let read: Event = serde_json::from_str(&line).unwrap();
+            assert_eq!(json!(read), json!(event));
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_recorded() {
+        let deep = (0..READABLE).fold(json!(1), |inner, _| json!([inner]));
+        let kind = EventKind::Request {
+            step: 1,
+            same: SharedWithPrevious::default(),
+            body: deep,
+        };
+        let refused = recorded(kind).sealed(&Seal::default()).unwrap_err();
+        assert!(refused.to_string().contains("nested deeper"), "{refused}");
     }
 
     #[test]

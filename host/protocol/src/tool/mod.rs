@@ -424,7 +424,7 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// The rule of [`is_name`], for error messages.
-pub(crate) const NAME_RULE: &str =
+pub const NAME_RULE: &str =
     "needs a name of 1 to 64 letters, digits, _, - and . that does not begin with a dot";
 
 /// True for a tool's name in messages and requests: one that OpenAI's API takes, or one with dots. Its form for other

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value};
 use std::io;
+use toolhold_json::depth::MAX_DEPTH;
 
-/// Refuses JSON that is nested deeper than `limit`: later readers recurse.
+/// Refuses JSON that is nested deeper than `limit`, or than a record may hold: later readers recurse.
 pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
+    let limit = limit.min(MAX_DEPTH as u64);
     if fits(value, limit) {
         Ok(())
     } else {
@@ -14,6 +16,7 @@ pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
 
 /// The same for the members of an object.
 pub(crate) fn shallow_members(members: &Map<String, Value>, limit: u64) -> Result<(), String> {
+    let limit = limit.min(MAX_DEPTH as u64);
     if limit > 0 && members.values().all(|member| fits(member, limit - 1)) {
         Ok(())
     } else {

@@ -3,7 +3,7 @@
 use super::meter::{Gauge, KeptBytes};
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_json::{bounded, numbers};
+use toolhold_json::{bounded, depth, numbers};
 use toolhold_policy::restrictions::GrantRestrictions;
 use toolhold_policy::{
     BeginCheck, CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls,
@@ -81,6 +81,7 @@ impl OtherTools {
         // Counted before it is read, and while the other tool runs.
         let weight = bounded::weigh(arguments.as_bytes()).map_err(|e| wrong(e.to_string()))?;
         let held = gauge.keep(weight)?;
+        depth::check(arguments.as_bytes()).map_err(|error| wrong(error.to_string()))?;
         numbers::check(arguments.as_bytes()).map_err(|error| wrong(error.to_string()))?;
         let arguments: Value =
             serde_json::from_str(arguments).map_err(|error| wrong(error.to_string()))?;

@@ -24,6 +24,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolhold_protocol::context::keep_newest_images;
+use toolhold_protocol::error::RunError;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -47,6 +48,8 @@ pub struct Prepared {
     pub after: Option<Uuid>,
     /// The session, and the number of this turn in it.
     pub turn: Option<(Uuid, u32)>,
+    /// The client's name of the output schema, where it gave one.
+    pub output_schema_at: Option<&'static str>,
     /// The request of `/v1/responses` that the run answers, as JSON.
     pub asked: Option<String>,
     /// True if the run outlives its client, which asks for the outcome later.
@@ -83,6 +86,21 @@ impl App {
         }
     }
 
+    /// A run for a client of OpenAI's APIs, whose member `model` names the agent.
+    pub fn prepared_as_model(&self, client: &Client, model: &str) -> Result<Prepared, ApiError> {
+        if model.is_empty() {
+            let reason = "name an agent, such as default; /v1/models lists them";
+            return Err(ApiError::member("model", reason));
+        }
+        self.prepared(client, model).map_err(|error| {
+            if error.is_not_found() {
+                error.of("model")
+            } else {
+                error
+            }
+        })
+    }
+
     /// A run of `agent` for `client`, before the task is added.
     pub fn prepared(&self, client: &Client, name: &str) -> Result<Prepared, ApiError> {
         let agent = self.agent(client, name)?;
@@ -117,6 +135,7 @@ impl App {
             request,
             after: None,
             turn: None,
+            output_schema_at: None,
             asked: None,
             is_background: false,
         }
@@ -221,6 +240,13 @@ impl App {
             }
             // The client's own.
             Err(RunRefusal::Right(end)) => Err(end.into()),
+            Err(RunRefusal::Request(error @ RunError::OutputSchema { .. })) => {
+                let fault = ApiError::invalid(error.to_string());
+                Err(match prepared.output_schema_at {
+                    Some(place) => fault.of(place),
+                    None => fault,
+                })
+            }
             Err(refusal) => Err(refusal.into()),
         }
     }

@@ -13,6 +13,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
+use toolhold_json::depth::{self, TooDeep};
 use toolhold_json::{bounded, numbers};
 
 /// A JSON body.
@@ -39,10 +40,16 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let weight = bounded::weigh(&bytes);
         let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;
         kept.grow(weight).map_err(KeptBodyError::Full)?;
+        depth::check(&bytes).map_err(too_deep)?;
         numbers::check(&bytes).map_err(|error| ApiError::invalid(error.to_string()))?;
         let memory = parts.extensions.get::<RequestMemory>().cloned();
         let request = Request::from_parts(parts, bytes.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
+        // A list would be read as the members in their order.
+        if !raw.is_object() {
+            let message = "the body must be a JSON object";
+            return Err(ApiError::invalid(message).coded("invalid_value"));
+        }
         let said = serde_path_to_error::deserialize(&raw)?;
         let kept = match memory {
             Some(memory) => {
@@ -57,6 +64,14 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             _kept: kept,
         })
     }
+}
+
+fn too_deep(error: TooDeep) -> ApiError {
+    let fault = match error.place.as_str() {
+        "" => ApiError::invalid(error.to_string()),
+        place => ApiError::member(place, &error),
+    };
+    fault.coded("invalid_value")
 }
 
 /// The memory that the process may keep for who sent a request: the share of its key, or of its address where there is

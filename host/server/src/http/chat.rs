@@ -8,7 +8,9 @@ use crate::http::argument_pieces::pieces;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
 use crate::http::choice::{Choice, FUNCTION_CALL, STOP, finish, stopped};
-use crate::http::client_tools::{ClientTool, DefinedTools, FunctionDefinition, output_schema};
+use crate::http::client_tools::{
+    ClientTool, DefinedTools, FunctionDefinition, PlacedTool, output_schema,
+};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, with_tool_calls};
@@ -160,12 +162,14 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
-    let mut prepared = app.prepared(&client, &asked.model)?;
+    let mut prepared = app.prepared_as_model(&client, &asked.model)?;
     app.read_media(&client, "messages", &mut asked.messages)
         .await?;
     let stops = asked.stops()?;
     let has_functions = !asked.functions.is_empty();
     let defined = DefinedTools::of(&asked.defined(), &prepared).await?;
+    let has_format = asked.response_format.is_some();
+    prepared.output_schema_at = has_format.then_some("response_format.json_schema.schema");
     asked.put(&mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let speaks = prepared.agent.speaks();
@@ -249,13 +253,16 @@ impl ChatRequest {
     /// They have another form.
     fn stops(&self) -> Result<StopTexts, ApiError> {
         let stops = StopTexts::read(&self.stop);
-        stops.ok_or_else(|| ApiError::member("stop", stop_texts::FORM).coded("invalid_value"))
+        stops.ok_or_else(|| ApiError::member("stop", stop_texts::FORM))
     }
 
     /// The client's tools, of both forms.
-    fn defined(&self) -> Vec<ClientTool> {
+    fn defined(&self) -> Vec<PlacedTool> {
+        let mut defined = PlacedTool::all("tools", ".function", &self.tools);
         let functions = self.functions.iter().cloned().map(ClientTool::of);
-        self.tools.iter().cloned().chain(functions).collect()
+        let functions: Vec<ClientTool> = functions.collect();
+        defined.extend(PlacedTool::all("functions", "", &functions));
+        defined
     }
 
     /// # Errors
@@ -287,8 +294,11 @@ impl ChatRequest {
         if self.parallel_tool_calls == Some(false) || !self.functions.is_empty() {
             settings.max_calls = 1;
         }
-        let most = self.max_completion_tokens.or(self.max_tokens);
-        limit_replies(settings, "max_tokens", most)
+        let (name, most) = match self.max_completion_tokens {
+            None => ("max_tokens", self.max_tokens),
+            most => ("max_completion_tokens", most),
+        };
+        limit_replies(settings, name, most)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::function_names::{NameKind, NameMap};
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::tool::PARAMETERS;
+use toolhold_protocol::tool::{NAME_RULE, PARAMETERS, is_name};
 use utoipa::ToSchema;
 
 /// A tool as a client defines it. The definition stands beside `type`, as in the Responses API, or inside of
@@ -43,33 +43,70 @@ pub struct FunctionDefinition {
 /// The kind of tool that a client may define.
 const FUNCTION: &str = "function";
 
-impl ClientTool {
+/// A tool in a request.
+#[derive(Debug)]
+pub struct PlacedTool {
+    /// Its path, such as `tools[0]`.
+    pub place: String,
+    /// The member of it that has the definition in this API, with its dot; empty where the definition stands beside `type`.
+    pub inner: &'static str,
+    pub tool: ClientTool,
+}
+
+impl PlacedTool {
+    /// The tools of a list.
+    pub fn all<'t>(
+        list: &str,
+        inner: &'static str,
+        tools: impl IntoIterator<Item = &'t ClientTool>,
+    ) -> Vec<Self> {
+        let tools = tools.into_iter().enumerate().map(|(index, tool)| Self {
+            place: format!("{list}[{index}]"),
+            inner,
+            tool: tool.clone(),
+        });
+        tools.collect()
+    }
+
+    /// The definition, and its path.
+    ///
     /// # Errors
     /// It is no function, or none that can be called by a name.
-    fn definition(&self) -> Result<&FunctionDefinition, ApiError> {
-        if !matches!(self.kind.as_str(), "" | FUNCTION) {
-            return Err(ApiError::invalid(format!(
-                "tools: {:?} is not here to be called; expected function. The agent has tools of its own: /v1/tools",
-                self.kind
-            )));
+    fn definition(&self) -> Result<(String, &FunctionDefinition), ApiError> {
+        let Self { place, inner, tool } = self;
+        if !matches!(tool.kind.as_str(), "" | FUNCTION) {
+            let reason = format_args!(
+                "{:?} is not here to be called; expected function. The agent has tools of its own: /v1/tools",
+                tool.kind
+            );
+            return Err(ApiError::member(&format!("{place}.type"), reason));
         }
-        let definition = match &self.function {
-            None => &self.beside,
+        let (at, definition) = match &tool.function {
+            None if tool.beside.name.is_empty() => (format!("{place}{inner}"), &tool.beside),
+            None => (place.clone(), &tool.beside),
             // Some clients write other fields of the nested form, such as `strict`, beside it.
-            Some(function) if self.beside.name.is_empty() => function,
+            Some(function) if tool.beside.name.is_empty() => {
+                (format!("{place}.function"), function)
+            }
             Some(function) => {
-                return Err(ApiError::invalid(format!(
-                    "tools: {:?} is defined twice, inside of \"function\" and beside it; leave one away",
+                let reason = format_args!(
+                    "{:?} is defined twice, inside of \"function\" and beside it; leave one away",
                     function.name
-                )));
+                );
+                return Err(ApiError::member(&format!("{place}.function"), reason));
             }
         };
         if definition.name.is_empty() {
-            return Err(ApiError::invalid("tools: a function needs a name"));
+            return Err(ApiError::member(
+                &format!("{at}.name"),
+                "a function needs a name",
+            ));
         }
-        Ok(definition)
+        Ok((at, definition))
     }
+}
 
+impl ClientTool {
     /// The tool that a member of `functions` is.
     pub fn of(definition: FunctionDefinition) -> Self {
         Self {
@@ -100,8 +137,8 @@ pub struct DefinedTools {
 impl DefinedTools {
     /// # Errors
     /// A tool is none that can be called.
-    pub async fn of(tools: &[ClientTool], prepared: &Prepared) -> Result<Self, ApiError> {
-        let definitions = tools.iter().map(ClientTool::definition);
+    pub async fn of(tools: &[PlacedTool], prepared: &Prepared) -> Result<Self, ApiError> {
+        let definitions = tools.iter().map(PlacedTool::definition);
         let definitions: Vec<_> = definitions.collect::<Result<_, _>>()?;
         if definitions.is_empty() {
             return Ok(Self::default());
@@ -110,11 +147,14 @@ impl DefinedTools {
         let names = known.iter().map(|tool| tool.name.as_str());
         let names = NameMap::new(NameKind::Tool, names);
         let mut defined = Self::default();
-        for definition in definitions {
+        for (at, definition) in definitions {
             // Models and clients write the names of functions, which have no dots.
             match names.exact(&definition.name) {
                 Some(name) => defined.registered.push(name.to_owned()),
-                None => defined.clients.push(definition.clone()),
+                None => {
+                    definition.check(&at)?;
+                    defined.clients.push(definition.clone());
+                }
             }
         }
         Ok(defined)
@@ -175,7 +215,7 @@ impl DefinedTools {
                 let reason = format_args!(
                     "no tool is called {name:?}; define it in tools, or name one of the agent's (/v1/tools)"
                 );
-                return Err(ApiError::member("tool_choice", reason).coded("invalid_value"));
+                return Err(ApiError::member("tool_choice", reason));
             };
             own.push(found.to_owned());
         }
@@ -201,7 +241,7 @@ fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>
         return Ok(Vec::new());
     }
     Message::parse_all(&json!([{"type": "tool", "tool": tools}]))
-        .map_err(|error| ApiError::invalid(format!("tools: {error}")))
+        .map_err(|error| ApiError::member("tools", error))
 }
 
 /// Leaves no tool of the agent and of the context.
@@ -229,6 +269,21 @@ fn is_clients(name: &str, schema: &Value) -> bool {
 }
 
 impl FunctionDefinition {
+    /// # Errors
+    /// No model could call it by its name, or with an object of arguments. `at`: its path in the request.
+    fn check(&self, at: &str) -> Result<(), ApiError> {
+        if !is_name(&self.name) {
+            let reason = format_args!("a function {NAME_RULE}");
+            return Err(ApiError::member(&format!("{at}.name"), reason));
+        }
+        if !is_of_objects(&self.parameters) {
+            let reason =
+                "expected the JSON Schema of an object ({\"type\": \"object\", …}), or nothing";
+            return Err(ApiError::member(&format!("{at}.parameters"), reason));
+        }
+        Ok(())
+    }
+
     /// The tool as a tool message defines it: with the client's schema as it was written, because its names may be those
     /// that are reserved in a tool.
     fn schema(&self) -> Value {
@@ -249,6 +304,19 @@ impl FunctionDefinition {
     }
 }
 
+/// Whether these `parameters` may be those of a function.
+fn is_of_objects(parameters: &Value) -> bool {
+    match parameters {
+        Value::Null => true,
+        Value::Object(schema) => match schema.get("type") {
+            None | Some(Value::Null) => true,
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+            Some(kind) => kind == "object",
+        },
+        _ => false,
+    }
+}
+
 /// The output schema that a `format` of OpenAI's APIs asks for; `None` for text. `schema` is the member that
 /// holds a `json_schema`, and `name` the client's name of the whole format.
 pub fn output_schema(
@@ -261,9 +329,10 @@ pub fn output_schema(
         Some("json_object") => Ok(Some(json!({"type": "object"}))),
         // Open Responses lets clients leave the type away where there is a schema.
         Some("json_schema") | None if schema.is_object() => Ok(Some(schema.clone())),
-        _ => Err(ApiError::invalid(format!(
-            "{name}: expected text, json_object, or json_schema with its schema"
-        ))),
+        _ => Err(ApiError::member(
+            name,
+            "expected text, json_object, or json_schema with its schema",
+        )),
     }
 }
 
@@ -273,7 +342,11 @@ mod tests {
 
     #[test]
     fn a_definition_is_read_in_both_forms_and_not_in_two_at_once() {
-        let read = |tool: Value| serde_json::from_value::<ClientTool>(tool).unwrap();
+        let read = |tool: Value| PlacedTool {
+            place: "tools[1]".into(),
+            inner: ".function",
+            tool: serde_json::from_value(tool).unwrap(),
+        };
         let definition = json!({"name": "weather", "parameters": {"type": "object"}});
         let mut flat = definition.clone();
         flat["type"] = "function".into();
@@ -284,19 +357,29 @@ mod tests {
             json!({"type": "function", "function": definition, "strict": true}),
         ] {
             let tool = read(tool);
-            assert_eq!(tool.definition().unwrap().name, "weather");
-            assert_eq!(json!(tool.flat())["name"], "weather");
-            assert!(json!(tool.flat()).get("function").is_none());
+            assert_eq!(tool.definition().unwrap().1.name, "weather");
+            let flat = json!(tool.tool.flat());
+            assert_eq!(flat["name"], "weather");
+            assert!(flat.get("function").is_none());
         }
         flat["function"] = definition;
-        for (tool, reason) in [
-            (flat, "defined twice"),
-            (json!({"type": "function"}), "needs a name"),
-            (json!({"type": "web_search"}), "expected function"),
+        for (tool, reason, param) in [
+            (flat, "defined twice", "tools[1].function"),
+            (
+                json!({"type": "function"}),
+                "needs a name",
+                "tools[1].function.name",
+            ),
+            (
+                json!({"type": "web_search"}),
+                "expected function",
+                "tools[1].type",
+            ),
         ] {
-            let refused = read(tool).definition().unwrap_err();
-            let message = refused.body().error.message;
+            let refused = read(tool).definition().unwrap_err().body().error;
+            let message = refused.message;
             assert!(message.contains(reason), "{message}");
+            assert_eq!(refused.param.as_deref(), Some(param));
         }
     }
 

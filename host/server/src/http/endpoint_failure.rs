@@ -22,11 +22,6 @@ pub struct EndpointFailure {
 const LACKS_CALL: &str = "tool_choice_unmet";
 
 impl EndpointFailure {
-    /// The cause for programs, where a response has it.
-    pub fn code(self) -> Option<&'static str> {
-        self.lacks_call.then_some(LACKS_CALL)
-    }
-
     pub fn of(failure: &RunFailure) -> Self {
         Self {
             status: failure.status,

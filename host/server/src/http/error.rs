@@ -52,6 +52,9 @@ pub struct ErrorDetail {
 /// Seconds of the Retry-After header of a request that was refused because all places are taken.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
+/// The code of a part of the request with a value that it cannot have, where no other tells more.
+const INVALID_VALUE: &str = "invalid_value";
+
 /// Maximum characters of the path of a wrong part.
 const MAX_PARAM_CHARS: usize = 200;
 
@@ -79,7 +82,7 @@ impl ApiError {
         Self::new(status, "invalid_request_error", message)
     }
 
-    /// The member `param` of the request is wrong.
+    /// The member `param` of the request has a value that it cannot have.
     pub fn member(param: &str, reason: impl fmt::Display) -> Self {
         Self::invalid(format!("{param}: {reason}")).of(param)
     }
@@ -94,8 +97,10 @@ impl ApiError {
 
     /// Names the part of the request that is wrong. Its names may be the client's, so they are bounded.
     pub fn of(self, param: &str) -> Self {
+        let is_invalid = self.status == StatusCode::BAD_REQUEST;
         Self {
             param: Some(cut(param, MAX_PARAM_CHARS)),
+            code: self.code.or(is_invalid.then_some(INVALID_VALUE)),
             ..self
         }
     }
@@ -223,6 +228,15 @@ impl ApiError {
     /// As the audit log has it.
     pub fn failure(&self) -> ToolFailure {
         ToolFailure::correctable(self.kind, self.message.as_str())
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
+    /// The cause for programs, or the type where it has no name.
+    pub fn cause(&self) -> &'static str {
+        self.code.unwrap_or(self.kind)
     }
 
     pub fn message(&self) -> &str {
@@ -359,7 +373,7 @@ impl From<serde_path_to_error::Error<serde_json::Error>> for ApiError {
             "." => Self::invalid(reason),
             place => Self::member(&cut(place, MAX_PARAM_CHARS), reason),
         };
-        fault.coded("invalid_value")
+        fault.coded(INVALID_VALUE)
     }
 }
 

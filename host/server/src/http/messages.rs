@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
-use toolhold_json::numbers;
+use toolhold_json::{bounded, numbers};
 use toolhold_protocol::completion::{
     EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members, signed_members,
 };
@@ -165,6 +165,9 @@ pub struct ClientFunction {
     pub arguments: String,
 }
 
+/// The member of a response's request that has its messages.
+const INPUT: &str = "input";
+
 /// The converted messages.
 #[derive(Debug, Default)]
 pub struct Conversation {
@@ -206,7 +209,13 @@ pub fn conversation(
     let mut images = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let at = |error: String| ApiError::member(&format!("{place}[{index}]"), error);
-        let text = text(&message.content).map_err(at)?;
+        let text = text(&message.content).map_err(|fault| {
+            let content = content_at(place, index, message);
+            match fault.part {
+                Some(part) => ApiError::member(&format!("{content}[{part}]"), fault.reason),
+                None => ApiError::member(&content, fault.reason),
+            }
+        })?;
         if message.role != "tool" {
             conversation.context.append(&mut images);
         }
@@ -245,7 +254,8 @@ pub fn conversation(
             }
             other => {
                 let known = "system, developer, user, assistant, tool";
-                return Err(at(format!("the role {other:?} is none of {known}")));
+                let reason = format_args!("the role {other:?} is none of {known}");
+                return Err(ApiError::member(&format!("{place}[{index}].role"), reason));
             }
         }
     }
@@ -288,7 +298,7 @@ fn tool_result(
     next_step: bool,
 ) -> Message {
     let arguments = &call.function.arguments;
-    let arguments = match serde_json::from_str(arguments) {
+    let arguments = match bounded::from_str(arguments) {
         Ok(read @ Value::Object(_)) if numbers::check(arguments.as_bytes()).is_ok() => read,
         _ if arguments.trim().is_empty() => json!({}),
         // What the client sends back need not be what it was given.
@@ -361,43 +371,71 @@ pub fn has_all_results(
         .filter(|call| !results.contains(&*call.id));
     match missing.next() {
         None => Ok(()),
-        Some(call) => Err(ApiError::invalid(format!(
-            "{place}: the call {:?} of {} has no {result}",
-            call.id, call.function.name
-        ))),
+        Some(call) => {
+            let (id, name) = (&call.id, &call.function.name);
+            let reason = format_args!("the call {id:?} of {name} has no {result}");
+            Err(ApiError::member(place, reason))
+        }
     }
+}
+
+/// The path of the content of a message.
+pub fn content_at(place: &str, index: usize, message: &ChatMessage) -> String {
+    // The items of an input have results of calls in another member than messages have.
+    let member = match message.role.as_str() {
+        "tool" if place == INPUT => "output",
+        _ => "content",
+    };
+    format!("{place}[{index}].{member}")
+}
+
+/// Why a content has no text.
+#[derive(Debug)]
+struct ContentFault {
+    /// The part of a list.
+    part: Option<usize>,
+    reason: String,
 }
 
 /// The text of a content: that of its parts that are texts. Images and files are read apart.
 ///
 /// # Errors
 /// The content is invalid or has parts of other kinds.
-pub fn text(content: &Value) -> Result<String, String> {
+fn text(content: &Value) -> Result<String, ContentFault> {
     match content {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text.clone()),
         Value::Array(parts) => {
             let mut texts = Vec::new();
-            for part in parts {
+            for (index, part) in parts.iter().enumerate() {
+                let fault = |reason: String| ContentFault {
+                    part: Some(index),
+                    reason,
+                };
                 let Value::String(kind) = &part["type"] else {
-                    return Err("a part of the content has no type".into());
+                    return Err(fault("a part of the content has no type".into()));
                 };
                 let text = match kind.as_str() {
                     "text" | "input_text" | "output_text" => &part["text"],
                     "refusal" => &part["refusal"],
                     kind if is_media(kind) => continue,
                     kind => {
-                        return Err(format!(
+                        return Err(fault(format!(
                             "content of the type {kind:?} cannot be used; texts, images and files can"
-                        ));
+                        )));
                     }
                 };
                 let text = text.as_str();
-                texts.push(text.ok_or_else(|| format!("a part of the type {kind:?} has no text"))?);
+                texts.push(
+                    text.ok_or_else(|| fault(format!("a part of the type {kind:?} has no text")))?,
+                );
             }
             Ok(texts.join("\n"))
         }
-        _ => Err("the content is neither a text nor a list of parts".into()),
+        _ => Err(ContentFault {
+            part: None,
+            reason: "the content is neither a text nor a list of parts".into(),
+        }),
     }
 }
 

@@ -89,5 +89,8 @@ async fn one(
     let mut seen = all.into_iter().filter(|it| client.may_use_agent(&it.id));
     seen.find(|entry| entry.id == name)
         .map(Json)
-        .ok_or_else(|| ApiError::not_found(format_args!("agent {name:?}; /v1/models lists them")))
+        .ok_or_else(|| {
+            let missing = format_args!("agent {name:?}; /v1/models lists them");
+            ApiError::not_found(missing).coded("model_not_found")
+        })
 }

@@ -149,10 +149,12 @@ impl App {
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
     }
 
-    /// Asks a run to stop, in this process or another.
+    /// Asks a run to stop, in this process or another. One that was cancelled stays so.
     pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
-        if run.ended.is_some() {
-            return Err(ApiError::conflict("this run is over"));
+        match &run.ended {
+            Some(ended) if ended.reason == StopReason::Cancelled => return Ok(()),
+            Some(_) => return Err(ApiError::conflict("this run is over")),
+            None => {}
         }
         let store = self.dispatcher.store();
         let is_here = self.dispatcher.cancel(run.id);
@@ -304,7 +306,7 @@ async fn socket(
     Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 
-/// Cancels a run. Its last event is still `done`.
+/// Cancels a run. Its last event is still `done`. One that was cancelled before stays as it is.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path)),

@@ -2,7 +2,7 @@
 
 use crate::http::agent::{Prepared, limit, limit_replies};
 use crate::http::attached::TaskDocument;
-use crate::http::client_tools::{ClientTool, DefinedTools};
+use crate::http::client_tools::{ClientTool, DefinedTools, PlacedTool};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
 use crate::http::sampling::SamplingParams;
@@ -92,7 +92,10 @@ impl Task {
         let request = &mut prepared.request;
         if let Some(context) = &self.context {
             let context = Message::parse_all(context);
-            request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
+            request.context = context.map_err(|error| {
+                let place = format!("context[{}]", error.index);
+                ApiError::invalid(error.to_string()).of(&place)
+            })?;
         }
         if let Some(instructions) = &self.instructions {
             request.instructions.clone_from(instructions);
@@ -118,6 +121,7 @@ impl Task {
         }
         if self.output_schema.is_some() {
             request.output_schema.clone_from(&self.output_schema);
+            prepared.output_schema_at = Some("output_schema");
         }
         let settings = &mut request.settings;
         let sampling = self.sampling_params.clone().unwrap_or_default();
@@ -149,9 +153,11 @@ impl Task {
         match (self.messages.as_slice(), self.input_messages.as_slice()) {
             (messages, []) => Ok(("messages", messages)),
             ([], messages) => Ok(("input_messages", messages)),
-            _ => Err(ApiError::invalid(
-                "messages and input_messages are two names of the same; leave one away",
-            )),
+            _ => {
+                let message =
+                    "messages and input_messages are two names of the same; leave one away";
+                Err(ApiError::invalid(message).of("input_messages"))
+            }
         }
     }
 
@@ -161,10 +167,14 @@ impl Task {
             return Ok(DefinedTools::default());
         };
         let (mut names, mut definitions) = (Vec::new(), Vec::new());
-        for tool in tools {
+        for (index, tool) in tools.iter().enumerate() {
             match tool {
                 TaskTool::Name(name) => names.push(name.clone()),
-                TaskTool::Definition(tool) => definitions.push(tool.as_ref().clone()),
+                TaskTool::Definition(tool) => definitions.push(PlacedTool {
+                    place: format!("tools[{index}]"),
+                    inner: "",
+                    tool: tool.as_ref().clone(),
+                }),
             }
         }
         let mut defined = DefinedTools::of(&definitions, prepared).await?;

@@ -51,7 +51,7 @@ impl ChosenTools {
             },
             _ => None,
         };
-        read.ok_or_else(|| ApiError::member(place, FORMS).coded("invalid_value"))
+        read.ok_or_else(|| ApiError::member(place, FORMS))
     }
 
     /// Whether a call has to be made.

@@ -209,11 +209,6 @@ impl Turn {
         self.answer.shown_members(&call.members)
     }
 
-    /// The cause of a failure for programs, where it has a name.
-    pub fn failure_code(&self) -> Option<&'static str> {
-        self.endpoint.code()
-    }
-
     /// Why there is no answer.
     pub fn failure(&self) -> String {
         let why = self.answer.error.as_deref().unwrap_or("it gave no reason");

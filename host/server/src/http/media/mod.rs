@@ -13,7 +13,7 @@ use crate::http::attached::FETCH_PATIENCE;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
 use crate::http::knowledge::refused;
-use crate::http::messages::ChatMessage;
+use crate::http::messages::{ChatMessage, content_at};
 use part::{MediaKind, MediaPart, MediaSource, decoded};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -105,11 +105,14 @@ impl App {
             images: 0,
             image_bytes: 0,
         };
+        let is_answer =
+            |it: &ChatMessage| !matches!(it.role.as_str(), "user" | "system" | "developer");
+        let newest = messages.iter().rposition(is_answer);
         for (index, message) in messages.iter_mut().enumerate().rev() {
             let mut material = Vec::new();
             let given: Vec<(usize, &Value)> = parts(&message.content).collect();
             for (number, part) in given.into_iter().rev() {
-                let at = format!("{place}[{index}].content[{number}]");
+                let at = format!("{}[{number}]", content_at(place, index, message));
                 if !matches!(message.role.as_str(), "user" | "tool" | "function") {
                     let reason = "images and files stand in messages of the roles user and tool";
                     return Err(ApiError::member(&at, reason));
@@ -118,6 +121,14 @@ impl App {
                 let Some(part) = part else { continue };
                 let read = self.read_part(client, &part, &mut bounds).await;
                 material.push(read.map_err(|error| error.at(&at))?);
+            }
+            // Older ones make room for them, and these are not shown without each other.
+            if newest.is_none_or(|newest| index > newest) && bounds.has_all_images() {
+                let reason = format_args!(
+                    "there are more than {MAX_IMAGES} images, or they have more than {} MiB together; send fewer, or smaller ones",
+                    MAX_ALL_IMAGE_BYTES >> 20
+                );
+                return Err(ApiError::member(&format!("{place}[{index}]"), reason));
             }
             material.reverse();
             message.material = material;
@@ -213,7 +224,7 @@ impl App {
         } = document;
         let name = if name.is_empty() { NAMELESS } else { name };
         let document = DocumentBytes {
-            source: name.to_owned(),
+            source: telling_name(name, &bytes),
             media_type,
             bytes,
             labels: BTreeMap::new(),
@@ -315,15 +326,18 @@ fn content(
     Ok(MediaContent::Image(image))
 }
 
+/// How a PDF begins.
+const PDF: &[u8] = b"%PDF-";
+
 /// The media type of a file: by its bytes where they tell, and by the client's claim where only that does. A claim that the
 /// bytes contradict counts for nothing.
 fn media_type(bytes: &[u8], claimed: &str) -> Option<String> {
-    if bytes.starts_with(b"%PDF-") {
+    if bytes.starts_with(PDF) {
         return Some("application/pdf".to_owned());
     }
     let claimed = claimed.split(';').next().unwrap_or_default().trim();
     let claimed = claimed.to_ascii_lowercase();
-    let is_text = !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
+    let is_text = is_text(bytes);
     let is_for_bytes = claimed == "application/pdf"
         || claimed.starts_with("image/")
         || claimed.starts_with("application/vnd.")
@@ -334,6 +348,30 @@ fn media_type(bytes: &[u8], claimed: &str) -> Option<String> {
     let is_for_text = claimed.starts_with("text/");
     let holds = if is_text { !is_for_bytes } else { !is_for_text };
     Some(claimed).filter(|claimed| holds && !claimed.is_empty())
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
+}
+
+/// Endings of the names of files that are no text.
+const BINARY_ENDINGS: [&str; 12] = [
+    "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "epub", "zip",
+];
+
+/// The name by whose ending a file may be read. A text is no file of another format, whatever its name ends with: some
+/// clients give every file the same name.
+fn telling_name(name: &str, bytes: &[u8]) -> String {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let is_binary = ending.is_some_and(|ending| {
+        let mut known = BINARY_ENDINGS.iter();
+        known.any(|known| ending.eq_ignore_ascii_case(known))
+    });
+    if is_binary && is_text(bytes) && !bytes.starts_with(PDF) {
+        format!("{name}.txt")
+    } else {
+        name.to_owned()
+    }
 }
 
 fn unread(error: Unreadable) -> ApiError {
@@ -385,6 +423,20 @@ mod tests {
         ] {
             let found = media_type(bytes, claimed);
             assert_eq!(found.as_deref(), expected, "{claimed} {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_less_than_its_bytes() {
+        for (name, bytes, expected) in [
+            ("my_file.pdf", &b"hello"[..], "my_file.pdf.txt"),
+            ("a.DOCX", b"hello", "a.DOCX.txt"),
+            ("a.html", b"<p>", "a.html"),
+            ("a.pdf", b"%PDF-1.7", "a.pdf"),
+            ("a.docx", b"PK\x03\x04\0", "a.docx"),
+            ("pdf", b"hello", "pdf"),
+        ] {
+            assert_eq!(telling_name(name, bytes), expected);
         }
     }
 

@@ -93,14 +93,16 @@ async fn create(
     let _referenced = references::put_in(&app, &client, input, &before.items).await?;
     let mut messages = asked.messages()?;
     app.read_media(&client, "input", &mut messages).await?;
-    let mut prepared = app.prepared(&client, &asked.model)?;
+    let mut prepared = app.prepared_as_model(&client, &asked.model)?;
     prepared.after = before.run;
-    let defined = DefinedTools::of(asked.tools(), &prepared).await?;
+    let defined = DefinedTools::of(&asked.defined(), &prepared).await?;
     let _before = before.unsent.take();
+    prepared.output_schema_at = asked.has_format().then_some("text.format.schema");
     let mut kept = asked.put(before, &messages, &mut prepared.request, &defined.names())?;
     defined.offer(&mut prepared, &asked.chosen()?).await?;
     let is_streamed = asked.stream == Some(true);
-    kept.is_streamed = is_streamed && prepared.agent.speaks();
+    kept.is_shown_early = prepared.agent.speaks();
+    kept.is_streamed = is_streamed && kept.is_shown_early;
     let answer_stream = kept.is_streamed.then(AnswerStream::default);
     let is_background = kept.is_background && !is_streamed;
 
@@ -189,10 +191,13 @@ async fn input_items(
     recorded.try_map(|recorded| page.of(recorded.input()))
 }
 
+/// The member that names the response to continue.
+const PREVIOUS: &str = "previous_response_id";
+
 /// Grace period for a cancelled run to end before the reply.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Cancels a response, and returns its final state.
+/// Cancels a response, and returns its final state. One that was cancelled before stays as it is.
 #[utoipa::path(
     post, path = "/v1/responses/{response}/cancel", tag = "responses", security(("key" = [])),
     params(("response" = String, Path)),
@@ -309,8 +314,8 @@ impl FromRecord for RecordedResponse {
 
     fn take(&mut self, event: &Event) {
         if let EventKind::Run { request, .. } = &event.kind {
-            let is_streamed = self.kept.is_streamed;
-            let answer_stream = is_streamed.then(AnswerStream::default);
+            let has_pieces = self.kept.is_streamed || self.kept.is_shown_early;
+            let answer_stream = has_pieces.then(AnswerStream::default);
             self.context.clone_from(&request.context);
             self.carried.clone_from(&request.carried);
             self.has_plan = request.plan.is_some();
@@ -353,7 +358,13 @@ impl App {
     ) -> Result<Counted<RecordedResponse>, ApiError> {
         let recorded = self.gather::<RecordedResponse>(client, run, what).await?;
         Ok(recorded.map(|mut recorded| {
-            if recorded.turn.end() != TurnEnd::Open {
+            let end = recorded.turn.end();
+            // Without a stream an answer stands alone. Of a reply that broke off there is its text and nothing else.
+            let broke_off = matches!(end, TurnEnd::Cancelled | TurnEnd::Failed);
+            if !recorded.kept.is_streamed && !broke_off {
+                recorded.output = Output::new(run, None);
+            }
+            if end != TurnEnd::Open {
                 recorded.output.end(&recorded.turn);
                 recorded.output.told();
             }
@@ -363,7 +374,12 @@ impl App {
 
     /// The context with which a response that continues `id` begins.
     async fn before(&self, client: &Client, id: &str) -> Result<PreviousResponse, ApiError> {
-        let row = self.response(client, id).await?;
+        let unknown = || {
+            let fault = ApiError::not_found(format_args!("response {id:?}"));
+            fault.of(PREVIOUS).coded("previous_response_not_found")
+        };
+        let run = object::run_of(id).ok_or_else(unknown)?;
+        let row = self.visible_run(client, run).await?.ok_or_else(unknown)?;
         let mut carried = self.dispatcher.store().carried_texts(row.id).await?;
         let recorded = self.recorded(client, row.id, Gathering::Record).await?;
         let (recorded, unsent) = recorded.into_parts();
@@ -388,7 +404,8 @@ impl App {
             (TurnEnd::Open, _) => {
                 return Err(ApiError::conflict(
                     "previous_response_id: that response is not over; wait for it, or cancel it",
-                ));
+                )
+                .of(PREVIOUS));
             }
             (TurnEnd::Called, _) => {
                 let said = turn.content();

@@ -3,6 +3,7 @@
 use super::output::{Output, OutputItem};
 use super::repeated;
 use crate::http::client_tools::ClientTool;
+use crate::http::run_status::Api;
 use crate::http::turn::{ToolholdFields, Turn, TurnEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -41,6 +42,8 @@ pub struct ResponseState {
     pub is_input_whole: bool,
     /// The order of the output items is the streamed one.
     pub is_streamed: bool,
+    /// Text may be shown before the run is over, so that of a reply that broke off may be shown, too.
+    pub is_shown_early: bool,
 }
 
 /// Default of `temperature` and `top_p` in OpenAI's API, for a run of which neither the client nor the agent says one.
@@ -134,7 +137,8 @@ pub enum Status {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseFault)]
 struct ResponseFault {
-    /// `server_error`, `tool_choice_unmet` where the model made no call that was demanded, or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
+    /// The limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`. Otherwise the `code` of the error that
+    /// a request without a stream is answered with, such as `endpoint_rate_limit`, and `server_error` where it has none.
     #[schema(value_type = String)]
     code: Value,
     message: String,
@@ -249,7 +253,11 @@ impl ResponseFault {
         Self {
             code: match turn.end() {
                 TurnEnd::Limited => json!(turn.answer.reason),
-                _ => turn.failure_code().unwrap_or("server_error").into(),
+                // As the error of a request without a stream has it.
+                _ => {
+                    let fault = turn.fault(Api::OpenAi);
+                    fault.map_or("server_error", |fault| fault.cause()).into()
+                }
             },
             message: turn.failure(),
         }

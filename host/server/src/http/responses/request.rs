@@ -3,7 +3,7 @@
 use super::input;
 use super::object::ResponseState;
 use crate::http::agent::limit_replies;
-use crate::http::client_tools::{ClientTool, output_schema};
+use crate::http::client_tools::{ClientTool, PlacedTool, output_schema};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
 use crate::http::refusals::{NO_LOGPROBS, refuse};
@@ -169,8 +169,7 @@ impl ResponseRequest {
             ),
         ])?;
         if !self.text.is_null() && !self.text.is_object() {
-            let fault = ApiError::member("text", "expected an object with format");
-            return Err(fault.coded("invalid_value"));
+            return Err(ApiError::member("text", "expected an object with format"));
         }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
@@ -189,8 +188,13 @@ impl ResponseRequest {
         &mut self.input
     }
 
-    pub fn tools(&self) -> &[ClientTool] {
-        self.tools.as_deref().unwrap_or_default()
+    pub fn defined(&self) -> Vec<PlacedTool> {
+        PlacedTool::all("tools", "", self.tools.iter().flatten())
+    }
+
+    /// True if the request asks for an output of a form.
+    pub fn has_format(&self) -> bool {
+        !self.text["format"].is_null()
     }
 
     /// Reads which tools may be called, the agent's included, and which have to be.
@@ -238,7 +242,7 @@ impl ResponseRequest {
         carried.add_results(&calls, &request.context);
         request.carried = carried.if_any();
         let format = &self.text["format"];
-        if !format.is_null() {
+        if self.has_format() {
             let schema = output_schema("text.format", format, &format["schema"])?;
             request.output_schema = schema.or(request.output_schema.take());
         }
@@ -280,6 +284,7 @@ impl ResponseRequest {
             prompt_cache_key: self.prompt_cache_key.clone(),
             is_input_whole,
             is_streamed: false,
+            is_shown_early: false,
         };
         state.complete(settings);
         Ok(state)

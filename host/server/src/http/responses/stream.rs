@@ -144,24 +144,35 @@ impl Events {
         self.end = Some(self.live.room(bytes).await);
         self.output.end(&self.live.turn);
         self.pass_on();
+        if self.live.turn.end() == TurnEnd::Failed
+            && let Some(fault) = self.live.turn.fault(Api::OpenAi)
+        {
+            self.tell_error(&fault);
+        }
         self.tell_all(last);
     }
 
-    /// Ends a stream that cannot continue; the run is not affected. OpenAI's streams have the error beside `type`, those of
-    /// Open Responses in `error`.
+    /// Ends a stream that cannot continue; the run is not affected.
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
+        self.tell_error(error);
+        let failed = Members::Failed {
+            code: error.cause().to_owned(),
+            message: error.message().to_owned(),
+        };
+        self.tell("response.failed", failed);
+    }
+
+    /// OpenAI's streams have the error beside `type`, those of Open Responses in `error`.
+    fn tell_error(&mut self, error: &ApiError) {
+        let code = error.cause();
         let mut error = error.body().error;
-        let code = error.code.take();
-        let code = code.unwrap_or_else(|| error.kind.to_owned());
         // A text in both places: clients leave an event away whose code is none.
-        error.code = Some(code.clone());
+        error.code = Some(code.to_owned());
         let members = json!({
             "code": code, "message": error.message, "param": error.param, "error": error,
         });
         self.tell("error", Members::These(members));
-        let message = error.message;
-        self.tell("response.failed", Members::Failed { code, message });
     }
 
     fn pass_on(&mut self) {
