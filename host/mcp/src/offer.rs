@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_policy::{text, visible};
 use toolhold_protocol::function_names;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
-use toolhold_schema::Validator;
+use toolhold_schema::{Validator, loosened};
 
 // The limits of modules (`sandbox/src/module/world.rs`).
 const MAX_DESCRIPTION: usize = 4_000;
@@ -31,6 +32,14 @@ pub struct OfferedTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     pub annotations: Annotations,
+    /// True if a keyword of its schemas cannot be checked. The pin has the schemas as they were written.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_loose: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// All tools of a server, by whether they may be called.
@@ -151,17 +160,42 @@ impl OfferedTool {
             .find_map(|place| tool.pointer(place)?.as_str())
             .map(|title| visible(title, MAX_TITLE));
         let input_schema = schema(&mut tool, "inputSchema")?.ok_or("it has no input schema")?;
+        let output_schema = schema(&mut tool, "outputSchema")?;
+        let mut schemas = [Some(&input_schema), output_schema.as_ref()].into_iter();
+        let is_loose = schemas.any(|schema| schema.is_some_and(|own| loosened(own).is_some()));
         let tool = Self {
             name,
             listed_name: None,
             title,
             description,
-            output_schema: schema(&mut tool, "outputSchema")?,
+            output_schema,
             input_schema,
             annotations: annotations(&tool),
+            is_loose,
         };
         tool.checks()?;
         Ok(tool)
+    }
+
+    /// Words about the keywords of its schemas that are not checked.
+    pub fn unchecked(&self) -> Vec<String> {
+        if !self.is_loose {
+            return Vec::new();
+        }
+        let input = Some((&self.input_schema, "input"));
+        let output = self.output_schema.as_ref().map(|own| (own, "output"));
+        let schemas = [input, output].into_iter().flatten();
+        let told = schemas.filter_map(|(schema, what)| {
+            let of = format!("the {what} schema of the tool {:?}", self.name);
+            Some(loosened(schema)?.told(&of))
+        });
+        told.flatten().collect()
+    }
+
+    /// A schema as calls are checked against it: without keywords that cannot be checked.
+    fn checked<'a>(&self, schema: &'a Value) -> Cow<'a, Value> {
+        let loose = self.is_loose.then(|| loosened(schema)).flatten();
+        loose.map_or(Cow::Borrowed(schema), |loose| Cow::Owned(loose.schema))
     }
 
     /// The tool as a run offers it under `name`.
@@ -169,10 +203,12 @@ impl OfferedTool {
     /// # Errors
     /// Why the run cannot offer it.
     pub fn tool(&self, name: &str) -> Result<Tool, String> {
+        let output = self.output_schema.as_ref();
+        let output = output.map(|schema| self.checked(schema));
         let tool = Tool {
             description: self.description.clone(),
-            parameters: self.input_schema.clone(),
-            output: self.output_schema.clone(),
+            parameters: self.checked(&self.input_schema).into_owned(),
+            output: output.map(Cow::into_owned),
             execution: Execution::Module(name.to_owned()),
             annotations: self.annotations,
             ..Tool::new(name)
@@ -190,8 +226,8 @@ impl OfferedTool {
     /// # Errors
     /// A schema is invalid.
     pub fn checks(&self) -> Result<Checks, String> {
-        let compiled = |what, schema| {
-            Validator::new(schema).map_err(|error| {
+        let compiled = |what: &str, schema: &Value| {
+            Validator::new(&self.checked(schema)).map_err(|error| {
                 format!(
                     "its {what} schema cannot be used: {}",
                     visible(&error.to_string(), 300)
@@ -236,9 +272,18 @@ fn schema(tool: &mut Value, key: &str) -> Result<Option<Value>, String> {
     }
     let schema = text::visible_schema(schema)
         .map_err(|unseen| format!("its {key} cannot be used: {unseen}"))?;
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(format!("its {key} must be of \"type\": \"object\""));
-    }
+    let mut schema = schema;
+    // Arguments and results are objects, whether a schema says it or not.
+    let is_object = match schema.get("type") {
+        None => true,
+        Some(Value::String(kind)) => kind.eq_ignore_ascii_case("object"),
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(_) => false,
+    };
+    match schema.as_object_mut().filter(|_| is_object) {
+        Some(keywords) => keywords.insert("type".to_owned(), "object".into()),
+        None => return Err(format!("its {key} must be of \"type\": \"object\"")),
+    };
     Ok(Some(schema))
 }
 
@@ -359,14 +404,6 @@ mod tests {
                 "\"type\": \"object\"",
             ),
             (
-                json!({"name": "a", "inputSchema": {"type": "object", "required": 7}}),
-                "cannot be used",
-            ),
-            (
-                json!({"name": "a", "inputSchema": {"type": "object", "$ref": "http://127.0.0.1:9/s"}}),
-                "cannot be used",
-            ),
-            (
                 json!({"name": "a", "inputSchema": {"type": "object", "title": "x".repeat(70_000)}}),
                 "65536 bytes",
             ),
@@ -400,6 +437,53 @@ mod tests {
             (offer.tools.len(), offer.refused[0].1.as_str()),
             (1, "it is listed twice")
         );
+    }
+
+    #[test]
+    fn keywords_that_cannot_be_checked_are_left_out_and_told() {
+        for (schema, parameters, told) in [
+            (json!({}), json!({"type": "object"}), None),
+            (
+                json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}]}),
+                json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "type": "object"}),
+                None,
+            ),
+            (
+                json!({"type": "object", "required": 7}),
+                json!({"type": "object"}),
+                Some("required"),
+            ),
+            (
+                json!({"type": "object", "$ref": "http://127.0.0.1:9/s"}),
+                json!({"type": "object"}),
+                Some("http://127.0.0.1:9/s"),
+            ),
+            (
+                json!({"type": "OBJECT", "properties": {"x": {"type": "STRING", "description": "d"}}}),
+                json!({"type": "object", "properties": {"x": {"description": "d"}}}),
+                Some("type"),
+            ),
+            (
+                json!({"type": "object", "properties": {"x": {"type": "string", "pattern": "^(?!a)b"}}}),
+                json!({"type": "object", "properties": {"x": {"type": "string"}}}),
+                Some("pattern"),
+            ),
+        ] {
+            let offer = read(json!([{"name": "a", "inputSchema": schema}]));
+            let [tool] = offer.tools.as_slice() else {
+                panic!("{schema}: {offer:?}");
+            };
+            assert_eq!(tool.tool("m.a").unwrap().parameters, parameters, "{schema}");
+            let words = tool.unchecked();
+            assert_eq!(words.is_empty(), told.is_none(), "{words:?}");
+            assert!(told.is_none_or(|word| words[0].contains(word)), "{words:?}");
+            // Pins have the schema as it was written, and those of other tools stay as they were.
+            let pinned = json!(tool);
+            assert_eq!(pinned.get("is_loose").is_some(), told.is_some());
+            let again: OfferedTool = serde_json::from_value(pinned).unwrap();
+            assert_eq!(again, *tool);
+            assert!(offer.checks().contains_key("a"), "{schema}");
+        }
     }
 
     #[test]

@@ -206,6 +206,15 @@ impl McpServer {
         works.then_some(ready.number)
     }
 
+    /// Why a tool cannot be used, if the open session lists it.
+    pub(crate) fn refusal(&self, tool: &str) -> Option<String> {
+        let state = self.state.try_lock().ok()?;
+        let ready = state.ready.as_ref()?;
+        let mut refused = ready.offer.refused.iter();
+        let (_, reason) = refused.find(|(name, _)| name == tool)?;
+        Some(reason.clone())
+    }
+
     pub fn pins(&self) -> &ServerPins {
         &self.pins
     }

@@ -113,12 +113,16 @@ impl Servers {
             for runner in self.runners_of(server) {
                 let own = own_name(name, &names, &runner.name);
                 let offer = match tools.iter().find(|tool| tool.name == runner.name) {
-                    Some(tool) => tool
-                        .tool(&own)
-                        .map(|tool| toolbox.offer(server.shared(tool))),
-                    None => Err(format!(
-                        "the server does not offer it, or not in a usable way; `toolhold mcp inspect {name}` says which"
-                    )),
+                    Some(tool) => {
+                        tool.unchecked().into_iter().for_each(&mut left_out);
+                        tool.tool(&own)
+                            .map(|tool| toolbox.offer(server.shared(tool)))
+                    }
+                    None => Err(server.refusal(&runner.name).unwrap_or_else(|| {
+                        format!(
+                            "the server does not offer it, or not in a usable way; `toolhold mcp inspect {name}` says which"
+                        )
+                    })),
                 };
                 if let Err(reason) = offer {
                     left_out(format!("the tool {:?} is left out: {reason}", runner.name));

@@ -6,7 +6,7 @@
 use crate::bounds::{MAX_PATTERN_BYTES, MAX_PATTERNS};
 use crate::pattern::{self, PatternFault};
 use crate::tree::SchemaTree;
-use crate::{Validator, Violation};
+use crate::{Validator, Violation, short_place};
 use serde_json::{Map, Value, json};
 use toolhold_text::cut;
 
@@ -18,6 +18,8 @@ const MAX_TOO_LARGE: u64 = 4;
 const MAX_DEPTH: usize = 64;
 /// Maximum characters of a reference in a reason.
 const MAX_REFERENCE_CHARS: usize = 80;
+/// Maximum keywords of one schema that are told one by one.
+const MAX_TOLD: usize = 4;
 /// Keywords that hold a schema.
 const ONE: [&str; 12] = [
     "additionalItems",
@@ -62,6 +64,25 @@ pub struct LooseSchema {
     pub schema: Value,
     /// The keywords that were left out (JSON pointers into the schema as it was written), and why.
     pub left_out: Vec<Violation>,
+}
+
+impl LooseSchema {
+    /// Words about the first keywords that were left out; `of` says whose schema it is.
+    pub fn told(&self, of: &str) -> Vec<String> {
+        let told = self.left_out.iter().take(MAX_TOLD).map(|fault| {
+            let place = match fault.pointer.as_str() {
+                "" => "all but its names".to_owned(),
+                place => short_place(place),
+            };
+            format!("of {of} {place} is not checked: {}", fault.reason)
+        });
+        let mut told: Vec<String> = told.collect();
+        let more = self.left_out.len().saturating_sub(MAX_TOLD);
+        if more > 0 {
+            told.push(format!("of {of} {more} more keywords are not checked"));
+        }
+        told
+    }
 }
 
 /// The schema without the keywords that cannot be checked; `None` where all of them can.

@@ -184,18 +184,28 @@ pub(super) const NEXT: usize = ROLE.len() - 1;
 
 /// Where the mark stands that ends a reply.
 pub(super) fn ending(text: &str) -> Option<usize> {
+    ending_with(text, &ENDS)
+}
+
+/// [`ending`], of one of these marks.
+pub(super) fn ending_with(text: &str, ends: &[&str]) -> Option<usize> {
     let trimmed = text.trim_end();
-    let end = ENDS.iter().find(|end| trimmed.ends_with(*end))?;
+    let end = ends.iter().find(|end| trimmed.ends_with(**end))?;
     (text.len() - trimmed.len() <= MAX_SPACE).then(|| trimmed.len() - end.len())
 }
 
 /// From where on a text may become one that ends with such a mark, as more of it comes.
 pub(super) fn open_ending(text: &str) -> usize {
-    if let Some(at) = ending(text) {
+    open_ending_with(text, &ENDS)
+}
+
+/// [`open_ending`], of one of these marks.
+pub(super) fn open_ending_with(text: &str, ends: &[&str]) -> usize {
+    if let Some(at) = ending_with(text, ends) {
         return at;
     }
     let begun = |end: &str| (1..end.len()).rev().find(|&n| text.ends_with(&end[..n]));
-    let begun = ENDS.iter().filter_map(|end| begun(end)).max();
+    let begun = ends.iter().filter_map(|end| begun(end)).max();
     text.len() - begun.unwrap_or(0)
 }
 

@@ -9,7 +9,6 @@ use crate::reference::{Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_schema::{LooseSchema, short_place};
 
 /// One capability that a model may call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,8 +135,6 @@ const RESERVED: [&str; 12] = [
 
 /// The schema of the arguments as a client wrote it, whose names may begin with `_`.
 pub const PARAMETERS: &str = "_parameters";
-/// Maximum warnings about keywords that were left out of one schema.
-const MAX_TOLD: usize = 4;
 
 /// The `_module` of a clean room for one call: an empty context, and what `_scopes` lets in.
 pub const ANONYMOUS: &str = "anonymous";
@@ -279,35 +276,13 @@ impl DefinitionReader<'_> {
 
     /// The schema without what cannot be checked, and what that is.
     fn loosened(&self, schema: Value) -> (Value, Vec<String>) {
-        let Some(LooseSchema {
-            schema: loose,
-            left_out,
-        }) = toolhold_schema::loosened(&schema)
-        else {
-            return (schema, Vec::new());
-        };
-        let more = left_out.len().saturating_sub(MAX_TOLD);
-        let mut told: Vec<String> = left_out
-            .iter()
-            .take(MAX_TOLD)
-            .map(|fault| {
-                let place = match fault.pointer.as_str() {
-                    "" => "all but its names".to_owned(),
-                    place => short_place(place),
-                };
-                format!(
-                    "of the parameters of the tool {:?} {place} is not checked: {}",
-                    self.name, fault.reason
-                )
-            })
-            .collect();
-        if more > 0 {
-            told.push(format!(
-                "of the parameters of the tool {:?} {more} more keywords are not checked",
-                self.name
-            ));
+        match toolhold_schema::loosened(&schema) {
+            None => (schema, Vec::new()),
+            Some(loose) => {
+                let told = loose.told(&format!("the parameters of the tool {:?}", self.name));
+                (loose.schema, told)
+            }
         }
-        (loose, told)
     }
 
     fn warnings(&self, properties: &Map<String, Value>) -> Vec<String> {

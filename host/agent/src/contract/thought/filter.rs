@@ -1,6 +1,9 @@
 //! Thoughts, while a reply is generated.
 
-use super::{ANSWERS, ClosingMarkFinder, MARKS};
+use super::{
+    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MARKS, MAX_SPOKEN_END, SPOKEN_BEGINS, enclosed,
+    is_spoken, split, spoken_end,
+};
 use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
 
@@ -11,6 +14,8 @@ pub struct Filter {
     place: FilterState,
     /// Text that may be the beginning of a mark, or what is said before calls.
     held: String,
+    /// There was a thought, so the answer may stand between marks.
+    has_thought: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -23,6 +28,10 @@ enum FilterState {
     Answer(ClosingMarkFinder),
     /// In a message of Harmony that is thought if another one follows. How far it was looked through.
     Commentary(usize),
+    /// In text that is a thought told in words if words before the response follow. How far it was looked through.
+    Spoken(usize),
+    /// In an answer between marks, until the one that may end it.
+    Enclosed(&'static str),
     /// In Harmony's last message, until the mark that may end it.
     Final,
     /// Whatever comes.
@@ -73,6 +82,7 @@ impl Filter {
                         return &rest[rest.ceil_char_boundary(from)..];
                     };
                     self.place = FilterState::Start;
+                    self.has_thought = true;
                     rest = after;
                 }
                 FilterState::Answer(watch) => {
@@ -84,6 +94,7 @@ impl Filter {
                         parts.push(ReplyText::Restart);
                     }
                     self.place = FilterState::Start;
+                    self.has_thought = true;
                     rest = &rest[end..];
                 }
                 FilterState::Commentary(searched) => {
@@ -93,7 +104,24 @@ impl Filter {
                         return rest;
                     };
                     self.place = FilterState::Start;
+                    self.has_thought = true;
                     rest = &rest[at..];
+                }
+                FilterState::Spoken(searched) => {
+                    let Some(at) = spoken_end(rest, *searched) else {
+                        let from = rest.len().saturating_sub(MAX_SPOKEN_END);
+                        *searched = rest.floor_char_boundary(from);
+                        return rest;
+                    };
+                    self.place = FilterState::Start;
+                    self.has_thought = true;
+                    rest = &rest[at..];
+                }
+                FilterState::Enclosed(close) => {
+                    let end = harmony::open_ending_with(rest, &[*close]);
+                    let (answer, held) = rest.split_at(end);
+                    parts.push(ReplyText::Answer(answer.to_owned()));
+                    return held;
                 }
                 FilterState::Final => {
                     let (answer, held) = rest.split_at(harmony::open_ending(rest));
@@ -131,14 +159,20 @@ impl Filter {
             self.place = FilterState::Thought(close);
             return Some(rest);
         }
+        if is_spoken(start) {
+            self.place = FilterState::Spoken(0);
+            return Some(start);
+        }
         let closed = |(_, close): &(_, _)| start.strip_prefix(*close);
         if let Some(rest) = MARKS.iter().find_map(closed) {
+            self.has_thought = true;
             return Some(rest);
         }
-        let is_begun = MARKS
-            .into_iter()
-            .any(|(open, close)| open.starts_with(start) || close.starts_with(start));
-        if is_begun {
+        if let Some((content, close)) = enclosed(start).filter(|_| self.has_thought) {
+            self.place = FilterState::Enclosed(close);
+            return Some(content);
+        }
+        if self.is_begun(start) {
             return None;
         }
         self.place = if start.starts_with(ANSWERS) {
@@ -149,9 +183,22 @@ impl Filter {
         Some(start)
     }
 
+    /// True if `start` may become a mark, or words of Granite.
+    fn is_begun(&self, start: &str) -> bool {
+        let marks = MARKS.iter().flat_map(|(open, close)| [*open, *close]);
+        let answers = ANSWER_MARKS.iter().filter(|_| self.has_thought);
+        let mut begins = marks
+            .chain(SPOKEN_BEGINS)
+            .chain(answers.map(|(open, _)| *open));
+        begins.any(|begin| begin.starts_with(start))
+    }
+
     /// Whether nothing that follows can make a thought of what was given.
     pub(in crate::contract) fn is_settled(&self) -> bool {
-        matches!(self.place, FilterState::Final | FilterState::Settled)
+        matches!(
+            self.place,
+            FilterState::Final | FilterState::Enclosed(_) | FilterState::Settled
+        )
     }
 
     /// The reply has ended: what was held is answer.
@@ -161,6 +208,12 @@ impl Filter {
             FilterState::Start => {}
             FilterState::Commentary(_) | FilterState::Final => {
                 held.truncate(harmony::ending(&held).unwrap_or(held.len()));
+            }
+            // Without a response, it is no thought of this form.
+            FilterState::Spoken(_) => held = split(&held).answer.to_owned(),
+            FilterState::Enclosed(close) => {
+                let end = harmony::ending_with(&held, &[close]);
+                held.truncate(end.unwrap_or(held.len()));
             }
             FilterState::Thought(_) | FilterState::Answer(_) | FilterState::Settled => return None,
         }

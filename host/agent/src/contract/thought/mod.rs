@@ -8,6 +8,9 @@
 //! answer is empty. And inside of a thought anything may be quoted: a thought is never an answer, and
 //! counts as a call only as `leak` says.
 //!
+//! Granite says in words where its thoughts begin and where its response does; both must be there. Behind a thought the answer
+//! may stand between marks of its own (`<answer>…</answer>`), which are no part of it.
+//!
 //! The messages of Harmony (`harmony`) are taken apart the same way: what precedes the last one, or the
 //! first call, is thought, and the last one is the answer without its marks. Where a server dropped the marks,
 //! `analysis…assistantfinal` is the thought.
@@ -21,8 +24,10 @@ pub use filter::{Filter, ReplyText};
 use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
 
 /// What begins a thought and what ends it.
-const MARKS: [(&str, &str); 8] = [
+const MARKS: [(&str, &str); 13] = [
     ("<think>", "</think>"),
+    ("<THINK>", "</THINK>"),
+    ("<Think>", "</Think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
@@ -31,9 +36,25 @@ const MARKS: [(&str, &str); 8] = [
     ("<|channel>thought", "<channel|>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
+    // LongCat, Apertus and Command.
+    ("<longcat_think>", "</longcat_think>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
 ];
-/// The longest of them.
-const MAX_MARK: usize = 17;
+/// Bytes of the longest mark that ends a thought.
+const MAX_MARK: usize = 16;
+/// Words before a thought of Granite, at the beginning of the reply.
+const SPOKEN_BEGINS: [&str; 2] = ["Here is my thought process:", "Here's my thought process:"];
+/// Words before its response, at the beginning of a line.
+const SPOKEN_ENDS: [&str; 2] = ["\nHere is my response:", "\nHere's my response:"];
+/// Bytes of the longest of them.
+const MAX_SPOKEN_END: usize = 21;
+/// Marks around an answer that stands behind a thought.
+const ANSWER_MARKS: [(&str, &str); 2] = [
+    // Hunyuan and Command.
+    ("<answer>", "</answer>"),
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+];
 const FENCE: &str = "```";
 /// Most marks that are looked at for the end of one thought, where some are only repeated.
 const MAX_ENDS: usize = 64;
@@ -71,8 +92,10 @@ pub(super) fn split_from<'t>(
     is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
 ) -> ThoughtAndAnswer<'t> {
     let mut rest = text;
+    let mut has_thought = false;
     while let Some(next) = past_thought(rest, is_quoted) {
         rest = next;
+        has_thought = true;
     }
     let last = match harmony::begins(rest.trim_start()) {
         HeaderMatch::With(Header {
@@ -82,12 +105,36 @@ pub(super) fn split_from<'t>(
         }) => Some(content),
         _ => None,
     };
-    let content = last.unwrap_or(rest);
-    let end = last.and_then(harmony::ending).unwrap_or(content.len());
+    let enclosed = enclosed(rest.trim_start()).filter(|_| has_thought);
+    let (content, end) = match (last, enclosed) {
+        (Some(last), _) => (last, harmony::ending(last)),
+        (None, Some((content, close))) => (content, harmony::ending_with(content, &[close])),
+        (None, None) => (rest, None),
+    };
+    let end = end.unwrap_or(content.len());
     ThoughtAndAnswer {
         thought: &text[..text.len() - content.len()],
         answer: &content[..end],
     }
+}
+
+/// The text behind a mark that opens the answer, and the mark that ends it.
+fn enclosed(start: &str) -> Option<(&str, &'static str)> {
+    let mut marks = ANSWER_MARKS.iter();
+    marks.find_map(|(open, close)| Some((start.strip_prefix(open)?, *close)))
+}
+
+/// Where the response begins, of a reply whose thought is told in words. Looks from `from` on.
+fn spoken_end(text: &str, from: usize) -> Option<usize> {
+    let rest = text.get(from..)?;
+    let ends = SPOKEN_ENDS.iter();
+    let first = ends.filter_map(|end| Some((rest.find(end)?, end.len())));
+    let (at, bytes) = first.min()?;
+    Some(from + at + bytes)
+}
+
+fn is_spoken(start: &str) -> bool {
+    SPOKEN_BEGINS.iter().any(|begin| start.starts_with(begin))
 }
 
 /// What follows the thought that `text` begins with.
@@ -113,6 +160,11 @@ fn past_thought<'t>(
             });
             return Some(end.unwrap_or_default());
         }
+    }
+    if is_spoken(start)
+        && let Some(end) = spoken_end(start, 0)
+    {
+        return start.get(end..);
     }
     // The prompt held all of a thought that is empty.
     if let Some(rest) = MARKS

@@ -32,6 +32,60 @@ fn thoughts_stand_apart() {
         ),
         ("[THINK]2+5[/THINK]7", "[THINK]2+5[/THINK]", "7"),
         ("◁think▷2+5◁/think▷7", "◁think▷2+5◁/think▷", "7"),
+        ("<THINK>2+5</THINK>7", "<THINK>2+5</THINK>", "7"),
+        (
+            "<longcat_think>\n2+5\n</longcat_think>\n7",
+            "<longcat_think>\n2+5\n</longcat_think>",
+            "\n7",
+        ),
+        (
+            "<|inner_prefix|>2+5<|inner_suffix|>7",
+            "<|inner_prefix|>2+5<|inner_suffix|>",
+            "7",
+        ),
+        (
+            "<|START_THINKING|>2+5<|END_THINKING|><|START_RESPONSE|>7<|END_RESPONSE|>",
+            "<|START_THINKING|>2+5<|END_THINKING|><|START_RESPONSE|>",
+            "7",
+        ),
+        // Marks around the answer.
+        (
+            "<think>2+5</think>\n<answer>\n7\n</answer>\n",
+            "<think>2+5</think>\n<answer>",
+            "\n7\n",
+        ),
+        (
+            "<think>2+5</think><answer>7",
+            "<think>2+5</think><answer>",
+            "7",
+        ),
+        (
+            "<think>2+5</think><answer>7</answer> or 8",
+            "<think>2+5</think><answer>",
+            "7</answer> or 8",
+        ),
+        ("<answer>7</answer>", "", "<answer>7</answer>"),
+        // In words.
+        (
+            "Here is my thought process:\n2+5\n\nHere is my response:\n7",
+            "Here is my thought process:\n2+5\n\nHere is my response:",
+            "\n7",
+        ),
+        (
+            "Here's my thought process: 2+5\nHere's my response: 7",
+            "Here's my thought process: 2+5\nHere's my response:",
+            " 7",
+        ),
+        (
+            "Here is my thought process: 2+5 is 7.",
+            "",
+            "Here is my thought process: 2+5 is 7.",
+        ),
+        (
+            "It is 7.\nHere is my response: 7",
+            "",
+            "It is 7.\nHere is my response: 7",
+        ),
         // It never ends.
         ("<think>2+5 is 7", "<think>2+5 is 7", ""),
         ("<think>2+5</thinking>7", "<think>2+5</thinking>7", ""),
@@ -171,6 +225,7 @@ proptest! {
             "◁think▷", "◁/think▷", "\n", " ", "a", "<|start|>assistant", "<|channel|>analysis", "<|channel|>final",
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
             "analysis", "assistant", "final", "assistantfinal", "assistantcommentary to=functions.a json{}",
+            "<answer>", "</answer>", "</ans", "Here is my thought process:", "\nHere is my response:", "Here",
             "<think></think>", "\n</think>", "a\n</think>", "<|channel|>analysis<|message|>a<|end|>",
             "<|start|>assistant<|channel|>commentary<|message|>a",
         ]), 0..24),
@@ -184,7 +239,9 @@ proptest! {
         prop_assert_eq!(whole.trim_start(), split(&text).answer.trim_start());
         let split = split(&text);
         let rest = text.strip_prefix(split.thought).unwrap_or_default();
-        prop_assert!(rest.strip_prefix(split.answer).is_some_and(|end| end.is_empty() || harmony::ending(end) == Some(0)));
+        prop_assert!(rest.strip_prefix(split.answer).is_some_and(|end| {
+            end.is_empty() || harmony::ending(end) == Some(0) || harmony::ending_with(end, &["</answer>"]) == Some(0)
+        }));
     }
 }
 

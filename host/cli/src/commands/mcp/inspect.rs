@@ -128,6 +128,9 @@ fn print_tool(tool: &OfferedTool) {
     if let Some(output) = &tool.output_schema {
         output::tell(&format!("    returns   {}", line(&output.to_string())));
     }
+    for unchecked in tool.unchecked() {
+        output::tell(&format!("    {} {}", warn("!"), line(&unchecked)));
+    }
     let own = tool.annotations;
     let claims = [
         (own.read_only, "only reads"),

@@ -3,6 +3,7 @@
 use crate::terminal::rows::{self, Rows};
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_policy::text::ReadablePieces;
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_server::answer_stream::{AnswerRest, AnswerStream};
@@ -14,6 +15,7 @@ use toolhold_server::answer_stream::{AnswerRest, AnswerStream};
 /// where a person may be asked about a call: what a model writes must not stand below the question.
 #[derive(Debug, Default)]
 pub(super) struct Prose {
+    contract: Contract,
     stream: AnswerStream,
     /// Whether it is shown while it is written.
     is_live: bool,
@@ -35,6 +37,7 @@ impl Prose {
             && settings.privacy.is_off()
             && settings.decisions.asks_nobody();
         Self {
+            contract: settings.contract,
             stream: AnswerStream::new(settings.contract),
             is_live: may_show && !is_typed && std::io::stdout().is_terminal(),
             rows: Rows::new("│ "),
@@ -44,7 +47,7 @@ impl Prose {
 
     /// A reply begins. Prose of the one before was not the answer.
     pub fn restart(&mut self) {
-        self.stream.restart();
+        self.stream = AnswerStream::new(self.contract);
         self.held.clear();
         self.is_shown = false;
     }
@@ -72,7 +75,7 @@ impl Prose {
         if !self.is_shown {
             return false;
         }
-        match self.stream.rest(answer) {
+        match self.stream.rest(answer, true) {
             AnswerRest::More(rest) => {
                 if !rest.is_empty() {
                     self.show(rest);
@@ -80,7 +83,7 @@ impl Prose {
                 self.end_line();
                 true
             }
-            AnswerRest::Instead(_) => false,
+            AnswerRest::Apart(_) | AnswerRest::Contradiction => false,
         }
     }
 
