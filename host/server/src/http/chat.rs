@@ -18,7 +18,7 @@ use crate::http::refusals::{NO_LOGPROBS, is_asked, refuse};
 use crate::http::sampling;
 use crate::http::streams::ChatChunk;
 use crate::http::tool_choice::ChosenTools;
-use crate::http::turn::{LiveTurn, ToolholdFields};
+use crate::http::turn::{LiveTurn, ToolholdFields, began_at};
 use crate::http::unsent::Gathering;
 use crate::stop_texts::{self, StopTexts};
 use axum::extract::State;
@@ -33,7 +33,6 @@ use toolhold_connections::UnsentBytes;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_runtime::stats::now_ms;
 use toolhold_storage::Scope;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -103,11 +102,11 @@ struct ChatRequest {
     max_tokens: Option<u32>,
     #[schema(minimum = 1)]
     max_completion_tokens: Option<u32>,
-    #[schema(minimum = 0, maximum = 100)]
+    #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f32>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     top_p: Option<f64>,
-    seed: Option<u64>,
+    seed: Option<i64>,
     /// {"type": "json_schema", "json_schema": {"schema": …}}
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
@@ -179,7 +178,7 @@ async fn complete(
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
         model: asked.model,
-        created: now_ms() / 1_000,
+        created: began_at(watcher.run),
     };
     if asked.stream {
         let live = LiveTurn::new(watcher);
@@ -288,8 +287,9 @@ impl ChatRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        sampling::put_temperature(settings, self.temperature.map(f64::from))?;
-        settings.seed = self.seed.or(settings.seed);
+        let temperature = self.temperature.map(f64::from);
+        sampling::put_temperature(settings, temperature, sampling::OPENAI_MAX_TEMPERATURE)?;
+        sampling::put_seed(settings, self.seed);
         sampling::put_top_p(settings, self.top_p)?;
         sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
         // A reply with `function_call` has one.

@@ -51,9 +51,9 @@ pub struct ResponseRequest {
     /// The most tool calls of the whole turn; cannot exceed the agent's limit.
     #[schema(minimum = 1)]
     max_tool_calls: Option<u32>,
-    #[schema(minimum = 0, maximum = 100)]
+    #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f64>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     top_p: Option<f64>,
     /// The most pairs: 16. Names have at most 64 characters, texts at most 512.
     metadata: Option<BTreeMap<String, String>>,
@@ -247,7 +247,8 @@ impl ResponseRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        sampling::put_temperature(settings, self.temperature)?;
+        let most = sampling::OPENAI_MAX_TEMPERATURE;
+        sampling::put_temperature(settings, self.temperature, most)?;
         sampling::put_top_p(settings, self.top_p)?;
         sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
         if self.parallel_tool_calls == Some(false) {
