@@ -7,6 +7,7 @@ use crate::http::agent::limit_replies;
 use crate::http::argument_pieces::pieces;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
+use crate::http::bounds;
 use crate::http::choice::{Choice, FUNCTION_CALL, STOP, finish, stopped};
 use crate::http::client_tools::{
     ClientTool, DefinedTools, FunctionDefinition, PlacedTool, output_schema,
@@ -48,8 +49,9 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
 struct ChatRequest {
-    /// Name of the agent.
+    #[schema(schema_with = bounds::model, required = true)]
     model: String,
+    #[schema(schema_with = bounds::messages, required = true)]
     messages: Vec<ChatMessage>,
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<bool>)]
@@ -61,9 +63,7 @@ struct ChatRequest {
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
-    /// `auto`; `none`: the model calls no tool, neither the client's nor the agent's; `required`; a function by its name; or
-    /// `allowed_tools`.
-    #[schema(value_type = Option<Value>)]
+    #[schema(schema_with = bounds::tool_choice)]
     tool_choice: Value,
     /// `false`: at most one call in a reply.
     parallel_tool_calls: Option<bool>,
@@ -74,8 +74,7 @@ struct ChatRequest {
     /// The `tool_choice` of `functions`.
     #[schema(value_type = Option<Value>)]
     function_call: Value,
-    /// The answer ends before the first of these texts: one, or a list of at most 16.
-    #[schema(value_type = Option<Value>)]
+    #[schema(schema_with = bounds::stop)]
     stop: Value,
     #[schema(minimum = -2, maximum = 2)]
     frequency_penalty: Option<f64>,

@@ -9,6 +9,7 @@ mod audit;
 mod auth;
 mod auth_throttle;
 mod body;
+mod bounds;
 mod chat;
 mod choice;
 mod client_tools;
@@ -34,6 +35,7 @@ mod refusals;
 mod reload;
 mod repetition;
 mod reply_thoughts;
+mod request_id;
 mod request_memory;
 mod requests;
 mod responses;
@@ -229,6 +231,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
         .expose_headers([
             header::RETRY_AFTER,
             HeaderName::from_static("x-should-retry"),
+            request_id::REQUEST_ID,
         ]);
     let (router, _) = routes();
     let dispatcher = app.dispatcher.clone();
@@ -266,6 +269,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+        .layer(middleware::from_fn(request_id::tell))
         .layer(middleware::from_fn(access::log))
         // Outermost, so that every answer of the layers below is counted, too.
         .layer(middleware::from_fn_with_state(telemetry, measured::record))
