@@ -4,6 +4,7 @@ use super::{answers, ask, calls, host, scripted, serve};
 use reqwest::Method;
 use serde_json::{Value, json};
 use support::endpoint::Reply;
+use toolhold_schema::Validator;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -374,6 +375,28 @@ fn an_endpoints_error_keeps_its_meaning_for_clients() {
 }
 
 #[test]
+fn every_answer_names_its_request() {
+    let (host, endpoint) = (host(""), scripted([answers("It is 4.")]));
+    let server = serve(&host, &endpoint);
+    let answered = server.post("/v1/agent", &ask("2+2"));
+    let run = answered.good()["id"].clone();
+    assert_eq!(answered.headers["x-request-id"], run.as_str().unwrap());
+    let mut ids = Vec::new();
+    for path in ["/v1/models", "/v1/models/nope", "/nowhere", "/healthz"] {
+        let answered = server.get(path);
+        ids.push(
+            answered.headers["x-request-id"]
+                .to_str()
+                .unwrap()
+                .to_owned(),
+        );
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "{ids:?}");
+}
+
+#[test]
 fn pages_may_send_the_headers_of_sdks() {
     let (host, endpoint) = (
         host("[serve]\norigins = [\"https://app.example\"]\n"),
@@ -411,6 +434,93 @@ fn pages_may_send_the_headers_of_sdks() {
         !other.headers.contains_key("access-control-allow-origin"),
         "{other:?}"
     );
+}
+
+/// What is invalid by the description is refused, and what is refused is invalid by it.
+#[test]
+fn the_description_has_the_bounds_that_hold() {
+    const SCHEMAS: [&str; 7] = [
+        "ChatRequest",
+        "ChatMessage",
+        "MessageThoughts",
+        "ClientTool",
+        "FunctionDefinition",
+        "StreamOptions",
+        "ResponseRequest",
+    ];
+    let host = host("");
+    let endpoint = scripted((0..4).map(|_| answers("It is 4.")));
+    let server = serve(&host, &endpoint);
+    let described = server.get("/openapi.json").good();
+    let mut schemas = json!({});
+    for name in SCHEMAS {
+        schemas[name] = described["components"]["schemas"][name].clone();
+    }
+    schemas["Truncation"] = described["components"]["schemas"]["Truncation"].clone();
+    let said = json!({"role": "user", "content": "t"});
+    let named = |name: &str| json!([{"type": "function", "function": {"name": name}}]);
+    let pairs: serde_json::Map<String, Value> =
+        (0..17).map(|n| (n.to_string(), json!("v"))).collect();
+    let chat = vec![
+        (
+            json!({"stop": ["END"], "metadata": {"a": "b"}, "tools": named("a")}),
+            true,
+        ),
+        (
+            json!({"stop": "END", "tool_choice": "auto", "temperature": 2, "top_p": 0, "seed": -1}),
+            true,
+        ),
+        (json!({"stop": 3}), false),
+        (json!({"stop": vec!["x"; 17]}), false),
+        (json!({"messages": []}), false),
+        (
+            json!({"messages": [{"role": "bot", "content": "x"}]}),
+            false,
+        ),
+        (json!({"model": null}), false),
+        (json!({"tools": named("a b")}), false),
+        (json!({"temperature": 3}), false),
+    ];
+    let responses = vec![
+        (
+            json!({"input": [said], "metadata": {"a": "b"}, "tool_choice": "none"}),
+            true,
+        ),
+        (json!({"input": 3}), false),
+        (json!({"input": []}), false),
+        (json!({"metadata": pairs}), false),
+        (json!({"tool_choice": "bogus"}), false),
+    ];
+    for (path, schema, usual, rows) in [
+        (
+            CHAT,
+            "ChatRequest",
+            json!({"model": "default", "messages": [said]}),
+            chat,
+        ),
+        (
+            "/v1/responses",
+            "ResponseRequest",
+            json!({"model": "default", "input": "t"}),
+            responses,
+        ),
+    ] {
+        let schema = json!({"$ref": format!("#/components/schemas/{schema}"), "components": {"schemas": schemas}});
+        let validator = Validator::new(&schema).unwrap();
+        for (members, is_good) in rows {
+            let mut body = usual.clone();
+            for (name, member) in members.as_object().unwrap() {
+                body[name] = member.clone();
+            }
+            assert_eq!(validator.check(&body).is_ok(), is_good, "{path} {members}");
+            let answered = server.post(path, &body);
+            assert_eq!(
+                answered.status == 200,
+                is_good,
+                "{path} {members}: {answered:?}"
+            );
+        }
+    }
 }
 
 #[test]

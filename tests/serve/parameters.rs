@@ -171,6 +171,7 @@ fn chat_rows() -> Vec<ParameterRow> {
         sent(CHAT, "max_tokens", json!(50), "/max_tokens"),
         sent(CHAT, "max_completion_tokens", json!(50), "/max_tokens"),
         sent(CHAT, "seed", json!(7), "/seed"),
+        sent(CHAT, "seed", json!(-1), "/seed"),
         replied(
             row(
                 CHAT,
@@ -336,6 +337,7 @@ fn common_rows(path: &'static str) -> Vec<ParameterRow> {
     let mut rows = vec![
         sent(path, "temperature", json!(0.5), "/temperature"),
         sent(path, "top_p", json!(0.5), "/top_p"),
+        sent(path, "top_p", json!(0.0), "/top_p"),
         sent(path, "frequency_penalty", json!(1.0), "/frequency_penalty"),
         sent(path, "presence_penalty", json!(-1.0), "/presence_penalty"),
     ];

@@ -16,7 +16,7 @@ use crate::tool_retry::ToolRetryPolicy;
 use crate::turn::Role;
 use crate::window::Window;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -283,9 +283,9 @@ pub struct Settings {
     /// Whether faults of form are put right, in replies that are not quite JSON and in arguments of the
     /// wrong type. Without, they go back to the model as what they are: to measure what it is worth.
     pub repair: bool,
-    /// The sampling seed, for endpoints that support `seed`.
+    /// The sampling seed, for endpoints that support `seed`: a whole number, which clients may write with a sign.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    pub seed: Option<Number>,
     pub fallback: Fallback,
     pub window: Window,
 }

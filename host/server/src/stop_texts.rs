@@ -6,9 +6,9 @@ use std::mem;
 use std::sync::Arc;
 
 /// Maximum number of texts.
-const MAX_TEXTS: usize = 16;
+pub const MAX_TEXTS: usize = 16;
 /// Maximum bytes of one text.
-const MAX_BYTES: usize = 1_024;
+pub const MAX_BYTES: usize = 1_024;
 
 /// The form of the member, for the message of a refusal.
 pub const FORM: &str = "expected a text, or a list of at most 16 texts, each of 1 to 1024 bytes";

@@ -93,8 +93,8 @@ pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
         Contract::Tools => tools::request(view),
         Contract::Simple => simple::request(view),
     };
-    if let Some(seed) = view.settings.seed {
-        request.extra.insert("seed".into(), seed.into());
+    if let Some(seed) = &view.settings.seed {
+        request.extra.insert("seed".into(), seed.clone().into());
     }
     if let Ok(Value::Object(sampling)) = serde_json::to_value(&view.settings.sampling) {
         request.extra.extend(sampling);

@@ -6,6 +6,7 @@ use crate::eval::seen::RunSummary;
 use crate::eval::set::Task;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use serde_json::Number;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,9 +234,8 @@ fn request(arm: &Arm, task: &Task, number: u32) -> Result<RunRequest> {
         settings.timeout = settings.timeout.min(Duration::from_secs_f64(seconds));
     }
     // The same for all configurations, different for each attempt.
-    settings.seed = settings
-        .seed
-        .map(|seed| seed.saturating_add(u64::from(number - 1)));
+    let seed = settings.seed.as_ref().and_then(Number::as_u64);
+    settings.seed = seed.map(|seed| seed.saturating_add(u64::from(number - 1)).into());
     Ok(request)
 }
 

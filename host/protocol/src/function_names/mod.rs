@@ -11,7 +11,7 @@ pub use configured::{AmbiguousName, configured};
 pub use map::{MAX_OUTWARD, NameKind, NameMap, bare_name};
 
 use crate::solution::Call;
-use crate::tool::Tool;
+use crate::tool::{Tool, is_reserved};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -93,6 +93,7 @@ impl ToolNames {
             return call;
         };
         let known = ParameterNames::of(&tool.parameters);
+        take_reserved(&mut call, &tool.parameters, &known);
         let Value::Object(arguments) = &call.arguments else {
             return call;
         };
@@ -130,6 +131,37 @@ impl ToolNames {
         call.arguments = renamed.into();
         call.unknown = unknown;
         call
+    }
+}
+
+/// Gives a call the required arguments whose names are those of reserved properties, and which it has under these names
+/// alone: a model may write a parameter as the tool's author calls it.
+fn take_reserved(call: &mut Call, parameters: &Value, known: &ParameterNames<'_>) {
+    let required = parameters.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let reserved: Vec<&str> = required.filter(|name| is_reserved(name)).collect();
+    if reserved.is_empty() {
+        return;
+    }
+    let map = NameMap::new(NameKind::Parameter, known.names.iter().copied());
+    for name in reserved {
+        let is_given = |form: &str| call.arguments.get(form).is_some();
+        if is_given(name) || is_given(&map.outward(name)) {
+            continue;
+        }
+        let value = match name {
+            // It is the reason as well, which is told.
+            "_reasoningForCall" => call.reason.clone().map(Value::from),
+            "_instance" => call.instance.take().map(Value::from),
+            "_scopes" | "_imports" => call.scopes.take(),
+            "_outputPath" => call.output_path.take().map(Value::from),
+            "_outputMethod" => call.output_method.take().map(Value::from),
+            "_output" => call.output.take(),
+            _ => None,
+        };
+        if let (Some(value), Value::Object(arguments)) = (value, &mut call.arguments) {
+            arguments.insert(name.to_owned(), value);
+        }
     }
 }
 
@@ -292,6 +324,29 @@ mod tests {
 
     fn read(call: Value) -> Call {
         Call::read(call).unwrap()
+    }
+
+    /// Clients' own tools may have any names.
+    #[test]
+    fn a_required_parameter_with_a_reserved_name_works_under_it() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"_reasoningForCall": {"type": "string"}, "_instance": {}, "a": {}},
+            "required": ["_reasoningForCall", "a"],
+        });
+        let names = ToolNames::new(&[tool("t", schema)], &[]);
+        let own = |written: Value| names.own_call(read(written));
+        let call =
+            own(json!({"_tool": "t", "_reasoningForCall": "mine", "_instance": "i", "a": 1}));
+        assert_eq!(call.arguments, json!({"_reasoningForCall": "mine", "a": 1}));
+        assert_eq!(call.reason.as_deref(), Some("mine"));
+        // No required one.
+        assert_eq!(call.instance.as_deref(), Some("i"));
+        let both =
+            json!({"_tool": "t", "_reasoningForCall": "why", "reasoningForCall": "mine", "a": 1});
+        let call = own(both);
+        assert_eq!(call.arguments, json!({"_reasoningForCall": "mine", "a": 1}));
+        assert_eq!(call.reason.as_deref(), Some("why"));
     }
 
     #[test]

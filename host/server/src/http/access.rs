@@ -1,6 +1,7 @@
 //! The access log: a line for each request, at `debug`.
 
 use crate::http::party::KeyName;
+use crate::http::request_id::REQUEST_ID;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -27,8 +28,11 @@ pub async fn log(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
     let response = next.run(request).await;
+    let id = response.headers().get(REQUEST_ID);
+    let id = id.and_then(|id| id.to_str().ok()).unwrap_or_default();
     tracing::debug!(
         target: ACCESS,
+        request = id,
         key = key.get(),
         %source,
         %method,

@@ -149,6 +149,20 @@ impl App {
         client: &Client,
         headers: &HeaderMap,
         body: &Value,
+        prepared: Prepared,
+    ) -> Result<Watcher, ApiError> {
+        let watcher = self
+            .begin_or_take_up(client, headers, body, prepared)
+            .await?;
+        client.run.note(watcher.run);
+        Ok(watcher)
+    }
+
+    async fn begin_or_take_up(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+        body: &Value,
         mut prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
         keep_newest_images(&mut prepared.request.context);

@@ -3,6 +3,7 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use crate::http::party::{KeyName, party};
+use crate::http::request_id::RunOfRequest;
 use crate::http::request_memory::RequestMemory;
 use crate::http::undelivered::RequestOrigin;
 use crate::rights::Right;
@@ -33,6 +34,8 @@ pub struct Client {
     pub memory: RequestMemory,
     /// The origin of the request, which tells when it is sent again.
     pub origin: RequestOrigin,
+    /// The run that the request begins, for its id.
+    pub run: RunOfRequest,
 }
 
 /// The name of a key and its permits.
@@ -168,6 +171,7 @@ impl Client {
             trace: telemetry::client_context(&parts.headers),
             unsent: app.unsent.of(party.clone()),
             origin: RequestOrigin::new(party, parts.uri.path(), &mut parts.extensions),
+            run: RunOfRequest::of(&mut parts.extensions),
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::http::agent::limit_replies;
 use crate::http::argument_pieces::pieces;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
+use crate::http::bounds;
 use crate::http::choice::{Choice, FUNCTION_CALL, STOP, finish, stopped};
 use crate::http::client_tools::{
     ClientTool, DefinedTools, FunctionDefinition, PlacedTool, output_schema,
@@ -18,7 +19,7 @@ use crate::http::refusals::{NO_LOGPROBS, is_asked, refuse};
 use crate::http::sampling;
 use crate::http::streams::ChatChunk;
 use crate::http::tool_choice::ChosenTools;
-use crate::http::turn::{LiveTurn, ToolholdFields};
+use crate::http::turn::{LiveTurn, ToolholdFields, began_at};
 use crate::http::unsent::Gathering;
 use crate::stop_texts::{self, StopTexts};
 use axum::extract::State;
@@ -32,7 +33,6 @@ use std::collections::{BTreeSet, VecDeque};
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_runtime::stats::now_ms;
 use toolhold_storage::Scope;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -48,8 +48,9 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
 struct ChatRequest {
-    /// Name of the agent.
+    #[schema(schema_with = bounds::model, required = true)]
     model: String,
+    #[schema(schema_with = bounds::messages, required = true)]
     messages: Vec<ChatMessage>,
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<bool>)]
@@ -61,9 +62,7 @@ struct ChatRequest {
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
-    /// `auto`; `none`: the model calls no tool, neither the client's nor the agent's; `required`; a function by its name; or
-    /// `allowed_tools`.
-    #[schema(value_type = Option<Value>)]
+    #[schema(schema_with = bounds::tool_choice)]
     tool_choice: Value,
     /// `false`: at most one call in a reply.
     parallel_tool_calls: Option<bool>,
@@ -74,8 +73,7 @@ struct ChatRequest {
     /// The `tool_choice` of `functions`.
     #[schema(value_type = Option<Value>)]
     function_call: Value,
-    /// The answer ends before the first of these texts: one, or a list of at most 16.
-    #[schema(value_type = Option<Value>)]
+    #[schema(schema_with = bounds::stop)]
     stop: Value,
     #[schema(minimum = -2, maximum = 2)]
     frequency_penalty: Option<f64>,
@@ -102,11 +100,11 @@ struct ChatRequest {
     max_tokens: Option<u32>,
     #[schema(minimum = 1)]
     max_completion_tokens: Option<u32>,
-    #[schema(minimum = 0, maximum = 100)]
+    #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f32>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     top_p: Option<f64>,
-    seed: Option<u64>,
+    seed: Option<i64>,
     /// {"type": "json_schema", "json_schema": {"schema": …}}
     #[schema(value_type = Option<Object>)]
     response_format: Option<Value>,
@@ -177,7 +175,7 @@ async fn complete(
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
         model: asked.model,
-        created: now_ms() / 1_000,
+        created: began_at(watcher.run),
     };
     if asked.stream {
         let live = LiveTurn::new(watcher);
@@ -286,8 +284,9 @@ impl ChatRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        sampling::put_temperature(settings, self.temperature.map(f64::from))?;
-        settings.seed = self.seed.or(settings.seed);
+        let temperature = self.temperature.map(f64::from);
+        sampling::put_temperature(settings, temperature, sampling::OPENAI_MAX_TEMPERATURE)?;
+        sampling::put_seed(settings, self.seed);
         sampling::put_top_p(settings, self.top_p)?;
         sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
         // A reply with `function_call` has one.

@@ -2,6 +2,7 @@
 //! become tool messages for the model.
 
 use crate::http::agent::Prepared;
+use crate::http::bounds;
 use crate::http::error::ApiError;
 use crate::http::tool_choice::ChosenTools;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub struct ClientTool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct FunctionDefinition {
+    #[schema(schema_with = bounds::function_name)]
     pub name: String,
     pub description: Option<String>,
     /// JSON Schema of the arguments.

@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant`, `tool` or, for `functions`, `function`.
+    #[schema(pattern = "^(system|developer|user|assistant|tool|function)$")]
     pub role: String,
     /// A text, or a list of parts: {"type": "text", "text": …}, and in messages of the roles `user` and `tool` images
     /// ({"type": "image_url", "image_url": {"url": …}}, or `input_image`) and files ({"type": "file", "file": {"filename": …,

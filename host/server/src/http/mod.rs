@@ -10,6 +10,7 @@ mod auth;
 mod auth_throttle;
 mod beside_calls;
 mod body;
+mod bounds;
 mod chat;
 mod choice;
 mod client_tools;
@@ -35,6 +36,7 @@ mod refusals;
 mod reload;
 mod repetition;
 mod reply_thoughts;
+mod request_id;
 mod request_memory;
 mod requests;
 mod responses;
@@ -230,6 +232,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
         .expose_headers([
             header::RETRY_AFTER,
             HeaderName::from_static("x-should-retry"),
+            request_id::REQUEST_ID,
         ]);
     let (router, _) = routes();
     let dispatcher = app.dispatcher.clone();
@@ -267,6 +270,7 @@ pub fn router(app: App, serve: &Settings) -> Router {
                 ApiError::internal(&"a handler panicked").into_response()
             },
         ))
+        .layer(middleware::from_fn(request_id::tell))
         .layer(middleware::from_fn(access::log))
         // Outermost, so that every answer of the layers below is counted, too.
         .layer(middleware::from_fn_with_state(telemetry, measured::record))

@@ -10,11 +10,17 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(refuse_completion))
+    OpenApiRouter::new()
+        .routes(routes!(refuse_completion))
+        .routes(routes!(refuse_compaction))
+        .routes(routes!(refuse_count))
 }
 
+/// The path that answers messages.
+const CHAT: &str = "/chat/completions";
+
 /// Paths of OpenAI's API that clients put behind a base address.
-const KNOWN: [&str; 4] = ["/chat/completions", "/completions", "/responses", "/models"];
+const KNOWN: [&str; 4] = [CHAT, "/completions", "/responses", "/models"];
 
 /// Paths of OpenAI's API that have others below them.
 const WITH_IDS: [&str; 2] = ["/responses/", "/models/"];
@@ -27,6 +33,8 @@ fn meant(path: &str) -> Option<String> {
     let trimmed = path.trim_end_matches('/');
     let known = KNOWN.iter().find(|known| trimmed.ends_with(*known));
     let right = match known {
+        // A path that is there only to say so.
+        Some(&"/completions") => format!("/v1{CHAT}"),
         Some(known) => format!("/v1{known}"),
         None => {
             let rest = WITH_IDS.iter().find_map(|root| {
@@ -62,6 +70,28 @@ async fn refuse_completion(_: Client) -> ApiError {
     ApiError::refused(StatusCode::NOT_FOUND, message).coded("unsupported_endpoint")
 }
 
+/// Refuses to make a conversation shorter for a client: what is too long for a model's window is summed up by itself.
+#[utoipa::path(
+    post, path = "/v1/responses/compact", tag = "responses", security(("key" = [])),
+    responses((status = "4XX", body = ErrorBody)),
+)]
+async fn refuse_compaction(_: Client) -> ApiError {
+    let message = "this server compacts no conversation for its client: go on with previous_response_id, and what is too long \
+                   for the model is summed up";
+    ApiError::refused(StatusCode::NOT_FOUND, message).coded("unsupported_endpoint")
+}
+
+/// Refuses to count tokens before a response: the agent adds its own tools and instructions, for the model that answers.
+#[utoipa::path(
+    post, path = "/v1/responses/input_tokens", tag = "responses", security(("key" = [])),
+    responses((status = "4XX", body = ErrorBody)),
+)]
+async fn refuse_count(_: Client) -> ApiError {
+    let message = "this server counts no tokens before a response, which an agent asks several models for: usage of the \
+                   response has them";
+    ApiError::refused(StatusCode::NOT_FOUND, message).coded("unsupported_endpoint")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +103,7 @@ mod tests {
             ("/v1/v1/chat/completions", Some("/v1/chat/completions")),
             ("/openai/v1/chat/completions", Some("/v1/chat/completions")),
             ("/v1/chat/completions/", Some("/v1/chat/completions")),
-            ("/completions", Some("/v1/completions")),
+            ("/completions", Some("/v1/chat/completions")),
             ("/responses", Some("/v1/responses")),
             (
                 "/responses/resp_1/cancel",

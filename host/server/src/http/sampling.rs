@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use toolhold_protocol::settings::Settings;
 use utoipa::ToSchema;
 
+/// The highest temperature of the own APIs, whose endpoints differ.
+pub const MAX_TEMPERATURE: f64 = 100.0;
+/// The highest temperature of OpenAI's APIs.
+pub const OPENAI_MAX_TEMPERATURE: f64 = 2.0;
+
 /// Passed on to the model's endpoint, which may know only some of it. `stop` is not here: a reply has a form, which a
 /// stop sequence would break.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -13,7 +18,7 @@ use utoipa::ToSchema;
 pub struct SamplingParams {
     #[schema(minimum = 0, maximum = 100)]
     pub temperature: Option<f64>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     pub top_p: Option<f64>,
     #[schema(minimum = 1)]
     top_k: Option<u32>,
@@ -25,7 +30,7 @@ pub struct SamplingParams {
     frequency_penalty: Option<f64>,
     #[schema(exclusive_minimum = 0)]
     repetition_penalty: Option<f64>,
-    seed: Option<u64>,
+    seed: Option<i64>,
     /// The most tokens of one reply of the model; cannot exceed the agent's limit.
     #[schema(minimum = 1)]
     max_tokens: Option<u32>,
@@ -81,8 +86,8 @@ impl SamplingParams {
     /// # Errors
     /// A value is out of its range.
     pub fn put(&self, settings: &mut Settings) -> Result<(), ApiError> {
-        put_temperature(settings, self.temperature)?;
-        settings.seed = self.seed.or(settings.seed);
+        put_temperature(settings, self.temperature, MAX_TEMPERATURE)?;
+        put_seed(settings, self.seed);
         put_top_p(settings, self.top_p)?;
         let sampling = &mut settings.sampling;
         if self.top_k == Some(0) {
@@ -106,18 +111,30 @@ impl SamplingParams {
 
 /// # Errors
 /// It is out of its range: endpoints take an `f32`, and a record holds no infinite number.
-pub fn put_temperature(settings: &mut Settings, temperature: Option<f64>) -> Result<(), ApiError> {
-    let is_usable = |it: f64| (0.0..=100.0).contains(&it);
-    let temperature = within("temperature", temperature, "from 0 to 100", is_usable)?;
+pub fn put_temperature(
+    settings: &mut Settings,
+    temperature: Option<f64>,
+    most: f64,
+) -> Result<(), ApiError> {
+    let is_usable = |it: f64| (0.0..=most).contains(&it);
+    let range = format!("from 0 to {most}");
+    let temperature = within("temperature", temperature, &range, is_usable)?;
     settings.temperature = temperature.map(|it| it as f32).or(settings.temperature);
     Ok(())
+}
+
+/// A client's seed goes before the agent's.
+pub fn put_seed(settings: &mut Settings, seed: Option<i64>) {
+    if let Some(seed) = seed {
+        settings.seed = Some(seed.into());
+    }
 }
 
 /// # Errors
 /// It is out of its range.
 pub fn put_top_p(settings: &mut Settings, top_p: Option<f64>) -> Result<(), ApiError> {
-    let is_share = |it: f64| it > 0.0 && it <= 1.0;
-    let top_p = within("top_p", top_p, "more than 0 and at most 1", is_share)?;
+    let is_share = |it: f64| (0.0..=1.0).contains(&it);
+    let top_p = within("top_p", top_p, "from 0 to 1", is_share)?;
     settings.sampling.top_p = top_p.or(settings.sampling.top_p);
     Ok(())
 }
@@ -183,7 +200,7 @@ mod tests {
         let asked = json!({"temperature": 0.5, "top_p": 0.9, "top_k": 40, "presence_penalty": -1, "seed": 7, "max_tokens": 100});
         let settings = put(asked).unwrap();
         assert_eq!(settings.temperature, Some(0.5));
-        assert_eq!((settings.seed, settings.max_tokens), (Some(7), 100));
+        assert_eq!((settings.seed, settings.max_tokens), (Some(7.into()), 100));
         assert_eq!(
             json!(settings.sampling),
             json!({"top_p": 0.9, "top_k": 40, "presence_penalty": -1.0})
@@ -199,8 +216,8 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         for (params, reason) in [
-            (json!({"top_p": 0}), "top_p must be more than 0"),
-            (json!({"top_p": 1.5}), "at most 1"),
+            (json!({"top_p": -0.1}), "top_p must be from 0 to 1"),
+            (json!({"top_p": 1.5}), "from 0 to 1"),
             (
                 json!({"temperature": -1}),
                 "temperature must be from 0 to 100",

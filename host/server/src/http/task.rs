@@ -51,7 +51,7 @@ pub struct Task {
     max_turn_tokens: Option<u64>,
     #[schema(minimum = 0, maximum = 100)]
     temperature: Option<f64>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     top_p: Option<f64>,
     sampling_params: Option<SamplingParams>,
     /// Language of the task, as a BCP 47 tag (`de`, `pt-BR`), in which the model is asked to answer. Absent: the

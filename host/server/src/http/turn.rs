@@ -94,6 +94,11 @@ pub struct ToolholdFields {
     notices: Vec<String>,
 }
 
+/// Seconds since 1970 at which a run began: however often its answer is given, they are the same.
+pub fn began_at(run: Uuid) -> u64 {
+    run.get_timestamp().map_or(0, |at| at.to_unix().0)
+}
+
 impl Turn {
     pub fn new(run: Uuid) -> Self {
         Self::with(Answer::of(run))

@@ -22,7 +22,7 @@ use crate::config::telemetry::{LogFormat, TelemetryTable};
 use crate::config::tool_retry::ToolRetryTable;
 use crate::remote_requests::RemoteRequests;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -375,7 +375,7 @@ impl Configuration {
                 top_p: Some(run.top_p).filter(|top_p| *top_p > 0.0),
                 ..Sampling::default()
             },
-            seed: Some(run.seed).filter(|seed| *seed > 0),
+            seed: Some(run.seed).filter(|seed| *seed > 0).map(Number::from),
             repair: run.repair,
             result_chars: run.result_chars,
             wiring: run.wiring,

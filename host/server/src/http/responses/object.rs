@@ -4,7 +4,7 @@ use super::output::{Output, OutputItem};
 use super::repeated;
 use crate::http::client_tools::ClientTool;
 use crate::http::run_status::Api;
-use crate::http::turn::{ToolholdFields, Turn, TurnEnd};
+use crate::http::turn::{ToolholdFields, Turn, TurnEnd, began_at};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -197,7 +197,7 @@ impl ResponseObject {
         Self {
             id: id(run),
             object: "response",
-            created_at: run.get_timestamp().map_or(0, |at| at.to_unix().0),
+            created_at: began_at(run),
             completed_at: ended_at.filter(|_| status == Status::Completed),
             status,
             error: (status == Status::Failed).then(|| ResponseFault::of(turn)),

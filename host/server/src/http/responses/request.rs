@@ -3,6 +3,7 @@
 use super::input;
 use super::object::ResponseState;
 use crate::http::agent::limit_replies;
+use crate::http::bounds::{self, MAX_PAIR_NAME, MAX_PAIR_TEXT, MAX_PAIRS};
 use crate::http::client_tools::{ClientTool, PlacedTool, output_schema};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
@@ -25,12 +26,9 @@ use uuid::Uuid;
 #[serde(default)]
 #[schema(example = json!({"model": "default", "input": "What is 2^61 - 1?"}))]
 pub struct ResponseRequest {
-    /// Name of the agent.
+    #[schema(schema_with = bounds::model, required = true)]
     pub model: String,
-    /// A text, or a list of items: messages (`input_text`, `output_text`, `input_image`, `input_file`), `function_call` and
-    /// `function_call_output`. An `item_reference` stands for an item of a response, by its `id`. Items of the type `reasoning`
-    /// are left out.
-    #[schema(value_type = Value)]
+    #[schema(schema_with = bounds::input, required = true)]
     input: Value,
     /// Replace the agent's instructions, for this response only.
     instructions: Option<String>,
@@ -38,9 +36,7 @@ pub struct ResponseRequest {
     pub previous_response_id: Option<String>,
     /// The client's tools, and names of the agent's, which it has without being told.
     tools: Option<Vec<ClientTool>>,
-    /// `auto`; `none`: the model calls no tool, neither the client's nor the agent's; `required`; a function by its name; or
-    /// `allowed_tools`.
-    #[schema(value_type = Option<Value>)]
+    #[schema(schema_with = bounds::tool_choice)]
     tool_choice: Value,
     /// {"format": {"type": "json_schema", "schema": …}}
     #[schema(value_type = Option<Object>)]
@@ -51,11 +47,11 @@ pub struct ResponseRequest {
     /// The most tool calls of the whole turn; cannot exceed the agent's limit.
     #[schema(minimum = 1)]
     max_tool_calls: Option<u32>,
-    #[schema(minimum = 0, maximum = 100)]
+    #[schema(minimum = 0, maximum = 2)]
     temperature: Option<f64>,
-    #[schema(exclusive_minimum = 0, maximum = 1)]
+    #[schema(minimum = 0, maximum = 1)]
     top_p: Option<f64>,
-    /// The most pairs: 16. Names have at most 64 characters, texts at most 512.
+    #[schema(schema_with = bounds::metadata)]
     metadata: Option<BTreeMap<String, String>>,
     /// Stream typed events.
     pub stream: Option<bool>,
@@ -131,11 +127,6 @@ const INCLUDED: [&str; 7] = [
     "web_search_call.results",
 ];
 
-/// Bounds of `metadata`.
-const MAX_PAIRS: usize = 16;
-const MAX_NAME: usize = 64;
-const MAX_TEXT: usize = 512;
-
 impl ResponseRequest {
     /// # Errors
     /// The request has a value that an agent does not support.
@@ -173,11 +164,12 @@ impl ResponseRequest {
         }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
-        let is_long =
-            |(name, text): (&String, &String)| chars(name) > MAX_NAME || chars(text) > MAX_TEXT;
+        let is_long = |(name, text): (&String, &String)| {
+            chars(name) > MAX_PAIR_NAME || chars(text) > MAX_PAIR_TEXT
+        };
         if metadata.clone().count() > MAX_PAIRS || metadata.clone().any(is_long) {
             let reason = format_args!(
-                "at most {MAX_PAIRS} pairs, with names of {MAX_NAME} and texts of {MAX_TEXT} characters"
+                "at most {MAX_PAIRS} pairs, with names of {MAX_PAIR_NAME} and texts of {MAX_PAIR_TEXT} characters"
             );
             return Err(ApiError::member("metadata", reason));
         }
@@ -247,7 +239,8 @@ impl ResponseRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        sampling::put_temperature(settings, self.temperature)?;
+        let most = sampling::OPENAI_MAX_TEMPERATURE;
+        sampling::put_temperature(settings, self.temperature, most)?;
         sampling::put_top_p(settings, self.top_p)?;
         sampling::put_penalties(settings, self.frequency_penalty, self.presence_penalty)?;
         if self.parallel_tool_calls == Some(false) {
