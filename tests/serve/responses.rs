@@ -395,7 +395,11 @@ fn requests_beyond_what_agents_offer_are_refused() {
             400,
             "\"web_search\" is not here",
         ),
-        (json!({"tools": [{"type": "function"}]}), 400, "tools:"),
+        (
+            json!({"tools": [{"type": "function"}]}),
+            400,
+            "tools[0].name:",
+        ),
         (json!({"tool_choice": "must"}), 400, "tool_choice:"),
         (
             json!({"tool_choice": {"type": "function", "name": "f"}}),
