@@ -210,7 +210,10 @@ impl Filter {
                 held.truncate(harmony::ending(&held).unwrap_or(held.len()));
             }
             // Without a response, it is no thought of this form.
-            FilterState::Spoken(_) => held = split(&held).answer.to_owned(),
+            FilterState::Spoken(_) => {
+                let answer = split(&held).answer.len();
+                held = held.split_off(held.len().saturating_sub(answer));
+            }
             FilterState::Enclosed(close) => {
                 let end = harmony::ending_with(&held, &[close]);
                 held.truncate(end.unwrap_or(held.len()));

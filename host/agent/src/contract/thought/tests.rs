@@ -239,9 +239,10 @@ proptest! {
         prop_assert_eq!(whole.trim_start(), split(&text).answer.trim_start());
         let split = split(&text);
         let rest = text.strip_prefix(split.thought).unwrap_or_default();
-        prop_assert!(rest.strip_prefix(split.answer).is_some_and(|end| {
-            end.is_empty() || harmony::ending(end) == Some(0) || harmony::ending_with(end, &["</answer>"]) == Some(0)
-        }));
+        let is_end = |end: &str| end.is_empty() || harmony::ending(end) == Some(0)
+            || harmony::ending_with(end, &["</answer>"]) == Some(0);
+        let is_prefix = rest.strip_prefix(split.answer).is_some_and(is_end);
+        prop_assert!(is_prefix, "{:?} of {:?}", split.answer, rest);
     }
 }
 
