@@ -274,6 +274,23 @@ fn an_error_behind_text_with_a_finish_reason_in_every_chunk_is_one() {
 }
 
 #[test]
+fn thoughts_among_the_parts_of_the_content_are_kept() {
+    let thought = |text: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":[{{\"type\":\"thinking\",\"thinking\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}}]}}}}]}}\n\n"
+        )
+    };
+    let body =
+        [&thought("I "), &thought("add."), "data: [DONE]\n\n"].map(|part: &str| part.to_owned());
+    let completion = decode(&body.concat()).unwrap();
+    assert_eq!(completion.reasoning, "I add.");
+    assert_eq!(
+        Value::Object(completion.carried_reasoning()),
+        serde_json::json!({"content_thoughts": [{"type": "thinking", "thinking": [{"type": "text", "text": "I add."}]}]})
+    );
+}
+
+#[test]
 fn reasoning_is_kept_with_the_names_that_it_came_with() {
     let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
     let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
