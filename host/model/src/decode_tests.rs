@@ -280,9 +280,8 @@ fn thoughts_among_the_parts_of_the_content_are_kept() {
             "data: {{\"choices\":[{{\"delta\":{{\"content\":[{{\"type\":\"thinking\",\"thinking\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}}]}}}}]}}\n\n"
         )
     };
-    let body =
-        [&thought("I "), &thought("add."), "data: [DONE]\n\n"].map(|part: &str| part.to_owned());
-    let completion = decode(&body.concat()).unwrap();
+    let body = format!("{}{}data: [DONE]\n\n", thought("I "), thought("add."));
+    let completion = decode(&body).unwrap();
     assert_eq!(completion.reasoning, "I add.");
     assert_eq!(
         Value::Object(completion.carried_reasoning()),
@@ -336,7 +335,8 @@ fn reasoning_is_kept_with_the_names_that_it_came_with() {
         (
             vec![r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#],
             "hm",
-            serde_json::json!({}),
+            serde_json::json!({"content_thoughts": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
         ),
         (
             vec![r#"{"content":"hi","reasoning_content":"","reasoning_details":[]}"#],
