@@ -13,14 +13,15 @@ use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
 use crate::event_form::{DONE, is_piece, is_sign_of_life, json_lines};
 use crate::extras::Extras;
-use crate::reasoning::{KeptSize, ReasoningDetails, details_text, keep_signed};
+use crate::reasoning::{ContentThoughts, KeptSize, ReasoningDetails, details_text, keep_signed};
 use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
 use toolhold_intake::sse::{SseEvent, objects};
 use toolhold_protocol::completion::{
-    Completion, Delta, EXTRA_CONTENT, REASONING_DETAILS, REASONING_TEXTS, THINKING_BLOCKS,
+    CONTENT_THOUGHTS, Completion, Delta, EXTRA_CONTENT, REASONING_DETAILS, REASONING_TEXTS,
+    THINKING_BLOCKS,
 };
 
 /// Decodes one answer.
@@ -44,6 +45,7 @@ pub(crate) struct Decoder {
     calls: ToolCalls,
     details: ReasoningDetails,
     blocks: ReasoningDetails,
+    thoughts: ContentThoughts,
     /// Size of the other signed members of the message.
     signed: KeptSize,
     extras: Extras,
@@ -76,6 +78,7 @@ impl Decoder {
             calls: ToolCalls::default(),
             details: ReasoningDetails::default(),
             blocks: ReasoningDetails::default(),
+            thoughts: ContentThoughts::default(),
             signed: KeptSize::default(),
             extras: Extras::default(),
         }
@@ -191,6 +194,11 @@ impl Decoder {
         if !blocks.is_empty() {
             let signed = &mut received.signed;
             signed.insert(THINKING_BLOCKS.to_owned(), blocks.into());
+        }
+        let thoughts = mem::take(&mut self.thoughts).finish();
+        if !thoughts.is_empty() {
+            let signed = &mut received.signed;
+            signed.insert(CONTENT_THOUGHTS.to_owned(), thoughts.into());
         }
         received.extra = mem::take(&mut self.extras).finish();
         received
@@ -501,7 +509,9 @@ impl Decoder {
             }
         }
         if reasoning.is_empty() {
-            reasoning = delta.get("content").and_then(thought).unwrap_or_default();
+            let content = delta.get("content").unwrap_or(&Value::Null);
+            reasoning = thought(content).unwrap_or_default();
+            self.thoughts.take(content);
         }
         let kept = [
             (REASONING_DETAILS, &mut self.details),

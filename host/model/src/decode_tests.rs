@@ -274,6 +274,22 @@ fn an_error_behind_text_with_a_finish_reason_in_every_chunk_is_one() {
 }
 
 #[test]
+fn thoughts_among_the_parts_of_the_content_are_kept() {
+    let thought = |text: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":[{{\"type\":\"thinking\",\"thinking\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}}]}}}}]}}\n\n"
+        )
+    };
+    let body = format!("{}{}data: [DONE]\n\n", thought("I "), thought("add."));
+    let completion = decode(&body).unwrap();
+    assert_eq!(completion.reasoning, "I add.");
+    assert_eq!(
+        Value::Object(completion.carried_reasoning()),
+        serde_json::json!({"content_thoughts": [{"type": "thinking", "thinking": [{"type": "text", "text": "I add."}]}]})
+    );
+}
+
+#[test]
 fn reasoning_is_kept_with_the_names_that_it_came_with() {
     let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
     let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -319,7 +335,8 @@ fn reasoning_is_kept_with_the_names_that_it_came_with() {
         (
             vec![r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#],
             "hm",
-            serde_json::json!({}),
+            serde_json::json!({"content_thoughts": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
         ),
         (
             vec![r#"{"content":"hi","reasoning_content":"","reasoning_details":[]}"#],

@@ -1,7 +1,8 @@
 //! Reasoning that is signed or comes in parts (`reasoning_details`, `thinking_blocks`, `extra_content`), as it goes back with
 //! the calls that it led to.
 
-use serde_json::{Map, Value};
+use crate::delta_text::text_of;
+use serde_json::{Map, Value, json};
 use toolhold_protocol::completion::{CALL_MEMBERS, REASONING_DETAILS_BYTES};
 
 /// Parts of one answer's reasoning: one for each thought between two calls.
@@ -11,7 +12,8 @@ const MAX_PARTS: usize = 256;
 const MAX_VALUES: usize = 8 << 10;
 /// Members of a part whose text comes in pieces.
 const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
-/// The type of a block of `thinking_blocks` that has a text.
+/// The type of a block of `thinking_blocks` that has a text, of a part of the content that is a thought, and the member with
+/// their text.
 const THINKING: &str = "thinking";
 
 /// The parts of one answer. Pieces of one part, which have its `index` and `type`, are put together.
@@ -122,6 +124,42 @@ impl ReasoningDetails {
 
     pub(crate) fn finish(self) -> Vec<Value> {
         self.parts
+    }
+}
+
+/// Thoughts among the parts of the content.
+#[derive(Debug, Default)]
+pub(crate) struct ContentThoughts {
+    /// Each with its text alone.
+    parts: ReasoningDetails,
+    /// The text came as a list of parts.
+    is_list: bool,
+}
+
+impl ContentThoughts {
+    /// Takes those of one chunk.
+    pub(crate) fn take(&mut self, content: &Value) {
+        for part in content.as_array().into_iter().flatten() {
+            let is_thought = part.get("type").is_some_and(|kind| kind == THINKING);
+            let Some(thought) = part.get(THINKING).filter(|_| is_thought) else {
+                continue;
+            };
+            self.is_list |= thought.is_array();
+            let mut piece = part.clone();
+            piece[THINKING] = text_of(thought).into();
+            self.parts.take(&Value::Array(vec![piece]));
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<Value> {
+        let mut parts = self.parts.finish();
+        if self.is_list {
+            for part in &mut parts {
+                let text = part[THINKING].take();
+                part[THINKING] = json!([{"type": "text", "text": text}]);
+            }
+        }
+        parts
     }
 }
 

@@ -19,8 +19,16 @@ pub const REASONING_TEXTS: [&str; 3] = ["reasoning", "reasoning_content", "think
 pub const THINKING_BLOCKS: &str = "thinking_blocks";
 /// The member in which Gemini has signatures, of a message and of its calls.
 pub const EXTRA_CONTENT: &str = "extra_content";
+/// The member in which this host keeps thoughts that came as parts of the content, as those of Mistral's models do. They go
+/// back as parts of the content.
+pub const CONTENT_THOUGHTS: &str = "content_thoughts";
 /// Members of an assistant's message that are signed or encrypted. They go back unchanged or not at all.
-pub const SIGNED_MEMBERS: [&str; 3] = [REASONING_DETAILS, THINKING_BLOCKS, EXTRA_CONTENT];
+pub const SIGNED_MEMBERS: [&str; 4] = [
+    REASONING_DETAILS,
+    THINKING_BLOCKS,
+    EXTRA_CONTENT,
+    CONTENT_THOUGHTS,
+];
 /// Signed members of a call. LiteLLM has Gemini's signatures in the second one.
 pub const CALL_MEMBERS: [&str; 2] = [EXTRA_CONTENT, "provider_specific_fields"];
 

@@ -112,7 +112,15 @@ impl<'r, 's> Reduction<'r, 's> {
         for alternative in &mut alternatives {
             // The properties of values are not looked for.
             alternative.is_open |= alternative.values().is_some();
-            each.push(self.members(alternative, 0));
+            let types = alternative.types();
+            let is_object = types.is_none_or(|types| types.contains(&"object"));
+            let is_silent = alternative.each("properties").next().is_none();
+            let mut members = self.members(alternative, 0);
+            // An object of which nothing is said may have any properties.
+            if is_object && is_silent {
+                members.additional.get_or_insert_with(|| json!({}));
+            }
+            each.push(members);
         }
         let mut names: Vec<String> = Vec::new();
         let mut known: HashMap<String, Vec<Value>> = HashMap::new();

@@ -419,6 +419,27 @@ fn members_are_those_of_all_alternatives() {
 }
 
 #[test]
+fn an_object_of_which_nothing_is_said_has_any_members() {
+    for (schema, additional) in [
+        (json!({"type": "object"}), json!({})),
+        (json!({}), json!({})),
+        (json!({"type": "object", "required": ["a"]}), json!({})),
+        (json!({"type": "object", "properties": {}}), json!(false)),
+        (
+            json!({"type": "object", "additionalProperties": false}),
+            json!(false),
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {}}}),
+            json!(false),
+        ),
+    ] {
+        let members = GrammarSubset::new(None).reduce_members(&schema, "t", |_| ());
+        assert_eq!(members.additional, additional, "{schema}");
+    }
+}
+
+#[test]
 fn authored_schemas_stay_without_keys_that_are_no_keywords() {
     let own = json!({"type": "number", "minimum": 0.5, "multipleOf": 0.5, "x-note": "n"});
     let schema = json!({"type": "object", "properties": {"x-own": own, "r": {"$ref": "#/$defs/R"}},

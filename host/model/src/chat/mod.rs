@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
-use toolhold_protocol::completion::{ChatToolCall, reasoning_text};
+use toolhold_protocol::completion::{CONTENT_THOUGHTS, ChatToolCall, reasoning_text};
 use toolhold_protocol::image::Image;
 use uuid::Uuid;
 
@@ -214,7 +214,7 @@ impl Serialize for ChatMessage {
             /// missing key.
             content: Option<Cow<'a, Content>>,
             #[serde(flatten)]
-            reasoning: &'a Map<String, Value>,
+            reasoning: Cow<'a, Map<String, Value>>,
             #[serde(skip_serializing_if = "is_empty")]
             tool_calls: &'a [ChatToolCall],
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,7 +223,13 @@ impl Serialize for ChatMessage {
         fn is_empty(calls: &&[ChatToolCall]) -> bool {
             calls.is_empty()
         }
-        let content = if self.images.is_empty() {
+        let thoughts = self.content_thoughts();
+        let mut reasoning = Cow::Borrowed(&self.reasoning);
+        let content = if let Some(thoughts) = thoughts {
+            reasoning.to_mut().shift_remove(CONTENT_THOUGHTS);
+            let parts = thoughts.into_iter().chain(self.parts(Image::url));
+            Some(Cow::Owned(Content::Parts(parts.collect())))
+        } else if self.images.is_empty() {
             self.content.as_ref().map(Cow::Borrowed)
         } else {
             Some(Cow::Owned(Content::Parts(self.parts(Image::url))))
@@ -231,7 +237,7 @@ impl Serialize for ChatMessage {
         let wire = Wire {
             role: self.role,
             content,
-            reasoning: &self.reasoning,
+            reasoning,
             tool_calls: &self.tool_calls,
             tool_call_id: self.tool_call_id.as_deref(),
         };
@@ -246,6 +252,13 @@ impl ChatMessage {
             images: vec![image],
             ..Self::user(text)
         }
+    }
+
+    /// Thoughts that stand among the parts of the content. Nothing else of them takes that place.
+    fn content_thoughts(&self) -> Option<Vec<Value>> {
+        let parts = self.reasoning.get(CONTENT_THOUGHTS)?.as_array()?;
+        let is_thought = |part: &&Value| part.get("type").is_some_and(|kind| kind == "thinking");
+        Some(parts.iter().filter(is_thought).cloned().collect())
     }
 
     /// The content as parts: the text, then the images. An image without its bytes is said to be missing.
@@ -401,6 +414,24 @@ impl Serialize for ToolChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thoughts_of_the_content_go_back_among_its_parts() {
+        let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]});
+        let other = json!({"type": "image_url", "image_url": {"url": "x"}});
+        let mut message = ChatMessage::assistant_calls(None, vec![ChatToolCall::default()]);
+        message.reasoning = Map::from_iter([
+            ("content_thoughts".to_owned(), json!([thought, other])),
+            ("reasoning".to_owned(), json!("hm")),
+        ]);
+        let wire = json!(message);
+        assert_eq!(wire["content"], json!([thought]));
+        assert_eq!(wire["reasoning"], json!("hm"));
+        assert!(wire.get("content_thoughts").is_none(), "{wire}");
+        message.content = Some(Content::Text("I call.".into()));
+        let text = json!({"type": "text", "text": "I call."});
+        assert_eq!(json!(message)["content"], json!([thought, text]));
+    }
 
     #[test]
     fn body_holds_what_was_set_and_always_streams_with_usage() {

@@ -211,8 +211,8 @@ impl Filter {
             }
             // Without a response, it is no thought of this form.
             FilterState::Spoken(_) => {
-                let answer = split(&held).answer.len();
-                held = held.split_off(held.len().saturating_sub(answer));
+                let answer = split(&held).answer.to_owned();
+                held = answer;
             }
             FilterState::Enclosed(close) => {
                 let end = harmony::ending_with(&held, &[close]);
