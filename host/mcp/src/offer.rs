@@ -161,8 +161,10 @@ impl OfferedTool {
             .map(|title| visible(title, MAX_TITLE));
         let input_schema = schema(&mut tool, "inputSchema")?.ok_or("it has no input schema")?;
         let output_schema = schema(&mut tool, "outputSchema")?;
-        let mut schemas = [Some(&input_schema), output_schema.as_ref()].into_iter();
-        let is_loose = schemas.any(|schema| schema.is_some_and(|own| loosened(own).is_some()));
+        let is_loose = [Some(&input_schema), output_schema.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|schema| loosened(schema).is_some());
         let tool = Self {
             name,
             listed_name: None,
