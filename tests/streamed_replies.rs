@@ -253,7 +253,7 @@ fn an_endpoint_that_signs_its_calls_is_given_the_signatures_back() {
     assert_eq!(own, ["AA", "BB"]);
 }
 
-/// LiteLLM's form of the reasoning of Anthropic's models.
+/// Reasoning of models of Anthropic in the form of LiteLLM.
 #[test]
 fn signed_blocks_of_thinking_go_back_whole() {
     let block = |text: &str, signature: Value| json!([{"type": "thinking", "thinking": text, "signature": signature}]);

@@ -32,7 +32,7 @@ const BEHAVIOURS: [(&str, &[&str]); 12] = [
     ),
     (
         "text is streamed to a chat client",
-        &["pub fn push(", "AnswerStream::of("],
+        &["pub fn push(", "AnswerStream::default()"],
     ),
     (
         "the run permit is released while a person is asked",

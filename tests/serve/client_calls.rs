@@ -255,7 +255,7 @@ fn clients_name_tools_and_parameters_as_they_like() {
     }
 }
 
-/// A client that streams is told the same, under the same name.
+/// A stream has the same notices, under the same name.
 #[test]
 fn a_stream_ends_with_the_notices_of_an_answer() {
     let function = json!({"name": "weather", "parameters": {

@@ -106,7 +106,7 @@ fn errors_name_their_cause_and_the_part_that_is_wrong() {
 
 /// Values that a member cannot have, with the path of each.
 #[test]
-fn what_is_wrong_is_named_by_its_path() {
+fn wrong_part_is_named_by_its_path() {
     let (host, endpoint) = (host(""), scripted([]));
     let server = serve(&host, &endpoint);
     let said = json!({"role": "user", "content": "t"});
@@ -242,9 +242,9 @@ fn what_is_wrong_is_named_by_its_path() {
     assert_eq!(endpoint.requests().len(), 0);
 }
 
-/// Whatever is nested, and however deep: it is refused with its place, or recorded and read again.
+/// JSON of each depth, in each member: it is refused with its place, or recorded and read again.
 #[test]
-fn what_is_nested_deep_is_refused_or_can_be_read_again() {
+fn json_nested_deep_is_refused_or_can_be_read_again() {
     let value = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
     let schema = |levels: usize| {
         let text = json!({"type": "string"});
@@ -333,7 +333,7 @@ fn what_is_nested_deep_is_refused_or_can_be_read_again() {
     }
 }
 
-/// Arguments that could not be recorded are a fault of the model's, which it is told.
+/// Arguments that could not be recorded go back to the model, with the reason.
 #[test]
 fn a_model_that_nests_too_deep_is_told() {
     let deep = (0..110).fold(json!(1), |inner, _| json!({"a": inner}));
@@ -436,7 +436,7 @@ fn pages_may_send_the_headers_of_sdks() {
     );
 }
 
-/// What is invalid by the description is refused, and what is refused is invalid by it.
+/// Requests that the description does not allow are refused, and others are not.
 #[test]
 fn the_description_has_the_bounds_that_hold() {
     const SCHEMAS: [&str; 7] = [

@@ -235,7 +235,7 @@ fn parts_that_cannot_be_shown_are_refused_with_words() {
     assert_eq!(endpoint.requests().len(), 0);
 }
 
-/// Size of an image that is served for a path with `large`.
+/// Bytes of an image that is served for a path with `large`.
 const LARGE: usize = 3_000_000;
 
 /// Serves an image on this machine, once for each connection, and counts how often.

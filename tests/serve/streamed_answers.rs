@@ -13,7 +13,7 @@ const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 /// A text that a shield blocks.
 const MAIL: &str = "Write to ann@example.com.";
 
-/// What the request has beside its question.
+/// Parts of a request beside its question.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Plain,
@@ -96,7 +96,7 @@ fn whole(path: &str, answer: &Value) -> (String, Vec<Value>) {
     (texts.collect(), kinds.collect())
 }
 
-/// The same of one that was streamed.
+/// Text and kinds of parts of a streamed answer.
 fn heard(path: &str, events: &[Value]) -> (String, Vec<Value>) {
     if path == PATHS[0] {
         let choices = || events.iter().map(|event| &event["choices"][0]);
@@ -226,7 +226,7 @@ fn table() -> Vec<(String, Vec<Row>)> {
     ]
 }
 
-/// Whatever the model replies: the pieces of a stream are the answer that comes without one.
+/// The pieces of a stream are the answer that comes without one, for each reply of a model.
 #[test]
 fn a_streamed_answer_is_the_answer() {
     for (config, rows) in table() {
@@ -252,7 +252,7 @@ fn a_streamed_answer_is_the_answer() {
     }
 }
 
-/// Nothing of it is streamed, and the text for people is the same.
+/// A blocked answer is not streamed, and the text for people is the same.
 #[test]
 fn a_blocked_answer_is_the_same_streamed_and_whole() {
     for config in [
@@ -282,7 +282,7 @@ fn a_blocked_answer_is_the_same_streamed_and_whole() {
     }
 }
 
-/// A client cannot take back what it was sent, so it is told that the answer is another one, and where it is.
+/// A client cannot take back what it was sent, so an error says that the answer is another one, and where it is.
 #[test]
 fn a_stream_ends_with_an_error_where_the_next_reply_is_another() {
     let host = host(TOOLS);

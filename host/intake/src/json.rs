@@ -58,9 +58,9 @@ pub fn replace_halves(piece: &mut Value) {
 /// How half of a surrogate pair is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HalfForm {
-    /// As U+FFFD.
+    /// U+FFFD stands for it.
     Replaced,
-    /// As a character of its own.
+    /// A character of its own stands for it.
     Marked,
 }
 

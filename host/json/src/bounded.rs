@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_refused() {
+    fn json_nested_too_deep_is_refused() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(from_str::<Value>(&nested(depth::MAX_DEPTH)).is_ok());
         for depth in [depth::MAX_DEPTH + 1, 128, 1_000_000] {

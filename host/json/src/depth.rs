@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_readable_is_what_the_reader_reads() {
+    fn readable_json_is_what_the_reader_reads() {
         for (levels, is_read) in [(MAX_DEPTH, true), (READABLE, true), (READABLE + 1, false)] {
             let text = nested(levels).to_string();
             assert_eq!(check_to(text.as_bytes(), READABLE).is_ok(), is_read);

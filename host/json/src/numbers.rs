@@ -114,14 +114,14 @@ fn is_kept(literal: &str) -> bool {
     if is_integer && (literal.parse::<i64>().is_ok() || literal.parse::<u64>().is_ok()) {
         return true;
     }
-    // The reader of JSON refuses what is no number, and what is too large.
-    let Some(value) = literal
-        .parse::<f64>()
-        .ok()
-        .filter(|value| value.is_finite())
-    else {
+    // The reader of JSON refuses what is no number.
+    let Ok(value) = literal.parse::<f64>() else {
         return true;
     };
+    // Tolerant readers take a number that is too large for `null`.
+    if value.is_infinite() {
+        return false;
+    }
     let digits = significant(literal);
     if digits.is_empty() {
         return true;

@@ -1,4 +1,4 @@
-//! Where a piece of a call has its arguments. Some servers have them beside `function`, or under a name of their own.
+//! The place of the arguments in a piece of a call. Some servers have them beside `function`, or under a name of their own.
 
 use serde_json::Value;
 use std::ptr;

@@ -41,7 +41,7 @@ const CONTENT: &str = "content";
 const PARTS: [&str; 4] = ["text", "refusal", "thinking", "reasoning"];
 /// Maximum halves that are held at once: one for each text of an answer.
 const MAX_HELD: usize = 256;
-/// What stays of half a pair that is alone.
+/// Stands for half a pair that stays alone.
 const ALONE: &str = "\u{fffd}";
 
 impl CutPairs {

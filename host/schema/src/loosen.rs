@@ -18,7 +18,7 @@ const MAX_TOO_LARGE: u64 = 4;
 const MAX_DEPTH: usize = 64;
 /// Maximum characters of a reference in a reason.
 const MAX_REFERENCE_CHARS: usize = 80;
-/// Maximum keywords of one schema that are told one by one.
+/// Most keywords of one schema that are named; more are counted.
 const MAX_TOLD: usize = 4;
 /// Keywords that hold a schema.
 const ONE: [&str; 12] = [

@@ -509,8 +509,10 @@ mod tests {
     #[test]
     fn other_text_is_streamed_when_it_is_known() {
         for (text, at) in [
-            ("Hello", "H"),
-            (" \nHello", " \nH"),
+            // `Here` may begin a mark of Granite.
+            ("Hello", "Hel"),
+            (" \nHello", " \nHel"),
+            ("No", "N"),
             ("<p>Hello</p>", "<p>"),
             ("< 5", "< "),
             ("[WARNING] It", "[WARNING]"),
@@ -713,13 +715,13 @@ mod tests {
 
     /// The prompt held the mark that opens the thought.
     #[test]
-    fn a_thought_without_its_first_mark_contradicts_the_answer() {
+    fn an_answer_follows_a_thought_without_its_first_mark() {
         let mut answer_stream = AnswerStream::new(Contract::Tools);
         assert_eq!(answer_stream.push("Hm, 7?\n</thi"), "Hm, 7?");
         assert_eq!(answer_stream.push("nk>\nIt is 4."), "");
         assert_eq!(
             answer_stream.rest("It is 4.", true),
-            AnswerRest::Contradiction
+            AnswerRest::Apart("It is 4.")
         );
     }
 

@@ -187,7 +187,7 @@ impl LanguageCase {
         format!("{before}{value}{behind}")
     }
 
-    /// What the model is shown in the place of the personal data.
+    /// Text for the model in the place of the personal data.
     fn placeholder(&self) -> String {
         let (kind, _) = self.personal;
         format!("<{kind}_1>")

@@ -204,7 +204,7 @@ async fn quoted_calls_are_not_executed() {
     }
 }
 
-/// Between sentences nobody knows whether a call is meant: it is not made, and is no answer.
+/// A call between sentences may be an example: it is not made, and is no answer.
 #[tokio::test]
 async fn a_call_beside_sentences_goes_back() {
     let call = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";

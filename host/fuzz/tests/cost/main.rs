@@ -356,7 +356,21 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "images that are kept with runs",
         Proof::Tests(
             "tests/serve/media.rs",
-            &["a_key_has_as_many_images_as_the_operator_says"],
+            &[
+                "a_key_has_as_many_images_as_the_operator_says",
+                "requests_at_the_same_time_do_not_pass_a_quota_together",
+            ],
+        ),
+    ),
+    (
+        "images and documents that a request names by address, and images of earlier turns",
+        Proof::Tests(
+            "tests/serve/image_memory.rs",
+            &[
+                "images_of_earlier_turns_count_in_the_memory_of_a_request",
+                "a_run_is_not_resumed_without_memory_for_its_images",
+                "a_fetched_image_without_memory_for_it_is_refused",
+            ],
         ),
     ),
 ];

@@ -696,7 +696,7 @@ mod tests {
 
     /// In sub-agents of sub-agents, too.
     #[test]
-    fn what_is_as_deep_as_it_may_be_can_be_read_again() {
+    fn event_of_maximum_depth_can_be_read_again() {
         let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
         let deep = nested(depth::MAX_DEPTH);
         let body = json!({"response_format": {"json_schema": {"schema": {"properties": {"calls": {"items": {"anyOf": [
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_again_is_not_recorded() {
+    fn event_that_could_not_be_read_again_is_not_recorded() {
         let deep = (0..READABLE).fold(json!(1), |inner, _| json!([inner]));
         let kind = EventKind::Request {
             step: 1,

@@ -55,7 +55,7 @@ mod tests {
 
     /// A client's parser is given no event of a megabyte, however long the arguments are.
     #[test]
-    fn no_piece_is_long() {
+    fn pieces_are_at_most_of_the_maximum() {
         let arguments = "né€🦀".repeat(1 << 18);
         let pieces = pieces(&arguments);
         assert_eq!(pieces.concat(), arguments);

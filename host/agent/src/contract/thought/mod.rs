@@ -124,7 +124,7 @@ fn enclosed(start: &str) -> Option<(&str, &'static str)> {
     marks.find_map(|(open, close)| Some((start.strip_prefix(open)?, *close)))
 }
 
-/// Where the response begins, of a reply whose thought is told in words. Looks from `from` on.
+/// Finds the response in a reply whose thought has words as marks. `from`: the byte to begin at.
 fn spoken_end(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let ends = SPOKEN_ENDS.iter();

@@ -359,8 +359,7 @@ const BINARY_ENDINGS: [&str; 12] = [
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "epub", "zip",
 ];
 
-/// The name by whose ending a file may be read. A text is no file of another format, whatever its name ends with: some
-/// clients give every file the same name.
+/// Returns the name of a file, with `.txt` behind an ending that its bytes contradict: some clients name every text `.pdf`.
 fn telling_name(name: &str, bytes: &[u8]) -> String {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);
     let is_binary = ending.is_some_and(|ending| {

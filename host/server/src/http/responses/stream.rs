@@ -163,7 +163,7 @@ impl Events {
         self.tell("response.failed", failed);
     }
 
-    /// OpenAI's streams have the error beside `type`, those of Open Responses in `error`.
+    /// Sends the event `error`. Streams of OpenAI have the error beside `type`, and those of Open Responses in `error`.
     fn tell_error(&mut self, error: &ApiError) {
         let code = error.cause();
         let mut error = error.body().error;
