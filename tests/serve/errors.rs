@@ -512,7 +512,8 @@ fn the_description_has_the_bounds_that_hold() {
             for (name, member) in members.as_object().unwrap() {
                 body[name] = member.clone();
             }
-            assert_eq!(validator.check(&body).is_ok(), is_good, "{path} {members}");
+            let checked = validator.check(&body);
+            assert_eq!(checked.is_ok(), is_good, "{path} {members}: {checked:?}");
             let answered = server.post(path, &body);
             assert_eq!(
                 answered.status == 200,

@@ -320,7 +320,7 @@ fn a_stream_ends_with_an_error_where_the_next_reply_is_another() {
 #[test]
 fn an_answer_follows_a_thought_without_an_opening_mark() {
     let host = host(TOOLS);
-    let reply = || Reply::content("Four, I think.</think>\nIt is 4.");
+    let reply = || Reply::content("Four, I think.\n</think>\nIt is 4.");
     let endpoint = scripted([reply(), reply(), reply(), reply()]);
     let server = serve(&host, &endpoint);
     for path in PATHS {
