@@ -10,8 +10,6 @@ use toolhold_protocol::event::EventKind;
 #[derive(Debug, Default)]
 pub(super) struct TextBesideCalls {
     text: AnswerStream,
-    /// True in a run under another contract.
-    is_none: bool,
     /// Bytes of the longest reply.
     bytes: u64,
 }
@@ -19,10 +17,6 @@ pub(super) struct TextBesideCalls {
 impl TextBesideCalls {
     pub(super) fn take(&mut self, event: &EventKind) {
         match event {
-            EventKind::Run { request, .. } => {
-                self.is_none = request.settings.contract != Contract::Tools;
-            }
-            _ if self.is_none => {}
             EventKind::Request { .. } => self.begin(),
             EventKind::Delta {
                 delta: Delta::Content(text),
@@ -51,9 +45,6 @@ impl TextBesideCalls {
 
     /// Bytes of this reply that are more than those of every reply before it, whose place it takes.
     pub(super) fn more_bytes(&self, completion: &Completion) -> u64 {
-        if self.is_none {
-            return 0;
-        }
         (completion.content.len() as u64).saturating_sub(self.bytes)
     }
 }

@@ -417,8 +417,11 @@ impl LiveTurn {
             let before = self.memory.as_ref().map_or(0, UnsentBytes::bytes);
             let texts = match &event.kind {
                 EventKind::Reply { completion, .. } if !self.turn.answer.clients.is_empty() => {
-                    let thoughts = self.turn.thoughts.more_bytes(completion);
-                    thoughts + self.turn.beside.more_bytes(completion)
+                    let beside = match self.turn.contract {
+                        Contract::Tools => self.turn.beside.more_bytes(completion),
+                        Contract::Schema | Contract::Simple => 0,
+                    };
+                    self.turn.thoughts.more_bytes(completion) + beside
                 }
                 _ => 0,
             };
