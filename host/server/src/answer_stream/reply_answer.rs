@@ -1,0 +1,147 @@
+//! The answer in the text of one reply: that text, or a string of its JSON.
+
+use std::mem;
+use toolhold_agent::contract::{ReplyOpening, mark_in, opening_of};
+use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::string::StringPart;
+use toolhold_protocol::contract::Contract;
+
+/// The member of an object that holds the answer of the simple contract.
+const FINAL_ANSWER: &str = "final_answer";
+/// Members that hold the answer of the schema contract, which also takes an object of the simple one.
+const ANSWERS: [&str; 2] = ["output", FINAL_ANSWER];
+/// Members with calls. Beside these there is no answer.
+const CALLS: &str = "calls";
+const TOOL_NAME: &str = "tool_name";
+/// Length bound of a member's name while it is read; a longer name is none of these.
+const MAX_NAME: usize = 32;
+
+/// The answer in the text of one reply without its thoughts.
+#[derive(Debug, Default)]
+pub(super) struct ReplyAnswer {
+    /// Kind of the text that the reply begins with.
+    opening: ReplyOpening,
+    /// Text that may be the beginning of a call.
+    held: String,
+    /// White space before it.
+    blanks: String,
+    lexer: JsonLexer,
+    /// Brackets that are open.
+    depth: usize,
+    string: JsonString,
+    /// The member of the outermost object that is being read.
+    name: String,
+    /// Behind a call in the object.
+    has_calls: bool,
+    /// After the answer, or in a text that is not JSON.
+    is_over: bool,
+}
+
+/// What the string is that is being read.
+#[derive(Debug, Default, Clone, Copy)]
+enum JsonString {
+    /// The name of a member of the outermost object.
+    Name,
+    Answer,
+    #[default]
+    Other,
+}
+
+impl ReplyAnswer {
+    pub(super) fn push(&mut self, contract: Contract, text: &str, answer: &mut String) {
+        match contract {
+            Contract::Tools => self.read_text(text, answer),
+            Contract::Schema => self.read_json(&ANSWERS, text, answer),
+            Contract::Simple => self.read_json(&[FINAL_ANSWER], text, answer),
+        }
+    }
+
+    /// The text that is known to be no call, without white space around it.
+    fn read_text(&mut self, text: &str, answer: &mut String) {
+        if self.opening == ReplyOpening::Marks {
+            return;
+        }
+        self.held.push_str(text);
+        if self.opening == ReplyOpening::Undecided {
+            self.opening = opening_of(&self.held);
+            if self.opening == ReplyOpening::Text {
+                self.held = self.held.trim_start().to_owned();
+            }
+        }
+        match self.opening {
+            ReplyOpening::Undecided => {}
+            ReplyOpening::Marks => self.held.clear(),
+            ReplyOpening::Text => self.pass_held(answer),
+        }
+    }
+
+    /// Passes on what was held, up to the mark of a call and to white space at the end.
+    fn pass_held(&mut self, answer: &mut String) {
+        let mut text = mem::take(&mut self.held);
+        if let Some(mark) = mark_in(&text) {
+            self.held = text.split_off(mark.at);
+            if mark.is_whole {
+                self.opening = ReplyOpening::Marks;
+                self.held.clear();
+            }
+        }
+        let certain = text.trim_end();
+        let blanks = text.get(certain.len()..).unwrap_or_default();
+        if !certain.is_empty() {
+            answer.push_str(&self.blanks);
+            answer.push_str(certain);
+            self.blanks.clear();
+        }
+        self.blanks.push_str(blanks);
+    }
+
+    pub(super) fn finish(&mut self, answer: &mut String) {
+        let text = mem::take(&mut self.held);
+        let text = text.trim();
+        if !text.is_empty() {
+            answer.push_str(&self.blanks);
+            answer.push_str(text);
+        }
+        self.blanks.clear();
+    }
+
+    /// The strings of these members of the outermost object.
+    fn read_json(&mut self, answers: &[&str], mut text: &str, answer: &mut String) {
+        while !self.is_over
+            && let Some(token) = self.lexer.next(&mut text)
+        {
+            match token {
+                JsonToken::Between('{' | '[') => {
+                    self.depth += 1;
+                    self.has_calls |= self.depth > 2 && self.name == CALLS;
+                }
+                JsonToken::Between('}' | ']') => self.depth = self.depth.saturating_sub(1),
+                JsonToken::Between(',') if self.depth == 1 => self.name.clear(),
+                JsonToken::Between(_) => {}
+                JsonToken::Begin => self.string = self.begun(answers),
+                JsonToken::Inside(StringPart::Plain(c) | StringPart::Escaped(c)) => {
+                    match self.string {
+                        JsonString::Answer => answer.push(c),
+                        JsonString::Name if self.name.len() < MAX_NAME => self.name.push(c),
+                        JsonString::Name | JsonString::Other => {}
+                    }
+                }
+                JsonToken::Inside(_) => self.is_over = true,
+                JsonToken::End => self.is_over = matches!(self.string, JsonString::Answer),
+            }
+        }
+    }
+
+    /// The kind of the string that begins.
+    fn begun(&mut self, answers: &[&str]) -> JsonString {
+        if self.depth != 1 {
+            return JsonString::Other;
+        }
+        self.has_calls |= self.name == TOOL_NAME;
+        match self.name.as_str() {
+            "" => JsonString::Name,
+            name if answers.contains(&name) && !self.has_calls => JsonString::Answer,
+            _ => JsonString::Other,
+        }
+    }
+}

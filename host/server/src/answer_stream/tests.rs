@@ -1,0 +1,369 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+use toolhold_protocol::bound::Bound;
+use toolhold_protocol::knowledge::Retrieval;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::tool::Tool;
+use uuid::Uuid;
+
+fn said(contract: Contract, pieces: &[&str]) -> String {
+    let mut answer_stream = AnswerStream::new(contract);
+    pieces
+        .iter()
+        .map(|piece| answer_stream.push(piece))
+        .collect()
+}
+
+#[test]
+fn the_answer_is_heard_and_nothing_else() {
+    for (reply, answer) in [
+        (r#"{"calls": [], "output": "Hello"}"#, "Hello"),
+        (
+            r#"{"calls": [{"_tool": "t", "output": "no"}], "output": null}"#,
+            "",
+        ),
+        (r#"{"output": {"output": "no"}}"#, ""),
+        (r#"{"final_answer": "a \"b\" \\ \n c"}"#, "a \"b\" \\ \n c"),
+        (r#"{"reason": "output", "output": "yes"}"#, "yes"),
+        (r#"{"output": "\ud83e\udd80!", "output": "twice"}"#, "🦀!"),
+        (r#"```json {"output": "fenced"}"#, "fenced"),
+        (r#"{"output": "bad \x escape"}"#, "bad "),
+        (
+            r#"{"output": "half a pair: \ud83dA\ude00"}"#,
+            "half a pair: ",
+        ),
+        (r#"{"output": "half a pair: \ude00A"}"#, "half a pair: "),
+        (r#"{"output": "half a pair: \ud83d"}"#, "half a pair: "),
+        (r#"{"output": "no digits: \u+041"}"#, "no digits: "),
+        ("no JSON at all", ""),
+    ] {
+        assert_eq!(said(Contract::Schema, &[reply]), answer, "{reply}");
+        let letters: Vec<String> = reply.chars().map(String::from).collect();
+        let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+        assert_eq!(said(Contract::Schema, &letters), answer, "{reply}");
+    }
+    assert_eq!(said(Contract::Tools, &["plain ", "{text}"]), "plain {text}");
+    for (reply, answer) in [
+        (r#"{"tool_name": "t", "final_answer": "no"}"#, ""),
+        (r#"{"output": "no"} {"final_answer": "yes"}"#, ""),
+        (r#"{"final_answer": "yes"}"#, "yes"),
+    ] {
+        assert_eq!(said(Contract::Simple, &[reply]), answer, "{reply}");
+    }
+    let beside = r#"{"calls": [{"_tool": "t"}], "output": "no"}"#;
+    assert_eq!(said(Contract::Schema, &[beside]), "");
+}
+
+/// Wherever the text is cut.
+#[test]
+fn neither_thoughts_nor_white_space_nor_calls_around_a_text_are_the_answer() {
+    for (text, answer) in [
+        ("hello world\n", "hello world"),
+        ("\n\nhello\n\nworld ", "hello\n\nworld"),
+        ("```py\nx=1\n```\n", "```py\nx=1\n```"),
+        ("<think>hm, 7?</think>\nIt is 4.", "It is 4."),
+        (
+            "<think>a</think>\n<reasoning>b</reasoning>\n\nIt is 4.\n",
+            "It is 4.",
+        ),
+        ("<think>It never ends", ""),
+        (
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>",
+            "It is 4.",
+        ),
+        (
+            "I look.\n<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+            "I look.",
+        ),
+        ("I look.\n</s>\n[TOOL_CALLS][{", "I look."),
+        ("a < b [c] `d` <e>", "a < b [c] `d` <e>"),
+    ] {
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            let heard = said(Contract::Tools, &[head, tail]);
+            assert_eq!(heard, answer, "{text} at {at}");
+        }
+    }
+    let thought = "<think>{\"output\": \"no\"}</think>{\"output\": \"yes\"}";
+    assert_eq!(said(Contract::Schema, &[thought]), "yes");
+}
+
+/// A piece of a call is no piece of an answer, wherever the text is cut.
+#[test]
+fn text_that_may_be_a_call_is_held() {
+    for text in [
+        "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+        " \n<|tool_call_start|>[news(q=1)]<|tool_call_end|>",
+        "<|new_call|>{\"name\": \"news\", \"arguments\": {}}<|/new_call|>",
+        "[TOOL_REQUEST]{\"name\": \"news\"}[END_TOOL_REQUEST]",
+        "<answer>{\"name\": \"news\", \"arguments\": {}}</answer>",
+        "</s><tool_calls>[",
+        "<|new",
+    ] {
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            assert_eq!(said(Contract::Tools, &[head, tail]), "", "{text} at {at}");
+        }
+        let mut answer_stream = AnswerStream::new(Contract::Tools);
+        answer_stream.push(text);
+        assert_eq!(answer_stream.rest(text, true), AnswerRest::More(text));
+    }
+}
+
+#[test]
+fn other_text_is_streamed_when_it_is_known() {
+    for (text, at) in [
+        // `Here` may begin a mark of Granite.
+        ("Hello", "Hel"),
+        (" \nHello", " \nHel"),
+        ("No", "N"),
+        ("<p>Hello</p>", "<p>"),
+        ("< 5", "< "),
+        ("[WARNING] It", "[WARNING]"),
+        ("[1, 2]", "[1"),
+        ("```rust", "```r"),
+        ("<answer>It is 4.", "<answer>It "),
+        ("<think>So</think>It", "<think>So</think>I"),
+        ("- a list", "-"),
+    ] {
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+        let shown = text.strip_prefix("<think>So</think>").unwrap_or(text);
+        assert_eq!(said(Contract::Tools, &letters), shown.trim());
+        let mut answer_stream = AnswerStream::new(Contract::Tools);
+        let mut read = String::new();
+        let first = letters.iter().find(|letter| {
+            read.push_str(letter);
+            !answer_stream.push(letter).is_empty()
+        });
+        assert!(first.is_some(), "{text}");
+        assert_eq!(read, at, "{text}");
+    }
+}
+
+fn event(kind: serde_json::Value) -> EventKind {
+    serde_json::from_value(kind).unwrap()
+}
+
+fn request(step: u32) -> EventKind {
+    event(json!({"event": "request", "step": step, "body": {}}))
+}
+
+fn started(step: u32) -> EventKind {
+    event(
+        json!({"event": "tool_start", "step": step, "id": "a", "tool": "m.write", "arguments": {}}),
+    )
+}
+
+fn wrote(text: &str) -> EventKind {
+    EventKind::Delta {
+        step: 1,
+        delta: Delta::Content(text.to_owned()),
+        from: None,
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        contract: Contract::Tools,
+        ..Settings::default()
+    }
+}
+
+/// A run with these settings and tools.
+fn stream_of(settings: Settings, tools: Vec<Bound>) -> AnswerStream {
+    let request = RunRequest {
+        settings,
+        ..RunRequest::new(Uuid::nil(), "t")
+    };
+    AnswerStream::of(&request, &tools.into())
+}
+
+/// The text that these events give.
+fn heard(answer_stream: &mut AnswerStream, events: &[EventKind]) -> String {
+    let news = events.iter().map(|event| match answer_stream.take(event) {
+        AnswerNews::Text(text) => text,
+        AnswerNews::Aside => "|".into(),
+        AnswerNews::Nothing => String::new(),
+    });
+    news.collect()
+}
+
+#[test]
+fn nothing_is_streamed_before_a_call_that_has_to_be_made() {
+    let must_call = Settings {
+        must_call: true,
+        ..settings()
+    };
+    let events = [
+        request(1),
+        wrote("I know."),
+        request(2),
+        wrote("I call."),
+        started(2),
+        request(3),
+        wrote("It is 4."),
+    ];
+    let mut own = stream_of(must_call.clone(), Vec::new());
+    assert_eq!(heard(&mut own, &events), "It is 4.");
+    // A call that is not the client's is not the one.
+    let bound = |name: &str, runner| Bound {
+        tool: Tool::new(name).into(),
+        runner,
+    };
+    let tools = vec![
+        bound("own", Runner::Activity("own".into())),
+        bound("weather", Runner::Client),
+    ];
+    let mut clients = stream_of(must_call, tools);
+    assert_eq!(heard(&mut clients, &events), "");
+}
+
+#[test]
+fn nothing_is_streamed_of_an_output_that_is_checked() {
+    let plain = RunRequest {
+        settings: settings(),
+        ..RunRequest::new(Uuid::nil(), "t")
+    };
+    let of_schema = RunRequest {
+        output_schema: Some(json!({})),
+        ..plain.clone()
+    };
+    let cited = RunRequest {
+        retrieval: Some(Retrieval {
+            citations: CitationRule::Require,
+            ..Retrieval::default()
+        }),
+        ..plain.clone()
+    };
+    let none = BoundTools::default();
+    for (run, text) in [(plain, "Sorry"), (of_schema, ""), (cited, "")] {
+        let mut answer_stream = AnswerStream::of(&run, &none);
+        let events = [request(1), wrote("Sorry")];
+        assert_eq!(heard(&mut answer_stream, &events), text);
+        let answer = r#"{"name":"Bern"}"#;
+        let rest = answer_stream.rest(answer, true);
+        let expected = match text {
+            "" => AnswerRest::More(answer),
+            _ => AnswerRest::Contradiction,
+        };
+        assert_eq!(rest, expected);
+    }
+}
+
+/// A text that the client has is never given twice.
+#[test]
+fn a_reply_after_one_that_broke_off_continues_its_text() {
+    let broken = [request(1), wrote("The answer is ")];
+    for (next, more, rest) in [
+        (&["The answer is 42."][..], " 42.", AnswerRest::More("")),
+        (&["The ans", "wer", " is 42."], " 42.", AnswerRest::More("")),
+        (&["The an"], "", AnswerRest::More(" 42.")),
+        (&["It is", " 42."], "", AnswerRest::Contradiction),
+        (&["The answer: 42."], "", AnswerRest::Contradiction),
+    ] {
+        let mut answer_stream = stream_of(settings(), Vec::new());
+        assert_eq!(heard(&mut answer_stream, &broken), "The answer is");
+        let mut events = vec![request(1)];
+        events.extend(next.iter().map(|text| wrote(text)));
+        assert_eq!(heard(&mut answer_stream, &events), more, "{next:?}");
+        let answer = match rest {
+            AnswerRest::Contradiction => next.concat(),
+            _ => "The answer is 42.".to_owned(),
+        };
+        assert_eq!(answer_stream.rest(&answer, true), rest, "{next:?}");
+    }
+    // Of a run that was stopped there is no other text.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    heard(&mut answer_stream, &broken);
+    assert_eq!(
+        answer_stream.rest("Out of time", false),
+        AnswerRest::More("")
+    );
+}
+
+#[test]
+fn a_text_beside_calls_is_complete_and_not_the_answer() {
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    // A call of an earlier step says nothing of this reply.
+    let events = [request(2), wrote("I look."), started(1)];
+    assert_eq!(heard(&mut answer_stream, &events), "I look.");
+    assert_eq!(
+        answer_stream.rest("It is 4.", true),
+        AnswerRest::Contradiction
+    );
+    let events = [started(2), request(3), wrote("It is 4.")];
+    assert_eq!(heard(&mut answer_stream, &events), "|It is 4.");
+    assert_eq!(answer_stream.rest("It is 4.", true), AnswerRest::More(""));
+    let events = [started(3)];
+    assert_eq!(heard(&mut answer_stream, &events), "");
+    let stopped = AnswerRest::Apart("Out of steps");
+    assert_eq!(answer_stream.rest("Out of steps", false), stopped);
+    // What broke off was not said beside the calls of another reply.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    let events = [
+        request(1),
+        wrote("I think"),
+        request(1),
+        wrote("I look."),
+        started(1),
+        request(2),
+        wrote("It is 4."),
+    ];
+    assert_eq!(heard(&mut answer_stream, &events), "I think");
+    assert_eq!(
+        answer_stream.rest("It is 4.", true),
+        AnswerRest::Contradiction
+    );
+}
+
+/// The prompt held the mark that opens the thought.
+#[test]
+fn an_answer_follows_a_thought_without_its_first_mark() {
+    let mut answer_stream = AnswerStream::new(Contract::Tools);
+    assert_eq!(answer_stream.push("Hm, 7?\n</thi"), "Hm, 7?");
+    assert_eq!(answer_stream.push("nk>\nIt is 4."), "");
+    assert_eq!(
+        answer_stream.rest("It is 4.", true),
+        AnswerRest::Apart("It is 4.")
+    );
+}
+
+#[test]
+fn a_streamed_answer_ends_before_a_stop() {
+    let stops = StopTexts::read(&json!("END")).unwrap();
+    let mut answer_stream = AnswerStream::new(Contract::Tools).stopping(stops);
+    assert_eq!(answer_stream.push("It is 4.E"), "It is 4.");
+    assert_eq!(answer_stream.push("ND and more"), "");
+    let rest = answer_stream.rest("It is 4.", true);
+    assert_eq!(rest, AnswerRest::More(""));
+}
+
+#[test]
+fn missing_text_is_completed_at_the_end() {
+    let mut answer_stream = AnswerStream::new(Contract::Schema);
+    answer_stream.push(r#"{"output": "Hel"#);
+    assert_eq!(answer_stream.rest("Hello", true), AnswerRest::More("lo"));
+    let other = answer_stream.rest("Other", true);
+    assert_eq!(other, AnswerRest::Contradiction);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_said_as_it_is(text in ".*") {
+        let reply = json!({"calls": [], "output": text}).to_string();
+        prop_assert_eq!(said(Contract::Schema, &[&reply]), text);
+    }
+
+    #[test]
+    fn a_cut_changes_nothing(
+        reply in r#"\{"(a|calls|output)": ("b"|\[\{\}\]|1), "(output|final_answer)": "(\\u(d83d|de0|[0-9a-g]{3})[0e]?|[\\"un1-eé😀\n]){0,12}"#,
+    ) {
+        let whole = said(Contract::Schema, &[&reply]);
+        for (at, _) in reply.char_indices() {
+            let (head, tail) = reply.split_at(at);
+            prop_assert_eq!(&said(Contract::Schema, &[head, tail]), &whole, "cut at {}", at);
+        }
+    }
+}
