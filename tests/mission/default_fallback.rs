@@ -9,19 +9,26 @@ fn evaluates(expression: &str) -> Reply {
     calls([("calculator.evaluate", json!({"expression": expression}))])
 }
 
-/// A run with the model `small` at an endpoint that lists these models, with the lines of its configuration.
+/// A run with the model `small` at an endpoint that lists these models, with the lines of its configuration. The router
+/// has a model at another name of the same server, and another agent has a guard and a model for summaries.
 fn run(models: &[&str], replies: Vec<Reply>, configuration: &str) -> (Finished, Endpoint, Host) {
     let endpoint = Endpoint::start(Scenario {
         models: models.iter().map(|name| (*name).to_owned()).collect(),
         ..Scenario::new(replies)
     });
     let url = endpoint.base_url();
+    let other_url = url.replace("127.0.0.1", "localhost");
     let host = Host::new();
     host.ship("calculator").write(
         "toolhold.toml",
         format!(
             "[endpoints.default]\nbase_url = {url:?}\nmodel = \"small\"\n\
              [endpoints.safety]\nbase_url = {url:?}\nmodel = \"my-safety-8b\"\n\
+             [endpoints.picker]\nbase_url = {other_url:?}\nmodel = \"picker-3b\"\n\
+             [endpoints.short]\nbase_url = {url:?}\nmodel = \"short-2b\"\n\
+             [router]\nmodel = \"picker\"\ndefault = \"all\"\n\
+             [router.classes.all]\ndescription = \"All tasks.\"\nto = \"default\"\n\
+             [agents.careful.run]\nsummarizer = \"short\"\n\
              [agents.careful.shields.safety]\nkind = \"model\"\nendpoint = \"safety\"\n\
              [fallback]\ntool_errors = true\nattempts = 1\n{configuration}"
         ),
@@ -40,11 +47,15 @@ fn asked(endpoint: &Endpoint) -> Vec<String> {
         .collect()
 }
 
-const LISTED: [&str; 6] = [
+/// Models that answer and models for other work, by their names or by the configuration of [`run`].
+const LISTED: [&str; 9] = [
     "small",
     "llama-guard-3-8b",
     "my-safety-8b",
+    "picker-3b",
+    "short-2b",
     "nomic-embed-text",
+    "bge-reranker-v2-m3",
     "tiny-1b",
     "big-70b",
 ];
@@ -62,12 +73,8 @@ fn statement_001_8_other_models_of_the_one_endpoint_are_asked() {
     let end: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&end["event"], &end["steps"]), (&json!("done"), &json!(4)));
     let doctor = host.run(&["doctor"]);
-    assert!(
-        doctor
-            .stdout
-            .contains("asks in this order: default/big-70b, default/tiny-1b\n"),
-        "{doctor:?}"
-    );
+    let order = "asks in this order: default/big-70b, default/tiny-1b\n";
+    assert!(doctor.stdout.contains(order), "{doctor:?}");
     let replayed = host.run(&["runs", "replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }

@@ -147,6 +147,12 @@ impl AgentTable {
         self.shields.values().filter_map(ShieldTable::guard)
     }
 
+    /// The endpoint or pool that sums up the agent's conversations, if its table names one.
+    pub(super) fn summarizer(&self) -> Option<&str> {
+        let name = self.overrides.get("run")?.get("summarizer")?.as_str();
+        name.filter(|name| !name.is_empty())
+    }
+
     fn check(&self, name: &str, config: &Configuration) -> Result<(), ConfigFault> {
         if !is_name(name) {
             let reason = "an agent's name is lower case letters, digits and _, at most 48, starting with a letter";

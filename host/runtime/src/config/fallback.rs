@@ -56,7 +56,7 @@ pub struct FallbackRoutes<'a> {
     pub own: &'a str,
     /// Models that this endpoint lists. Empty: unknown.
     pub own_models: &'a [String],
-    /// Endpoints that shields and the router ask: they are for other work.
+    /// Endpoints that shields, the router and the summaries of conversations ask: they are for other work.
     pub beside: &'a BTreeSet<&'a str>,
 }
 
@@ -241,9 +241,13 @@ impl FallbackRoutes<'_> {
         if !self.own_models.contains(own_model) {
             return Vec::new();
         }
+        // A server has several addresses, so a model for other work is known by its name alone.
         let is_configured = |model: &String| {
-            let mut endpoints = self.routes.endpoints.values();
-            endpoints.any(|other| is_at(own, other) && other.model == *model)
+            let mut endpoints = self.routes.endpoints.iter();
+            endpoints.any(|(name, other)| {
+                let is_beside = self.beside.contains(name.as_str());
+                other.model == *model && (is_beside || is_at(own, other))
+            })
         };
         let mut models: Vec<&String> = self
             .own_models
@@ -406,7 +410,8 @@ mod tests {
         };
         let endpoints = BTreeMap::from(
             [
-                ("guard", at("http://gpu/v1", "my-safety-8b")),
+                // The same server under another of its names.
+                ("guard", at("http://gpu.example/v1", "my-safety-8b")),
                 ("here", at("http://gpu/v1", "qwen3-32b")),
                 ("little", at("http://gpu/v1/", "qwen3-4b")),
             ]

@@ -324,16 +324,19 @@ impl Configuration {
         read: impl FnOnce(&FallbackTable, FallbackRoutes<'_>) -> T,
     ) -> T {
         let routes = self.routes();
+        let agents = self.tables.agents.values();
         let mut beside: BTreeSet<&str> = self.guards().map(|(_, endpoint)| endpoint).collect();
         // A guard of another agent makes no calls for this one either.
-        beside.extend(self.tables.agents.values().flat_map(AgentTable::guards));
+        beside.extend(agents.clone().flat_map(AgentTable::guards));
         let answering = routes.endpoints_of(ROUTER);
         let deciding = routes.endpoints_of(&routes.router.model).into_iter();
         let deciding = deciding.map(|(name, _)| name);
         beside.extend(deciding.filter(|name| answering.iter().all(|(other, _)| other != name)));
         let own = routes.endpoints_of(&self.endpoint);
-        let summarizing = self.summarizer().map(|name| routes.endpoints_of(name));
-        let summarizing = summarizing.into_iter().flatten().map(|(name, _)| name);
+        let summarizers = self.summarizer().into_iter();
+        let summarizers = summarizers.chain(agents.filter_map(AgentTable::summarizer));
+        let summarizing = summarizers.flat_map(|name| routes.endpoints_of(name));
+        let summarizing = summarizing.map(|(name, _)| name);
         beside.extend(summarizing.filter(|name| own.iter().all(|(other, _)| other != name)));
         let of = FallbackRoutes {
             routes,
