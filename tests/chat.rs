@@ -83,3 +83,22 @@ fn completions_manual_and_reference_are_made() {
         assert!(reference.contains(key), "{key}");
     }
 }
+
+/// The person at the prompt is asked back as clients of the APIs are.
+#[test]
+fn statement_000_12_a_stopped_turn_of_a_chat_asks_back_in_the_language_of_the_task() {
+    let host = Host::new();
+    host.ship("calculator")
+        .write("toolhold.toml", "[run]\nmax_steps = 1\n");
+    let call = || calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let endpoint = Endpoint::start(Scenario::new([call(), call()]));
+    let typed = "Посчитай сумму заказов за март.\nДа\n";
+    let done = chat(&host, &endpoint, &[], typed);
+    assert_eq!(
+        done.stderr.matches("Продолжить, или").count(),
+        2,
+        "{done:?}"
+    );
+    let second = endpoint.requests()[1].to_string();
+    assert!(second.contains("whether I should go on"), "{second}");
+}

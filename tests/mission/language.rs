@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use support::endpoint::{Endpoint, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 use support::server::Server;
 use support::transcript::{answers, calls, told};
@@ -154,4 +154,115 @@ fn statement_000_12_the_next_turn_knows_that_the_user_was_asked_to_go_on() {
     assert_eq!(answer["language"], "ru", "{answer}");
     let request = told(&endpoint, 1);
     assert!(request.contains("whether I should go on"), "{request}");
+}
+
+/// Tokens that are used up are told like steps, and the model of the next turn knows of the question.
+#[test]
+fn statement_000_12_a_task_that_is_too_long_is_answered_in_its_language() {
+    let host = host("[run]\ntoken_budget = 1\n");
+    let call = calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let repeated = Scenario::new([call]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    for ((tag, task, _), words) in TASKS.iter().zip([
+        "какой её части",
+        "先处理哪一部分",
+        "part of it should I work on first",
+    ]) {
+        for path in PATHS {
+            let answer = server.post(path, &asked(path, task)).good();
+            let text = shown(&answer);
+            assert!(text.contains(words), "{path} {tag}: {answer}");
+            assert!(!text.contains("run."), "{path} {tag}: {text}");
+        }
+    }
+    let session = server.post("/v1/sessions", &json!({})).good();
+    let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
+    for text in [TASKS[0].1, "С первой"] {
+        let answer = server.post(&turns, &asked("/v1/agent", text)).good();
+        assert_eq!(answer["reason"], "token_budget", "{answer}");
+    }
+    let last = endpoint.requests().len() - 1;
+    let request = told(&endpoint, last);
+    assert!(
+        request.contains("which part of it to work on first"),
+        "{request}"
+    );
+}
+
+/// The notice about an answer that a limit of the endpoint cut is for its reader, too.
+#[test]
+fn statement_000_12_a_cut_answer_is_told_in_the_language_of_the_task() {
+    let host = host("[endpoints.default]\ncontract = \"tools\"\n");
+    for (reason, texts) in [
+        ("length", ["продолжение", "继续写完", "write the rest"]),
+        ("content_filter", ["иначе", "换一种说法", "in other words"]),
+    ] {
+        let reply = Reply {
+            finish_reason: Some(reason.into()),
+            ..Reply::content("4, 5")
+        };
+        let repeated = Scenario::new([reply]).in_order(ReplyOrder::Repeat);
+        let endpoint = Endpoint::start(repeated);
+        let server = serve(&host, &endpoint);
+        for ((tag, task, _), words) in TASKS.iter().zip(texts) {
+            for path in PATHS {
+                let answer = server.post(path, &asked(path, task)).good();
+                assert_eq!(shown(&answer), "4, 5", "{path} {tag}: {answer}");
+                let notices = match path {
+                    "/v1/agent" => &answer["notices"],
+                    _ => &answer["toolhold"]["notices"],
+                };
+                let notices = notices.to_string();
+                assert!(notices.contains(words), "{path} {tag}: {answer}");
+                assert!(!notices.contains("run."), "{path} {tag}: {notices}");
+            }
+        }
+    }
+}
+
+/// Data that calls wrote are no answer: the question stands behind them.
+#[test]
+fn statement_000_12_data_of_a_stopped_run_do_not_take_the_place_of_the_question() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let sum = json!({"expression": "2+2", "_outputPath": "†state.sum"});
+    let call = calls([("calculator.evaluate", sum)]);
+    let repeated = Scenario::new([call]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    let (_, task, words) = TASKS[0];
+    for path in PATHS {
+        let answer = server.post(path, &asked(path, task)).good();
+        let text = shown(&answer);
+        assert!(text.contains("\"sum\""), "{path}: {answer}");
+        assert!(text.contains(words), "{path}: {answer}");
+    }
+}
+
+/// A client sends the whole conversation, and its user says little at the end.
+#[test]
+fn statement_000_12_the_language_of_earlier_messages_counts() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let call = calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let repeated = Scenario::new([call]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    for (tag, task, words) in TASKS {
+        let mut messages = vec![json!({"role": "user", "content": task})];
+        for n in 1..=6 {
+            messages.push(json!({"role": "assistant", "content": "1 + 1"}));
+            messages.push(json!({"role": "user", "content": n.to_string()}));
+        }
+        for path in PATHS {
+            let conversation = match path {
+                "/v1/responses" => "input",
+                _ => "messages",
+            };
+            let mut asked = asked(path, task);
+            asked[conversation] = json!(messages);
+            let answer = server.post(path, &asked).good();
+            let text = shown(&answer);
+            assert!(text.contains(words), "{path} {tag}: {answer}");
+        }
+    }
 }

@@ -1,9 +1,12 @@
-//! Texts of the host for the person whose task it is, where a run has no answer of its own.
+//! Texts of the host for the person whose task it is, where a run has no answer of its own, or not all of it.
 //!
 //! Each is in the language of the task, and in English where the table has no other. They name no configuration key: the
 //! person can change none. The developer's message is the error of the run.
 
-/// Reason for which a run has no answer, by what its user can do next.
+use toolhold_protocol::completion::ReplyCut;
+use toolhold_protocol::event::StopReason;
+
+/// Reason for which a run has no whole answer, by what its user can do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserText {
     /// A limit of steps, calls, time or cost was reached. It asks whether to go on.
@@ -12,6 +15,10 @@ pub enum UserText {
     OutOfTokens,
     /// A shield blocked the input or the output. It asks for other words.
     Blocked,
+    /// The answer reached the token limit of a reply. It asks whether to write the rest.
+    CutAnswer,
+    /// The endpoint's content filter cut the answer. It asks for other words.
+    FilteredAnswer,
 }
 
 /// The texts of one language.
@@ -20,6 +27,8 @@ struct Texts {
     unfinished: &'static str,
     out_of_tokens: &'static str,
     blocked: &'static str,
+    cut_answer: &'static str,
+    filtered_answer: &'static str,
 }
 
 const ENGLISH: &Texts = &Texts {
@@ -30,6 +39,10 @@ const ENGLISH: &Texts = &Texts {
                     part of it should I work on first?",
     blocked: "I cannot answer this: a rule of this service does not allow it. Could you ask in other words, or for \
               something else?",
+    cut_answer: "This answer is not whole: it has reached the length that is allowed for one reply. Shall I write the \
+                 rest, or would you like a shorter answer?",
+    filtered_answer: "This answer is not whole: the service of the model does not allow the rest of it. Could you ask in \
+                      other words, or for something else?",
 };
 
 const TEXTS: &[&Texts] = &[
@@ -42,12 +55,18 @@ const TEXTS: &[&Texts] = &[
                         какой её части мне начать?",
         blocked: "Я не могу на это ответить: этого не позволяет правило сервиса. Не могли бы вы сформулировать вопрос \
                   иначе или спросить о другом?",
+        cut_answer: "Это не весь ответ: он достиг длины, разрешённой для одного ответа модели. Написать продолжение, или \
+                     вы хотите более короткий ответ?",
+        filtered_answer: "Это не весь ответ: сервис модели не разрешает его остальную часть. Не могли бы вы \
+                          сформулировать вопрос иначе или спросить о другом?",
     },
     &Texts {
         tag: "zh",
         unfinished: "还没有答案：一次请求允许的工作量已用完。要我继续吗？或者您想缩小任务范围、说得更具体一些？",
         out_of_tokens: "没有答案：这个任务需要的文本超出了一次请求允许的量。我应该先处理哪一部分？",
         blocked: "我无法回答：本服务的规则不允许。您能换一种说法，或者问别的问题吗？",
+        cut_answer: "这个回答不完整：已达到一次回复允许的长度。要我继续写完吗？或者您想要一个更短的回答？",
+        filtered_answer: "这个回答不完整：模型服务不允许其余的内容。您能换一种说法，或者问别的问题吗？",
     },
     &Texts {
         tag: "de",
@@ -57,6 +76,10 @@ const TEXTS: &[&Texts] = &[
                         ist. Mit welchem Teil soll ich beginnen?",
         blocked: "Das kann ich nicht beantworten: Eine Regel dieses Dienstes erlaubt es nicht. Können Sie es anders \
                   formulieren oder etwas anderes fragen?",
+        cut_answer: "Diese Antwort ist nicht vollständig: Sie hat die Länge erreicht, die für eine Antwort erlaubt ist. \
+                     Soll ich den Rest schreiben, oder möchten Sie eine kürzere Antwort?",
+        filtered_answer: "Diese Antwort ist nicht vollständig: Der Dienst des Modells erlaubt den Rest nicht. Können Sie \
+                          es anders formulieren oder etwas anderes fragen?",
     },
     &Texts {
         tag: "fr",
@@ -66,6 +89,10 @@ const TEXTS: &[&Texts] = &[
                         pour une demande. Par quelle partie dois-je commencer ?",
         blocked: "Je ne peux pas répondre : une règle de ce service ne le permet pas. Pouvez-vous formuler la question \
                   autrement, ou en poser une autre ?",
+        cut_answer: "Cette réponse n’est pas complète : elle a atteint la longueur qui est autorisée pour une réponse. \
+                     Dois-je écrire la suite, ou souhaitez-vous une réponse plus courte ?",
+        filtered_answer: "Cette réponse n’est pas complète : le service du modèle ne permet pas d’écrire la suite. \
+                          Pouvez-vous formuler la question autrement, ou en poser une autre ?",
     },
     &Texts {
         tag: "es",
@@ -75,10 +102,43 @@ const TEXTS: &[&Texts] = &[
                         ¿Por qué parte empiezo?",
         blocked: "No puedo responder a esto: una regla de este servicio no lo permite. ¿Puede preguntarlo de otra \
                   manera, o preguntar otra cosa?",
+        cut_answer: "Esta respuesta no está completa: ya tiene la longitud permitida para una respuesta. ¿Quiere que \
+                     escriba el resto, o prefiere una respuesta más corta?",
+        filtered_answer: "Esta respuesta no está completa: el servicio del modelo no permite el resto. ¿Puede \
+                          preguntarlo de otra manera, o preguntar otra cosa?",
     },
 ];
 
+impl From<ReplyCut> for UserText {
+    fn from(cut: ReplyCut) -> Self {
+        match cut {
+            ReplyCut::Length => Self::CutAnswer,
+            ReplyCut::Filter => Self::FilteredAnswer,
+        }
+    }
+}
+
 impl UserText {
+    /// The text in the place of the answer of a run that ended for this reason, if there is one. None of a run that failed:
+    /// its error is for developers.
+    pub fn of(reason: StopReason) -> Option<Self> {
+        match reason {
+            StopReason::MaxSteps
+            | StopReason::MaxToolCalls
+            | StopReason::MaxCost
+            | StopReason::Timeout => Some(Self::Unfinished),
+            StopReason::TokenBudget => Some(Self::OutOfTokens),
+            StopReason::Blocked => Some(Self::Blocked),
+            StopReason::Output
+            | StopReason::Planned
+            | StopReason::Incomplete
+            | StopReason::ToolCalls
+            | StopReason::Cancelled
+            | StopReason::Model
+            | StopReason::Unusable => None,
+        }
+    }
+
     /// The text in this language, by its BCP 47 tag: of `zh-Hant` and `zh` alike.
     pub fn in_language(self, tag: Option<&str>) -> &'static str {
         let primary = tag
@@ -92,6 +152,8 @@ impl UserText {
             Self::Unfinished => texts.unfinished,
             Self::OutOfTokens => texts.out_of_tokens,
             Self::Blocked => texts.blocked,
+            Self::CutAnswer => texts.cut_answer,
+            Self::FilteredAnswer => texts.filtered_answer,
         }
     }
 }
@@ -101,10 +163,12 @@ mod tests {
     use super::*;
     use toolhold_text::language::recognise;
 
-    const ALL: [UserText; 3] = [
+    const ALL: [UserText; 5] = [
         UserText::Unfinished,
         UserText::OutOfTokens,
         UserText::Blocked,
+        UserText::CutAnswer,
+        UserText::FilteredAnswer,
     ];
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use toolhold_agent::language;
+use toolhold_agent::user_text::UserText;
 use toolhold_protocol::context::{Message, SummaryMessage};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::{CarriedTexts, RunRequest};
@@ -140,27 +141,27 @@ pub fn carried_messages(carried: Option<CarriedTexts>, context: &mut [Message]) 
     carried.messages
 }
 
-/// The message that tells the model of the next turn how this one ended. `is_gone`: texts were taken out of the end.
+/// The message that tells the model of the next turn how this one ended, and what the user was asked in a text of the
+/// host, which is no part of the record. `is_gone`: texts were taken out of the end.
 pub fn answer_message(output: &Value, reason: StopReason, is_gone: bool) -> Message {
+    let question = match UserText::of(reason) {
+        Some(UserText::Unfinished) => " I asked the user whether I should go on.",
+        Some(UserText::OutOfTokens) => {
+            " The task needs more text than is allowed for one request. I asked the user which part of it to work on \
+             first."
+        }
+        _ => "",
+    };
+    // The model must not take it for an answer that the user has read.
+    let stopped = || format!("(I was stopped before I had an answer: {reason:?}.{question})");
     let said = match output {
         Value::String(text) => text.clone(),
         Value::Null if is_gone => TAKEN_OUT.to_owned(),
-        // The model must not take it for an answer that the user has read.
-        Value::Null if asks_back(reason) => format!(
-            "(I was stopped before I had an answer: {reason:?}. I asked the user whether I should go on.)"
-        ),
-        Value::Null => format!("(I was stopped before I had an answer: {reason:?})"),
-        other => other.to_string(),
+        Value::Null => stopped(),
+        data if question.is_empty() => data.to_string(),
+        data => format!("{data}\n\n{}", stopped()),
     };
     Message::text(Role::Assistant, said)
-}
-
-/// Whether the user was asked to go on, in a text of the host that is no part of the record.
-fn asks_back(reason: StopReason) -> bool {
-    matches!(
-        reason,
-        StopReason::MaxSteps | StopReason::MaxToolCalls | StopReason::MaxCost | StopReason::Timeout
-    )
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use toolhold_admission::own_work;
 use toolhold_agent::language;
 use toolhold_agent::run::decider::Decider;
+use toolhold_agent::user_text::UserText;
 use toolhold_knowledge::Settings;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::decision::{Decision, Pending};
@@ -207,6 +208,7 @@ impl Chat {
             left.put(&mut request);
         }
         request.allowed = self.agent.allowed(&behalf);
+        let language = request.language.clone();
         let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
             agent: self.agent.name.clone(),
@@ -262,8 +264,13 @@ impl Chat {
             };
             observer.take(&event);
             view.show(&event);
-            if let EventKind::Done { reason, .. } = event.kind {
+            if let EventKind::Done { reason, output, .. } = event.kind {
                 exit = exit_of(reason);
+                // The model of the next turn knows that it was asked.
+                let question = UserText::of(reason).filter(|_| !output.is_string());
+                if let Some(question) = question {
+                    output::remark(question.in_language(language.as_deref()));
+                }
             }
         }
         run.finished().await?;

@@ -10,6 +10,7 @@ use crate::secret_mask::SecretMask;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use toolhold_agent::user_text::UserText;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::citation::Citation;
 use toolhold_protocol::completion::{ReplyCut, Usage as TokenUsage};
@@ -430,7 +431,8 @@ impl Answer {
                 ..
             } if self.has_text_replies => {
                 if let Some(cut) = self.cut {
-                    self.notice(&cut.to_string());
+                    let text = UserText::from(cut).in_language(self.language.as_deref());
+                    self.notice(text);
                 }
             }
             _ => {}

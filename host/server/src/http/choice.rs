@@ -87,7 +87,7 @@ pub const FUNCTION_CALL: &str = "function_call";
 pub fn stopped<'a>(turn: &Turn, text: &'a str, stops: &StopTexts) -> &'a str {
     let is_models = match turn.end() {
         TurnEnd::Answered | TurnEnd::Filtered => true,
-        TurnEnd::OutOfTokens => !turn.content().is_empty(),
+        TurnEnd::OutOfTokens => turn.content() == text,
         _ => false,
     };
     if is_models { stops.cut(text) } else { text }

@@ -175,7 +175,7 @@ pub struct Conversation {
     /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
-    /// The language of the last of the user's three last messages in which it can be told.
+    /// The language of the last of the user's messages in which it can be told.
     pub language: Option<&'static str>,
 }
 
@@ -336,18 +336,31 @@ fn tool_name(function: &str, tools: &BTreeSet<String>) -> String {
 /// Characters of the name of a function that no tool can have.
 const MAX_FOREIGN_NAME: usize = 56;
 
-/// The language of the last of the user's messages in which it can be told. Each look takes up to a
-/// quarter of a millisecond, and a client may send a hundred thousand messages, so few are looked at.
+/// The language of the last of the user's messages in which it can be told. Users say `1` or `ok` many times in a
+/// conversation, so many short messages are read. A long message takes up to a quarter of a millisecond, and a client may
+/// send a hundred thousand messages, so at most three long ones are read.
 fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
-    const MAX_MESSAGES: usize = 3;
+    const MAX_MESSAGES: usize = 100;
+    const MAX_LONG: usize = 3;
+    const LONG_BYTES: usize = 60;
     let from_user = messages
         .iter()
         .rev()
         .filter(|message| message.role == "user");
-    from_user.take(MAX_MESSAGES).find_map(|message| {
-        let text = text(&message.content).ok()?;
-        language::recognise(&text)
-    })
+    let mut long = 0;
+    for message in from_user.take(MAX_MESSAGES) {
+        if long == MAX_LONG {
+            break;
+        }
+        let Ok(text) = text(&message.content) else {
+            continue;
+        };
+        if let Some(tag) = language::recognise(&text) {
+            return Some(tag);
+        }
+        long += usize::from(text.len() > LONG_BYTES);
+    }
+    None
 }
 
 /// Refuses a call without a result: the model expects a result for each call. `result` is the client's name of one.

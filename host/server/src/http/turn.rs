@@ -172,9 +172,10 @@ impl Turn {
     }
 
     /// The text that clients show to people: the answer, or in the place of none a text of the host in the language of the
-    /// task, which asks back. The error of the run is for developers.
+    /// task, which asks back. Data that calls wrote are no answer, so they stand before it. The error of the run is for
+    /// developers.
     pub fn shown(&self) -> String {
-        let text = self.content();
+        let mut text = self.content();
         let instead = match self.end() {
             TurnEnd::Limited => UserText::Unfinished,
             TurnEnd::OutOfTokens => UserText::OutOfTokens,
@@ -186,10 +187,13 @@ impl Turn {
             | TurnEnd::Cancelled
             | TurnEnd::Failed => return text,
         };
+        let is_answer = self.answer.output.is_string();
         // An empty answer without an error is an answer, too.
-        if text.is_empty() && self.answer.error.is_some() {
-            let language = self.answer.language.as_deref();
-            return instead.in_language(language).to_owned();
+        if self.answer.error.is_some() && (text.is_empty() || !is_answer) {
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(instead.in_language(self.answer.language.as_deref()));
         }
         text
     }
