@@ -7,7 +7,7 @@ use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host, finish};
 use support::transcript::{answers, calls};
 
-fn chat(host: &Host, endpoint: &Endpoint, more: &[&str], typed: &str) -> Finished {
+pub(super) fn chat(host: &Host, endpoint: &Endpoint, more: &[&str], typed: &str) -> Finished {
     let url = endpoint.base_url();
     let arguments = [&["chat", "--base-url", &url, "--model", "m"], more].concat();
     let mut child = host

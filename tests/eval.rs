@@ -383,6 +383,30 @@ fn two_configurations_are_compared_task_by_task() {
     );
 }
 
+/// A task is done as `toolhold run` does it: what the default agent has holds, below what the command line compares.
+#[test]
+fn statement_042_12_the_default_agent_holds_for_evaluations() {
+    let host = host();
+    host.write("two.toml", TWO).write(
+        "toolhold.toml",
+        "[agents.default.run]\nexamples = 1\nmax_steps = 9\n",
+    );
+    let endpoint = Endpoint::start(of_two());
+    let done = eval(
+        &host,
+        &endpoint,
+        &["two.toml", "--json", "--vary", "run.max_steps=7"],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    let settings = &report["configurations"][0]["settings"];
+    assert_eq!(
+        (&settings["examples"], &settings["max_steps"]),
+        (&json!(1), &json!(7)),
+        "{settings}"
+    );
+}
+
 #[test]
 fn saved_work_is_not_repeated_until_the_settings_change() {
     let host = host();

@@ -860,7 +860,7 @@ fn a_resumed_run_has_the_tools_that_it_began_with() {
 
 /// What the configuration says of the agent "default" holds for a run at the terminal, below what the command line says.
 #[test]
-fn the_default_agent_holds_for_a_run() {
+fn statement_042_12_the_default_agent_holds_for_a_run() {
     let host = host();
     host.ship("text").write(
         "toolhold.toml",

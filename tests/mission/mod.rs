@@ -5,6 +5,7 @@ mod calls_in_text;
 mod capacity_formula;
 mod conversations;
 mod corrections;
+mod default_agent;
 mod default_fallback;
 mod documents_by_address;
 mod eight_languages;

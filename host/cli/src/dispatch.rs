@@ -170,7 +170,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Memory(command) => memory::memory(&load(&flags)?.configuration, command).await,
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
-        Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
+        Command::Plan(command) => plan::plan(load(&flags)?.run_agent()?, command).await,
         Command::Build {
             folders,
             dev,

@@ -276,7 +276,11 @@ async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec
         let settings = loaded.settings.iter();
         let settings = settings.map(|set| (set.key.as_str(), &set.value));
         let settings = serde_json::to_value(settings.collect::<BTreeMap<_, _>>())?;
-        made.push(Arm::new(name, loaded.configuration, &settings, &spared).await?);
+        // A task is done as `toolhold run` does it.
+        let agent = loaded.run_agent();
+        let agent = agent.with_context(|| format!("for {name:?}"))?;
+        let config = Configuration::clone(&agent.configuration);
+        made.push(Arm::new(name, config, &settings, &spared).await?);
     }
     Ok(made)
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use toolhold_protocol::context::{Context, Input, Message};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan};
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::{AgentConfiguration, Configuration};
 use toolhold_runtime::host;
 
 #[derive(Debug, Subcommand)]
@@ -83,12 +83,13 @@ pub enum Format {
     Dot,
 }
 
-pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> {
+pub async fn plan(agent: &AgentConfiguration, command: PlanCommand) -> Result<Exit> {
+    let config = &*agent.configuration;
     match command {
         PlanCommand::Show { file, format } => show(config, &file, format).await,
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
         PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
-        PlanCommand::Run(args) => Box::pin(run::run(config, *args)).await,
+        PlanCommand::Run(args) => Box::pin(run::run(agent, *args)).await,
     }
 }
 

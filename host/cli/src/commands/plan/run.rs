@@ -13,6 +13,7 @@ use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolhold_agent::{
@@ -20,13 +21,14 @@ use toolhold_agent::{
 };
 use toolhold_mcp::Servers;
 use toolhold_model::NoModel;
+use toolhold_policy::names;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::plan::{Plan, PlanPlace};
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Tool;
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::{AgentConfiguration, Configuration};
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::shields::shields;
@@ -46,7 +48,8 @@ pub struct PlanRunArgs {
     verbose: bool,
 }
 
-pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
+pub async fn run(agent: &AgentConfiguration, args: PlanRunArgs) -> Result<Exit> {
+    let config = &*agent.configuration;
     let saved = args.plan.saved(config).await?;
     let plan = match Plan::parse(&saved.plan) {
         Ok(plan) => plan,
@@ -56,6 +59,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     let mut request = RunRequest::new(uuid::Uuid::now_v7(), "");
     request.context = saved.context;
     request.settings = config.settings();
+    request.allowed.clone_from(&agent.tools);
     request.plan = Some(calls);
     let tools = tools(config, &request).await?;
     if !tools.faults.is_empty() {
@@ -171,6 +175,13 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         if is_defined(name) || found.contains_key(name) {
             continue;
         }
+        if !names::allows(request.allowed.as_deref(), &unversioned(name)) {
+            let place = PlanPlace::step(index);
+            faults.push(format!(
+                "{place}: {name} is none of the tools of [agents.default]"
+            ));
+            continue;
+        }
         if let Some(server) = server(name) {
             match offers(server) {
                 Ok(()) => of_servers.push(name.to_owned()),
@@ -191,11 +202,25 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
             }
         }
     }
+    let mut modules = host::toolbox(config, registry).within(config.bounds());
+    if let Some(allowed) = &request.allowed {
+        modules = modules.allowing(allowed);
+    }
     Ok(PlanTools {
-        modules: host::toolbox(config, registry),
+        modules,
         tools: found.into_values().map(Arc::new).collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,
+    })
+}
+
+/// `calc.add` of `calc@1.2.add`: lists of allowed tools name no versions.
+fn unversioned(tool: &str) -> Cow<'_, str> {
+    let versioned = tool
+        .rsplit_once('.')
+        .filter(|(module, _)| module.contains('@'));
+    versioned.map_or(Cow::Borrowed(tool), |(module, own)| {
+        Cow::Owned(format!("{}.{own}", name_of(module)))
     })
 }
 
