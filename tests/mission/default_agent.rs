@@ -1,0 +1,53 @@
+//! 042.12: `[agents.default]` holds for runs at a terminal, however they begin.
+
+use crate::chat::chat;
+use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Scenario};
+use support::host::Host;
+use support::transcript::answers;
+
+/// A host whose default agent has a tool, a limit and a shield of its own.
+fn host() -> Host {
+    let host = Host::new();
+    host.ship("calculator").ship("text").write(
+        "toolhold.toml",
+        "[agents.default]\ntools = [\"calculator\"]\nrun = { max_steps = 3 }\n\
+         shields.mails = { kind = \"pii\", block = [\"email\"], places = [\"input\"] }\n",
+    );
+    host
+}
+
+#[test]
+fn statement_042_12_the_default_agent_holds_for_saved_plans() {
+    let host = host();
+    let sum =
+        json!({"_tool": "calculator.evaluate", "expression": "1+1", "_outputPath": "†state.sum"});
+    let back = json!({"_tool": "text.reverse", "text": "abc", "_outputPath": "†state.back"});
+    host.write("sum.json", json!([sum]).to_string())
+        .write("both.json", json!([sum, back]).to_string());
+    let done = host.run(&["plan", "run", "sum.json", "--json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let first: Value = serde_json::from_str(done.stdout.lines().next().unwrap()).unwrap();
+    let request = &first["request"];
+    assert_eq!(request["settings"]["max_steps"], 3, "{first}");
+    assert_eq!(request["allowed"], json!(["calculator"]), "{first}");
+    let refused = host.run(&["plan", "run", "both.json"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let reason = "text.reverse is none of the tools of [agents.default]";
+    assert!(refused.stderr.contains(reason), "{refused:?}");
+}
+
+#[test]
+fn statement_042_12_the_default_agent_holds_for_chats_and_saved_requests() {
+    let host = host();
+    let request =
+        json!({"context": [{"type": "text", "role": "user", "text": "Write to ann@example.com."}]});
+    host.write("letter.json", request.to_string());
+    let endpoint = Endpoint::start(Scenario::new([answers("Written."), answers("Written.")]));
+    let url = endpoint.base_url();
+    let done = host.run(&["request", "run", "letter.json", "--base-url", &url]);
+    assert!(done.stderr.contains("mails"), "{done:?}");
+    let done = chat(&host, &endpoint, &[], "Write to ann@example.com.\n");
+    assert!(done.stderr.contains("mails"), "{done:?}");
+    assert!(endpoint.requests().is_empty(), "{:?}", endpoint.requests());
+}
