@@ -40,8 +40,7 @@ fn statement_042_12_the_default_agent_holds_for_saved_plans() {
 #[test]
 fn statement_042_12_the_default_agent_holds_for_chats_and_saved_requests() {
     let host = host();
-    let request =
-        json!({"context": [{"type": "text", "role": "user", "text": "Write to ann@example.com."}]});
+    let request = json!({"context": [{"role": "user", "content": "Write to ann@example.com."}]});
     host.write("letter.json", request.to_string());
     let endpoint = Endpoint::start(Scenario::new([answers("Written."), answers("Written.")]));
     let url = endpoint.base_url();
