@@ -82,6 +82,13 @@ impl Lexicon {
         super::name(tag).map(|_| *tag)
     }
 
+    /// Bytes of the hash table of words: slots for a word, its languages and a byte of the hash.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        let slots = (self.tables.words.capacity() * 8 / 7).next_power_of_two();
+        slots * (size_of::<(&str, LanguageSet)>() + 1)
+    }
+
     /// The languages with these tags.
     #[cfg(test)]
     pub fn languages(&self, tags: &[&str]) -> LanguageSet {

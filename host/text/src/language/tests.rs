@@ -236,6 +236,32 @@ fn words_of_a_table_are_in_lower_case_and_stand_there_once() {
     }
 }
 
+/// `docs/runs.md` tells what recognition takes of the binary and of memory.
+#[test]
+fn tables_take_as_much_as_the_manual_says() {
+    let texts = [
+        include_str!("latin.txt"),
+        include_str!("cyrillic.txt"),
+        include_str!("arabic.txt"),
+        include_str!("devanagari.txt"),
+    ];
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let lexicons = [
+        &lexicon::LATIN,
+        &lexicon::CYRILLIC,
+        &lexicon::ARABIC,
+        &lexicon::DEVANAGARI,
+    ];
+    let memory: usize = lexicons.iter().map(|lexicon| lexicon.memory()).sum();
+    let manual = include_str!("../../../../docs/runs.md");
+    for said in [
+        format!("{} kB of the binary", bytes / 1_000),
+        format!("{:.1} MB for all scripts", memory as f64 / 1e6),
+    ] {
+        assert!(manual.contains(&said), "{said}");
+    }
+}
+
 /// A word that stands in the table of one language alone decides between it and all others.
 #[test]
 fn words_that_two_languages_share_stand_in_both_tables() {
