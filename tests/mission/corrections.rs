@@ -37,3 +37,32 @@ fn statement_042_15_calls_that_name_the_one_they_correct_are_refused() {
         assert!(told.contains(&instead), "{told}");
     }
 }
+
+/// What the protocol's acts describe and this host does otherwise is told in one place.
+#[test]
+fn statement_042_15_section_12_of_the_protocol_names_all_deviations() {
+    let manual = include_str!("../../docs/protocol.md");
+    let (_, section) = manual.split_once("\n## 12. Deviations\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<&str> = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .collect();
+    for (deviation, rule) in [
+        ("A registered type may have a handler", "2.13"),
+        ("calls, an output, or both", "4.8"),
+        ("Every solution has `meta`", "2.6"),
+        ("A message that an Activity returns", "5.5"),
+        ("An `_activity` that names nothing", "3.3"),
+        ("an explicit call without an output path", "5.6"),
+        ("State is carried", "2.7"),
+        ("A failed call is corrected", "3.4"),
+        ("`idea://…`", "6.1"),
+        ("`††` is a dagger", "5.1"),
+        ("Every call whose references resolve", "7.3"),
+    ] {
+        let row = rows.iter().find(|row| row.contains(deviation));
+        let row = row.unwrap_or_else(|| panic!("no row has {deviation:?}"));
+        assert!(row.contains(rule), "{row}");
+    }
+}

@@ -89,7 +89,7 @@ fn statement_000_97_another_revision_is_an_error_where_the_operator_wants() {
 }
 
 #[test]
-fn policy_is_a_part_of_the_budget() {
+fn statement_000_43_policy_is_a_part_of_the_budget() {
     let endpoint = Endpoint::start(Scenario::new([Reply::solution(
         json!({"calls": [], "output": "done"}),
     )]));

@@ -2,13 +2,15 @@
 
 use super::{LANGUAGES, LanguageCase};
 use crate::mission::ask;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::Host;
 use support::server::Server;
 use support::transcript::{answers, calls, told};
 
 const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
+
+const CARD: &str = "4111111111111111";
 
 const POLICY: &str = r#"
 [shields.private]
@@ -63,5 +65,37 @@ fn statement_042_2_guards_find_values_beside_letters_of_eight_languages() {
             "{language}: {second}"
         );
         assert!(!second.contains("elpmaxe.live"), "{language}: {second}");
+    }
+}
+
+/// The arguments of a call are in the audit log without the values that the policy knows by their form.
+#[test]
+fn statement_000_95_the_audit_log_has_no_value_in_clear_in_eight_languages() {
+    let host = Host::new();
+    host.ship("text");
+    let endpoint = Endpoint::start(Scenario::default());
+    let url = endpoint.base_url();
+    let server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    for case in &LANGUAGES {
+        let text = [CARD, SECRET].map(|value| case.beside_letters(value));
+        let asked = json!({"arguments": {"text": text.join("\n")}});
+        server.post("/v1/tools/text.reverse", &asked).good();
+    }
+    let log = host.run(&["audit", "search", "--json"]).stdout;
+    let rows = log.lines().map(|line| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        row
+    });
+    let calls: Vec<Value> = rows
+        .filter(|row| row["tool"] == "text.reverse" && row["arguments"].is_object())
+        .collect();
+    for case in &LANGUAGES {
+        let [before, _] = case.letters;
+        let is_of_case = |row: &&Value| row["arguments"].to_string().contains(before);
+        let row = calls.iter().find(is_of_case);
+        assert!(row.is_some(), "{}: {log}", case.language);
+    }
+    for value in [CARD, SECRET] {
+        assert!(!log.contains(value), "{value}: {log}");
     }
 }

@@ -91,7 +91,7 @@ async fn the_last_write_wins() {
 /// Whatever takes how long: no call reads what a later call writes, what is pushed has the order of the reply, and of
 /// two values the last one stays.
 #[tokio::test]
-async fn calls_have_the_effect_of_their_order() {
+async fn statement_042_13_calls_have_the_effect_of_their_order() {
     let state = toolhold_protocol::context::Message::parse_all(&json!([
         {"type": "state", "state": {"set": "old", "log": []}},
         {"type": "tool", "tool": {

@@ -84,7 +84,7 @@ fn a_reference_is_replaced_by_the_value_at_its_place() {
 
 /// Nothing can be referred to, and the model was told of no references: what it writes is text.
 #[test]
-fn without_data_a_dagger_begins_a_text() {
+fn statement_042_14_without_data_a_dagger_begins_a_text() {
     let context = json!([tool("echo", &json!({"v": {}})), task()]);
     let texts = json!(["† 1832", "†1832", "††", "†state.x", {"a": "†"}]);
     let replies = [calls(json!([{"_tool": "echo", "v": texts}])), output("x")];

@@ -25,7 +25,7 @@ fn numbers_and_words_are_left_alone() {
 /// A letter of another script beside a value, and no space: as Chinese, Japanese and Thai are written, and as anybody may
 /// write who wants a value not to be found.
 #[test]
-fn values_are_found_beside_letters_of_all_scripts() {
+fn statement_000_83_values_are_found_beside_letters_of_all_scripts() {
     let letters = ('\u{80}'..'\u{20000}')
         .filter(|c| c.is_alphabetic() && !toolhold_text::continues_value(*c));
     // Some of each 512 characters.

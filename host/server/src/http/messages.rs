@@ -336,9 +336,8 @@ fn tool_name(function: &str, tools: &BTreeSet<String>) -> String {
 /// Characters of the name of a function that no tool can have.
 const MAX_FOREIGN_NAME: usize = 56;
 
-/// The language of the last of the user's messages in which it can be told. Users say `1` or `ok` many times in a
-/// conversation, so many short messages are read. A long message takes up to a quarter of a millisecond, and a client may
-/// send a hundred thousand messages, so at most three long ones are read.
+/// Returns the language of the last of the user's messages that tells it. Users say `1` or `ok` many times, so it reads up
+/// to 100 messages. A long message takes up to a quarter of a millisecond, so at most three long ones are read.
 fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
     const MAX_MESSAGES: usize = 100;
     const MAX_LONG: usize = 3;

@@ -218,7 +218,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
 }
 
 #[tokio::test]
-async fn only_known_hosts_are_named() {
+async fn statement_000_81_only_known_hosts_are_named() {
     let shield = Domains::new(["example.com".into(), "*.example.org".into()]).unwrap();
     let long_breaks = format!("ht{}tp://example.com{{@evil.test", "\n".repeat(3_000));
     for (text, passes) in [

@@ -198,7 +198,7 @@ fn is_bound(earlier: &RandomCall, later: &RandomCall) -> bool {
 
 proptest! {
     #[test]
-    fn calls_have_the_effect_that_they_have_one_after_the_other(
+    fn statement_042_13_calls_have_the_effect_that_they_have_one_after_the_other(
         calls in calls(),
         choices in prop::collection::vec(0..1_000_usize, 1..40),
     ) {
@@ -208,7 +208,7 @@ proptest! {
     /// Those that touch nothing of each other run at the same time, and the layers of a plan are those of the schedule:
     /// each call is in the first layer after the calls that it has to come after.
     #[test]
-    fn layers_of_a_plan_are_those_in_which_its_calls_are_made(calls in calls()) {
+    fn statement_042_13_layers_of_a_plan_are_those_in_which_its_calls_are_made(calls in calls()) {
         let calls: Vec<RandomCall> = calls
             .into_iter()
             .map(|call| RandomCall {
