@@ -94,3 +94,20 @@ fn statement_001_8_nobody_is_asked_where_the_own_model_is_not_listed() {
         assert_eq!(asked(&endpoint), ["small"; 4], "{models:?} {configuration}");
     }
 }
+
+/// `doctor` prints the order of `toolhold run`, for which `[agents.default]` holds.
+#[test]
+fn statement_001_8_doctor_prints_the_order_of_the_default_agent() {
+    let wrong = (0..3).map(|n| evaluates(&format!("2 plus {n}")));
+    let replies = wrong
+        .chain([evaluates("2+2"), answers("it is 4")])
+        .collect();
+    let configuration = "[agents.default.fallback]\nmodels = [\"tiny-1b\"]\n";
+    let (done, endpoint, host) = run(&LISTED, replies, configuration);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let expected = ["small", "small", "small", "tiny-1b", "small"];
+    assert_eq!(asked(&endpoint), expected, "{done:?}");
+    let doctor = host.run(&["doctor"]);
+    let order = "asks in this order: tiny-1b\n";
+    assert!(doctor.stdout.contains(order), "{doctor:?}");
+}

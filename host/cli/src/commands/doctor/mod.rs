@@ -12,6 +12,7 @@ use crate::terminal::output;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::{bad, block, dim, good, line, plural, warn};
 use std::path::Path;
+use std::sync::Arc;
 use toolhold_admission::own_work;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -52,13 +53,16 @@ impl Finding {
     }
 }
 
+/// What to do about a configuration that cannot be used.
+const CORRECT: &str = "correct it; `toolhold config` shows all keys";
+
 pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
     let mut broken = 0;
     let mut report = |area: &str, finding: Finding| {
         broken += usize::from(matches!(finding, Broken(..)));
         output::tell(&finding.shown(area));
     };
-    let config = match config::load(file, flags, Needs::All) {
+    let (config, of_runs) = match config::load(file, flags, Needs::All) {
         Ok(loaded) => {
             let settings = &loaded.settings;
             let own = settings.iter().filter(|s| s.origin != "default").count();
@@ -76,20 +80,22 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                 );
             }
             report("secrets", secrets(file, flags).await);
-            loaded.configuration
+            let of_runs = match loaded.run_agent() {
+                Ok(agent) => Some(Arc::clone(&agent.configuration)),
+                Err(error) => {
+                    report("agents.default", Broken(error.to_string(), CORRECT.into()));
+                    None
+                }
+            };
+            (loaded.configuration, of_runs)
         }
         Err(error) => {
-            report(
-                "configuration",
-                Broken(
-                    error.to_string(),
-                    "correct it; `toolhold config` shows all keys".into(),
-                ),
-            );
+            report("configuration", Broken(error.to_string(), CORRECT.into()));
             return Ok(Exit::Failed);
         }
     };
-    for (area, finding) in models::models(&config).await {
+    let of_runs = of_runs.as_deref().unwrap_or(&config);
+    for (area, finding) in models::models(of_runs).await {
         report(&area, finding);
     }
     for finding in modules(&config).await {
