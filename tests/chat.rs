@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::io::Write as _;
 use std::process::Stdio;
-use support::endpoint::{Endpoint, Scenario};
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 use support::transcript::{answers, calls};
 
@@ -101,4 +101,20 @@ fn statement_000_12_a_stopped_turn_of_a_chat_asks_back_in_the_language_of_the_ta
     );
     let second = endpoint.requests()[1].to_string();
     assert!(second.contains("whether I should go on"), "{second}");
+}
+
+#[test]
+fn statement_000_12_a_cut_answer_of_a_chat_is_told_in_the_language_of_the_task() {
+    let host = Host::new();
+    host.write(
+        "toolhold.toml",
+        "[endpoints.default]\ncontract = \"tools\"\n",
+    );
+    let endpoint = Endpoint::start(Scenario::new([Reply {
+        finish_reason: Some("length".into()),
+        ..Reply::content("4, 5")
+    }]));
+    let done = chat(&host, &endpoint, &[], "请把这句话翻译成英文。\n");
+    assert!(done.stdout.contains("4, 5"), "{done:?}");
+    assert!(done.stderr.contains("要我继续写完吗"), "{done:?}");
 }

@@ -7,6 +7,7 @@ use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::decider::{InvalidAnswer, decision, question, unclear};
 use crate::terminal::standing::StandingDecisions;
+use crate::terminal::user_question::UserQuestion;
 use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -22,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use toolhold_admission::own_work;
 use toolhold_agent::language;
 use toolhold_agent::run::decider::Decider;
-use toolhold_agent::user_text::UserText;
 use toolhold_knowledge::Settings;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::decision::{Decision, Pending};
@@ -208,7 +208,6 @@ impl Chat {
             left.put(&mut request);
         }
         request.allowed = self.agent.allowed(&behalf);
-        let language = request.language.clone();
         let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
             agent: self.agent.name.clone(),
@@ -239,6 +238,7 @@ impl Chat {
         let (mut run, mut observer) = observer.begun(started)?;
         let (cancel, id) = (run.cancel.clone(), run.id);
         let mut view = EventPrinter::of_run(self.shown);
+        let mut question = UserQuestion::default();
         let mut exit = Exit::Failed;
         let stopped = async {
             tokio::select! {
@@ -264,13 +264,11 @@ impl Chat {
             };
             observer.take(&event);
             view.show(&event);
-            if let EventKind::Done { reason, output, .. } = event.kind {
+            if let Some(text) = question.take(&event.kind) {
+                output::remark(text);
+            }
+            if let EventKind::Done { reason, .. } = event.kind {
                 exit = exit_of(reason);
-                // The model of the next turn knows that it was asked.
-                let question = UserText::of(reason).filter(|_| !output.is_string());
-                if let Some(question) = question {
-                    output::remark(question.in_language(language.as_deref()));
-                }
             }
         }
         run.finished().await?;

@@ -11,4 +11,5 @@ pub mod rows;
 pub mod standing;
 pub mod stderr;
 pub mod style;
+pub mod user_question;
 pub mod view;

@@ -53,7 +53,7 @@ impl Finding {
     }
 }
 
-/// What to do about a configuration that cannot be used.
+/// Remedy of a configuration that cannot be used.
 const CORRECT: &str = "correct it; `toolhold config` shows all keys";
 
 pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
