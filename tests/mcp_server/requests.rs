@@ -130,6 +130,31 @@ fn a_saved_request_is_a_tool_and_a_call_is_a_run() {
     }
 }
 
+/// The user of a client reads why there is no answer, and has no configuration to change.
+#[test]
+fn statement_000_12_a_stopped_request_asks_back_in_the_language_of_its_input() {
+    let endpoint = scripted([reckons(), reckons()]);
+    let host = offering(&endpoint.base_url(), "[run]\nmax_steps = 1\n");
+    let mut said = saved();
+    said["context"][0]["schema"] = json!({
+        "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"],
+    });
+    host.write("requests/say.json", said.to_string());
+    let mut client = Stdio::session(&host, &[], json!({}));
+    for (id, task, words) in [
+        (1, "Посчитай сумму заказов за март.", "Продолжить, или"),
+        (2, "请把这句话翻译成英文。", "要我继续吗"),
+    ] {
+        let stopped = client.ask(call(id, "request-say", json!({"text": task})));
+        let result = &stopped["result"];
+        assert_eq!(result["isError"], true, "{stopped}");
+        let kind = &result["_meta"]["io.toolhold/failure"]["kind"];
+        assert_eq!(*kind, "max_steps", "{stopped}");
+        let told = result["content"][0]["text"].as_str().unwrap();
+        assert!(told.contains(words) && !told.contains("run."), "{told}");
+    }
+}
+
 #[test]
 fn without_an_endpoint_the_modules_are_served_and_a_run_says_what_is_wrong() {
     let host = offering("http://127.0.0.1:9/v1", "");

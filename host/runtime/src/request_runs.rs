@@ -15,7 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::Run;
+use toolhold_agent::language::recognise;
 use toolhold_agent::run::decider::Decider;
+use toolhold_agent::user_text::UserText;
 use toolhold_mcp::serve::{RequestCall, RequestRunner};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::{Listener, LogLevel, LogLine, Progress};
@@ -143,13 +145,14 @@ impl RequestRunner for Runs {
     fn run<'a>(&'a self, call: RequestCall<'a>) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let (name, id) = (call.name, call.id);
+            let language = call.input.as_ref().and_then(language_of);
             match self.done(call).await {
                 Ok(done) => ToolResult {
                     usage: ToolUsage {
                         duration_us: done.duration_ms.saturating_mul(1_000),
                         ..ToolUsage::default()
                     },
-                    outcome: outcome(done, name, id).map(ToolOutput::from),
+                    outcome: outcome(done, name, id, language).map(ToolOutput::from),
                     printed: Vec::new(),
                     module: None,
                     cached: None,
@@ -309,7 +312,37 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
     });
 }
 
-fn outcome(done: FinishedRun, name: &str, id: Uuid) -> Result<Value, ToolFailure> {
+/// The language of the texts in the input of a Request, if they tell it.
+fn language_of(input: &Value) -> Option<&'static str> {
+    let mut texts = String::new();
+    join_texts(input, &mut texts);
+    recognise(&texts)
+}
+
+/// Bytes of joined texts after which no more are added: what follows tells the same language.
+const MAX_TEXT_BYTES: usize = 4_096;
+
+fn join_texts(value: &Value, texts: &mut String) {
+    match value {
+        _ if texts.len() > MAX_TEXT_BYTES => {}
+        Value::String(text) => {
+            texts.push_str(text);
+            texts.push('\n');
+        }
+        Value::Array(values) => values.iter().for_each(|value| join_texts(value, texts)),
+        Value::Object(members) => members.values().for_each(|value| join_texts(value, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The client's user reads why there is no output, and can change no configuration: a limit or a shield is told in a text
+/// for users. The record of the run has the error.
+fn outcome(
+    done: FinishedRun,
+    name: &str,
+    id: Uuid,
+    language: Option<&str>,
+) -> Result<Value, ToolFailure> {
     let (class, why) = match (done.reason, done.error) {
         (StopReason::Output | StopReason::Planned, _) => return Ok(done.output),
         (_, Some((class, message))) => (class, format!(": {message}")),
@@ -318,11 +351,17 @@ fn outcome(done: FinishedRun, name: &str, id: Uuid) -> Result<Value, ToolFailure
     };
     let reason = serde_json::to_value(done.reason).unwrap_or_default();
     let reason = reason.as_str().unwrap_or_default();
+    let ended = format!("the run of the Request {name} ended without an output ({reason})");
+    let message = match UserText::of(done.reason) {
+        Some(text) => {
+            let text = text.in_language(language);
+            format!("{text} [{ended}; it is run {id}]")
+        }
+        None => format!("{ended}{why}; it is run {id}"),
+    };
     Err(ToolFailure {
         kind: reason.to_owned(),
         class,
-        message: format!(
-            "the run of the Request {name} ended without an output ({reason}){why}; it is run {id}"
-        ),
+        message,
     })
 }

@@ -627,7 +627,7 @@ async fn the_votes_of_a_consulted_advisor_join_the_council_of_the_next_reply() {
 }
 
 #[tokio::test]
-async fn a_council_is_recorded_before_the_calls_that_it_allows() {
+async fn statement_004_13_a_council_is_recorded_before_the_calls_that_it_allows() {
     let told = run(
         request(Contract::Schema, json!([advisor("first", "start")])),
         [

@@ -95,7 +95,7 @@ async fn a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts() {
 
 /// Each run goes on with what the one before left: the summary is made once, and made longer ten times.
 #[tokio::test]
-async fn a_summary_is_extended_and_facts_survive_ten_of_them() {
+async fn statement_000_51_a_summary_is_extended_and_facts_survive_ten_of_them() {
     let mut context = turns(20);
     let mut summaries = 0;
     for round in 0..60 {

@@ -400,7 +400,7 @@ async fn instances_are_counted_apart() {
 
 /// What fallbacks ask is no step of the run's own model, and its tokens are the run's all the same.
 #[tokio::test]
-async fn fallbacks_take_tokens_and_no_steps() {
+async fn statement_001_8_fallbacks_take_tokens_and_no_steps() {
     let contract = Contract::Schema;
     let own = || {
         Script::new(

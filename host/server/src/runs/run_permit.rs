@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_only_waits_for_a_job_gives_its_place() {
+    async fn statement_000_69_a_run_that_only_waits_for_a_job_gives_its_place() {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let runner = PermittedRunner {

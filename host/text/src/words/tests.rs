@@ -158,7 +158,7 @@ fn keywords_are_words_in_every_script() {
 proptest! {
     /// A keyword that is found with spaces around it is found without them, and terms are found likewise.
     #[test]
-    fn unspaced_words_are_found_among_others(
+    fn statement_042_2_unspaced_words_are_found_among_others(
         script in 0..UNSPACED.len(),
         keyword in any::<prop::sample::Index>(),
         around in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
