@@ -266,3 +266,33 @@ fn statement_000_12_the_language_of_earlier_messages_counts() {
         }
     }
 }
+
+/// A saved Request has no task in words: the texts of its input tell the language of its user.
+#[test]
+fn statement_000_12_the_language_of_the_input_of_a_saved_request_counts() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let input =
+        json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let reckon = json!({
+        "type": "object", "required": ["expression"],
+        "properties": {"_module": {"const": "calculator"}, "expression": {"type": "string"}},
+    });
+    let saved = json!({"context": [
+        {"type": "input", "schema": input},
+        {"type": "tool", "tool": {"reckon": reckon}},
+        {"role": "user", "content": "Do what the input asks for."},
+    ]});
+    host.write("requests/say.json", saved.to_string());
+    let call = calls([("reckon", json!({"expression": "2+2"}))]);
+    let repeated = Scenario::new([call]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    for (tag, task, words) in TASKS {
+        let asked = json!({"input": {"text": task}});
+        let answer = server.post("/v1/requests/say", &asked).good();
+        assert_eq!(answer["language"], tag, "{answer}");
+        assert!(shown(&answer).contains(words), "{answer}");
+    }
+    // What the model is told is the author's.
+    assert!(!told(&endpoint, 0).contains("The language of the task"));
+}

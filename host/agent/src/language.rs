@@ -1,5 +1,6 @@
 //! The language of a task: the client's choice, or recognised where the task tells it with certainty.
 
+use serde_json::Value;
 use std::borrow::Cow;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_text::language::name;
@@ -14,6 +15,30 @@ const ENGLISH: &str = "en";
 pub fn keep(request: &mut RunRequest, tag: &str, is_chosen: bool) {
     request.language = Some(tag.to_owned());
     request.tells_language = is_chosen || tag != ENGLISH;
+}
+
+/// Bytes of joined texts after which no more are added: what follows tells the same language.
+const MAX_JOINED_BYTES: usize = 4_096;
+
+/// The language of the texts in the input of a saved Request, if they tell it. It is that of the texts that the host has for
+/// the user. The model is told nothing: the author of the Request wrote its instructions.
+pub fn recognise_in(input: &Value) -> Option<&'static str> {
+    let mut texts = String::new();
+    join_texts(input, &mut texts);
+    recognise(&texts)
+}
+
+fn join_texts(value: &Value, texts: &mut String) {
+    match value {
+        _ if texts.len() > MAX_JOINED_BYTES => {}
+        Value::String(text) => {
+            texts.push_str(text);
+            texts.push('\n');
+        }
+        Value::Array(values) => values.iter().for_each(|value| join_texts(value, texts)),
+        Value::Object(members) => members.values().for_each(|value| join_texts(value, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// The instructions that the model of a run is given: its own, and the language of its task. What the operator and the
@@ -42,7 +67,16 @@ pub fn told_instructions(request: &RunRequest) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use uuid::Uuid;
+
+    #[test]
+    fn the_language_of_an_input_is_that_of_its_texts() {
+        let task = "Посчитай сумму заказов за март.";
+        let input = json!({"n": 3, "asked": [{"text": task}, null, true]});
+        assert_eq!(recognise_in(&input), Some("ru"));
+        assert_eq!(recognise_in(&json!({"n": 3})), None);
+    }
 
     #[test]
     fn only_a_language_that_needs_it_is_told_to_the_model() {

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::Run;
-use toolhold_agent::language::recognise;
+use toolhold_agent::language::recognise_in;
 use toolhold_agent::run::decider::Decider;
 use toolhold_agent::user_text::UserText;
 use toolhold_mcp::serve::{RequestCall, RequestRunner};
@@ -145,7 +145,7 @@ impl RequestRunner for Runs {
     fn run<'a>(&'a self, call: RequestCall<'a>) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let (name, id) = (call.name, call.id);
-            let language = call.input.as_ref().and_then(language_of);
+            let language = call.input.as_ref().and_then(recognise_in);
             match self.done(call).await {
                 Ok(done) => ToolResult {
                     usage: ToolUsage {
@@ -312,31 +312,8 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
     });
 }
 
-/// The language of the texts in the input of a Request, if they tell it.
-fn language_of(input: &Value) -> Option<&'static str> {
-    let mut texts = String::new();
-    join_texts(input, &mut texts);
-    recognise(&texts)
-}
-
-/// Bytes of joined texts after which no more are added: what follows tells the same language.
-const MAX_TEXT_BYTES: usize = 4_096;
-
-fn join_texts(value: &Value, texts: &mut String) {
-    match value {
-        _ if texts.len() > MAX_TEXT_BYTES => {}
-        Value::String(text) => {
-            texts.push_str(text);
-            texts.push('\n');
-        }
-        Value::Array(values) => values.iter().for_each(|value| join_texts(value, texts)),
-        Value::Object(members) => members.values().for_each(|value| join_texts(value, texts)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// The client's user reads why there is no output, and can change no configuration: a limit or a shield is told in a text
-/// for users. The record of the run has the error.
+/// The output of a run. A limit or a shield is told in a text for users, because the user of an MCP client can change no
+/// configuration; the record of the run has its error.
 fn outcome(
     done: FinishedRun,
     name: &str,

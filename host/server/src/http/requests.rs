@@ -12,6 +12,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use toolhold_agent::language;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
@@ -161,6 +162,8 @@ fn put(
     request: &mut RunRequest,
 ) -> Result<(), ApiError> {
     request.own_tools_only = true;
+    let language = input.as_ref().and_then(language::recognise_in);
+    request.language = language.map(str::to_owned);
     request.context = match input {
         Some(input) => saved
             .with_input(input)
