@@ -20,8 +20,8 @@ pub fn keep(request: &mut RunRequest, tag: &str, is_chosen: bool) {
 /// Bytes of joined texts after which no more are added: what follows tells the same language.
 const MAX_JOINED_BYTES: usize = 4_096;
 
-/// The language of the texts in the input of a saved Request, if they tell it. It is that of the texts that the host has for
-/// the user. The model is told nothing: the author of the Request wrote its instructions.
+/// Returns the language of the texts in the input of a saved Request. The host's texts for the user are in it; the model gets
+/// the instructions of the author alone.
 pub fn recognise_in(input: &Value) -> Option<&'static str> {
     let mut texts = String::new();
     join_texts(input, &mut texts);

@@ -312,8 +312,8 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
     });
 }
 
-/// The output of a run. A limit or a shield is told in a text for users, because the user of an MCP client can change no
-/// configuration; the record of the run has its error.
+/// Returns the output of a run. A limit or a shield is explained in a text for users, because a user of an MCP client cannot
+/// change the configuration of this host. The record of the run has its error.
 fn outcome(
     done: FinishedRun,
     name: &str,
