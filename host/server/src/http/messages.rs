@@ -33,6 +33,9 @@ pub struct ChatMessage {
     /// Images and texts of the files of `content`.
     #[serde(skip)]
     pub material: Vec<Message>,
+    /// True if the host composed the text from the record of an earlier run.
+    #[serde(skip)]
+    pub is_composed: bool,
     /// The assistant's tool calls; their results follow as messages of the role `tool`.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<Object>>)]
@@ -175,11 +178,19 @@ pub struct Conversation {
     /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
+    /// Places in `context` of messages that the host composed from the records of earlier runs.
+    pub composed: BTreeSet<usize>,
     /// The language of the last of the user's three last messages in which it can be told.
     pub language: Option<&'static str>,
 }
 
 impl Conversation {
+    /// Notes that the next message of the context is this one.
+    fn note(&mut self, message: &ChatMessage) {
+        let next = self.context.len();
+        self.composed.extend(message.is_composed.then_some(next));
+    }
+
     /// Puts the text of the system messages in the place of the agent's instructions, and the language into the
     /// request.
     pub fn put_instructions(&self, request: &mut RunRequest) {
@@ -232,6 +243,7 @@ pub fn conversation(
                 conversation.context.extend_from_slice(&message.material);
                 // An image may say it all.
                 if !text.is_empty() || message.material.is_empty() {
+                    conversation.note(message);
                     conversation.context.push(Message::user(text));
                 }
             }
@@ -239,6 +251,7 @@ pub fn conversation(
                 is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
                     let said = Message::text(Role::Assistant, text);
+                    conversation.note(message);
                     conversation.context.push(said);
                 }
             }
