@@ -21,6 +21,7 @@ use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
+use crate::refusals::LastRefusal;
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 use toolhold_intake::json;
@@ -79,6 +80,8 @@ pub struct OpenAiModel {
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     names: FieldNames,
+    /// The change of the reasoning that the endpoint wanted last, from a refusal that was gone with it.
+    reasoning: Arc<LastRefusal<ReasoningChange>>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
     tokenizer: Option<Tokenizer>,
@@ -101,6 +104,7 @@ impl OpenAiModel {
             insists: false,
             extra: Map::new(),
             names: FieldNames::default(),
+            reasoning: Arc::default(),
             key_variable: None,
             tokenizer: None,
         }
@@ -110,6 +114,8 @@ impl OpenAiModel {
     #[must_use]
     pub fn over(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = transport;
+        // A recording is played from its begin, where no refusal is known.
+        self.reasoning = Arc::default();
         self
     }
 
@@ -238,7 +244,8 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let mut change = None;
+        let mut known = self.reasoning.get();
+        let mut change = known;
         let mut asked = Cow::Borrowed(request);
         let response = loop {
             let sending = self.transport.send(self.http_request(&asked, change));
@@ -259,11 +266,20 @@ impl OpenAiModel {
                 change = Some(next);
                 continue;
             }
+            // Another model may be there now, which wants what the one before refused.
+            if known.take().is_some() && ReasoningChange::is_meant_by(&refusal) {
+                self.reasoning.forget();
+                change = None;
+                continue;
+            }
             if request.images() > 0 {
                 refusal.advise_of_images();
             }
             return Err(refusal);
         };
+        if let Some(change) = change.filter(|_| change != known) {
+            self.reasoning.note(change);
+        }
         let url = self.transport.target();
         let content_type = unread_encoding(&response)
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
