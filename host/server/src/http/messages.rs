@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
 use toolhold_json::{bounded, numbers};
 use toolhold_protocol::completion::{
-    EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members, signed_members,
+    CONTENT_THOUGHTS, EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members,
+    signed_members,
 };
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
@@ -55,6 +56,20 @@ pub struct ChatMessage {
 }
 
 impl ChatMessage {
+    /// The reasoning that may go to an endpoint with the calls of this message.
+    pub fn reasoning(&self) -> Map<String, Value> {
+        let parts = self.content.as_array().into_iter().flatten();
+        let parts: Vec<Value> = parts.filter(|part| is_thought(part)).cloned().collect();
+        if parts.is_empty() || !self.thoughts.content_thoughts.is_null() {
+            return self.thoughts.members();
+        }
+        let thoughts = MessageThoughts {
+            content_thoughts: parts.into(),
+            ..self.thoughts.clone()
+        };
+        thoughts.members()
+    }
+
     fn is_of_functions(&self) -> bool {
         self.role == FUNCTION || self.function_call.is_some()
     }
@@ -74,7 +89,7 @@ pub struct MessageThoughts {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<String>)]
     thinking: Value,
-    /// Signed parts, which go on unchanged, as do the two fields after this one: up to 256 KiB of each.
+    /// Signed parts, which go on unchanged, as do the three fields after this one: up to 256 KiB of each.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Vec<Object>>)]
     reasoning_details: Value,
@@ -84,6 +99,11 @@ pub struct MessageThoughts {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     extra_content: Value,
+    /// Thoughts that the endpoint wrote among the parts of the content ({"type": "thinking", …}). A client may send them as
+    /// parts of `content`, too.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    content_thoughts: Value,
 }
 
 impl MessageThoughts {
@@ -96,6 +116,7 @@ impl MessageThoughts {
             reasoning_details: take(REASONING_DETAILS),
             thinking_blocks: take(THINKING_BLOCKS),
             extra_content: take(EXTRA_CONTENT),
+            content_thoughts: take(CONTENT_THOUGHTS),
         }
     }
 
@@ -108,11 +129,19 @@ impl MessageThoughts {
             (REASONING_DETAILS, &self.reasoning_details),
             (THINKING_BLOCKS, &self.thinking_blocks),
             (EXTRA_CONTENT, &self.extra_content),
+            (CONTENT_THOUGHTS, &self.content_thoughts),
         ];
         let given = members.into_iter().filter(|(_, value)| !value.is_null());
         let given = given.map(|(name, value)| (name.to_owned(), value.clone()));
         reasoning_members(&given.collect())
     }
+}
+
+/// The type of a part of the content that is a thought.
+const THINKING: &str = "thinking";
+
+fn is_thought(part: &Value) -> bool {
+    part["type"] == THINKING
 }
 
 /// The role of results of `functions`.
@@ -411,7 +440,7 @@ struct ContentFault {
     reason: String,
 }
 
-/// The text of a content: that of its parts that are texts. Images and files are read apart.
+/// The text of a content: that of its parts that are texts. Images and files are read apart, and thoughts are no text.
 ///
 /// # Errors
 /// The content is invalid or has parts of other kinds.
@@ -432,7 +461,7 @@ fn text(content: &Value) -> Result<String, ContentFault> {
                 let text = match kind.as_str() {
                     "text" | "input_text" | "output_text" => &part["text"],
                     "refusal" => &part["refusal"],
-                    kind if is_media(kind) => continue,
+                    kind if kind == THINKING || is_media(kind) => continue,
                     kind => {
                         return Err(fault(format!(
                             "content of the type {kind:?} cannot be used; texts, images and files can"
@@ -492,6 +521,35 @@ mod tests {
             assert!(is_name(tool), "{tool}");
         }
         assert!(is_name(&tool_name(&"é".repeat(500), &BTreeSet::new())));
+    }
+
+    #[test]
+    fn thoughts_among_the_parts_of_the_content_go_with_the_calls() {
+        let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "I ask."}]});
+        let mut told = Map::new();
+        told.insert(CONTENT_THOUGHTS.to_owned(), json!([thought]));
+        let answered = json!(MessageThoughts::of(told.clone()));
+        assert_eq!(answered, Value::Object(told.clone()));
+        for (content, beside) in [
+            (
+                json!([thought, {"type": "text", "text": "Well."}]),
+                json!({}),
+            ),
+            (json!("Well."), answered),
+        ] {
+            let mut calling = json!({"role": "assistant", "content": content, "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            ]});
+            let beside = beside.as_object().unwrap().clone();
+            calling.as_object_mut().unwrap().extend(beside);
+            let said = json!([calling, {"role": "tool", "tool_call_id": "a", "content": "1"}]);
+            let said: Vec<ChatMessage> = serde_json::from_value(said).unwrap();
+            let read = conversation("messages", &[], &said, &BTreeSet::new()).unwrap();
+            let [Message::Text(text), Message::ToolResult(result)] = &read.context[..] else {
+                panic!("{:?}", read.context);
+            };
+            assert_eq!((text.text.as_str(), &result.reasoning), ("Well.", &told));
+        }
     }
 
     /// Endpoints in thinking mode refuse calls without it.
