@@ -24,7 +24,7 @@ use crate::model::{CompletionObserver, Model};
 use crate::refusals::LastRefusal;
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
-use toolhold_intake::json;
+use toolhold_intake::{charset, json};
 use toolhold_protocol::completion::Completion;
 
 /// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
@@ -188,6 +188,7 @@ impl OpenAiModel {
         let exchange = async {
             let response = self.transport.send(request).await?;
             let (status, retry_after) = (response.status, response.retry_after());
+            let content_type = response.header("content-type").map(str::to_owned);
             let mut body = Vec::new();
             read_into(&mut body, response.body, self.max_answer_bytes).await?;
             if body.len() == self.max_answer_bytes {
@@ -199,7 +200,7 @@ impl OpenAiModel {
             Ok(HttpAnswer {
                 status,
                 retry_after,
-                body,
+                body: charset::utf8(body, content_type.as_deref()),
             })
         };
         timeout(within, exchange)
@@ -348,10 +349,12 @@ impl OpenAiModel {
         let (status, retry_after) = (response.status, response.retry_after());
         let location = response.header("location").map(str::to_owned);
         let encoding = unread_encoding(&response).map(str::to_owned);
+        let content_type = response.header("content-type").map(str::to_owned);
         let mut body = Vec::new();
         let reading = read_into(&mut body, response.body, MAX_ERROR_BYTES);
         // The part of the body that was read is used, even if reading it failed.
         let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
+        body = charset::utf8(body, content_type.as_deref());
         if let Some(location) = location.filter(|_| body.is_empty()) {
             body = format!("redirect to {location}").into_bytes();
         }
