@@ -1,4 +1,4 @@
-//! What an endpoint was found not to take, so that not every request pays for finding it out.
+//! Memory of what an endpoint refused, so that not every request pays for finding it out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

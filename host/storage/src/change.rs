@@ -39,7 +39,7 @@ pub enum Change {
     /// Texts of documents and facts that the run's record has.
     Shown {
         run: Uuid,
-        /// The runs whose records it has them from, as far as it does not have them itself.
+        /// Earlier runs whose records had the texts before.
         before: Vec<Uuid>,
         texts: TextIds,
     },

@@ -1,4 +1,4 @@
-//! Where a value of a text begins and ends: which characters beside it make it a part of a longer one.
+//! Begin and end of a value in a text: characters beside it that make it a part of a longer one.
 
 use std::ops::Range;
 use toolhold_text::continues_value;
@@ -38,7 +38,7 @@ pub(super) fn is_alone(text: &str, range: &Range<usize>) -> bool {
     !before(text, range.start).0.is_some_and(continues) && !next.is_some_and(continues)
 }
 
-/// What joins the groups of one number.
+/// True for characters that join the groups of one number.
 fn joins(c: char) -> bool {
     ".-/".contains(c)
 }
@@ -50,7 +50,7 @@ pub(super) fn begins_number(text: &str, start: usize) -> bool {
     !goes_before && !last.is_some_and(continues)
 }
 
-/// The same as [`is_alone`], and it is no part of a longer number with separators.
+/// True if [`is_alone`] is, and the value is no part of a longer number with separators.
 pub(super) fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
     let mut next = slice(text, range.end..text.len()).chars();
     let (first, second) = (next.next(), next.next());

@@ -358,7 +358,7 @@ mod tests {
         );
     }
 
-    /// They lose their texts together with the record that the items are of.
+    /// Such messages lose their texts together with the record of the response.
     #[test]
     fn texts_of_named_items_are_carried() {
         let asked = read(json!({"input": [
