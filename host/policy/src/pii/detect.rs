@@ -47,7 +47,7 @@ pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
     };
     let mut found = found_of(&wanted);
     if found.iter().any(|finding| finding.kind.is_number()) {
-        let others = found_of(&|kind| kind.has_proof() && !wanted(kind));
+        let others = found_of(&|kind: Kind| kind.has_proof() && !wanted(kind));
         remove_parts(&mut found, others);
     }
     found.sort_by_key(|finding| (finding.start, usize::MAX - finding.end, finding.kind));

@@ -92,7 +92,7 @@ proptest! {
         separator in "[ -]?",
         name in prop::sample::select(vec!["個人番号", "ИНН", "паспорт", "СНИЛС", "IBAN DE", "+", ""]),
     ) {
-        let text = format!("{name}{}", groups.join(&separator));
+        let text = format!("{name}{}", groups.join(separator.as_str()));
         let all = find(&text, |kind| matches!(kind, Kind::Card | Kind::Iban | Kind::NationalId));
         for kind in [Kind::Card, Kind::Iban, Kind::NationalId, Kind::Phone] {
             for finding in find(&text, |wanted| wanted == kind) {
