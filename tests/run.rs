@@ -262,6 +262,29 @@ fn an_output_schema_holds() {
     );
 }
 
+/// What there is of the answer is the output of the run, so its exit code is 0.
+#[test]
+fn answer_that_is_cut_at_the_token_limit_is_told_at_the_terminal() {
+    let cut = |text: &str| Reply {
+        finish_reason: Some("length".into()),
+        ..Reply::content(text)
+    };
+    let endpoint = Endpoint::start(Scenario::new([cut("It is")]));
+    let done = run(&host(), &endpoint, &["--contract", "tools"]);
+    assert_eq!((done.code, done.stdout.trim()), (Some(0), "It is"));
+    assert!(
+        done.stderr.contains("the answer is not whole"),
+        "{}",
+        done.stderr
+    );
+    // Half of a JSON text is no answer.
+    let scenario = Scenario::new([cut("{\"calls\": [], \"output\": \"It is")]);
+    let endpoint = Endpoint::start(scenario.in_order(ReplyOrder::Repeat));
+    let done = run(&host(), &endpoint, &["--contract", "schema"]);
+    assert_eq!((done.code, done.stdout.trim()), (Some(3), ""), "{done:?}");
+    assert!(done.stderr.contains("stopped:"), "{}", done.stderr);
+}
+
 #[test]
 fn every_failure_of_the_endpoint_has_its_reason_and_exit_code() {
     for (name, reply, expect) in [

@@ -6,6 +6,7 @@ mod borders;
 mod chains;
 mod client_calls;
 mod clients;
+mod cut_answers;
 mod database;
 mod documents;
 mod errors;

@@ -43,6 +43,7 @@ fn assert_refused(answer: &str) {
     ] {
         assert!(head.lines().any(|it| it == line), "{line}: {answer}");
     }
+    assert!(head.contains("\r\nx-request-id: "), "{answer}");
     let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["error"]["type"], "overloaded_error", "{answer}");
 }

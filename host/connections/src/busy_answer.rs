@@ -9,7 +9,7 @@
 use crate::lingering::LingeringStream;
 use crate::settings::{RefusalObserver, Settings};
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use hyper::body::Bytes;
 use std::io;
@@ -37,8 +37,9 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct BusyAnswers {
     body: Bytes,
-    /// Head and body, for a connection whose request is not read.
-    response: Bytes,
+    /// Begin of the head, for a connection whose request is not read.
+    head: String,
+    headers: fn() -> HeaderMap,
     /// Permits for tasks.
     tasks: Arc<Semaphore>,
     observer: RefusalObserver,
@@ -51,11 +52,12 @@ impl BusyAnswers {
         let body = settings.busy_body.clone();
         let head = format!(
             "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {JSON}\r\ncontent-length: {}\r\n\
-             retry-after: {RETRY_AFTER_SECONDS}\r\nconnection: close\r\n\r\n",
+             retry-after: {RETRY_AFTER_SECONDS}\r\nconnection: close\r\n",
             body.len()
         );
         Arc::new(Self {
-            response: [head.as_bytes(), &body[..]].concat().into(),
+            head,
+            headers: settings.busy_headers,
             body,
             tasks: Arc::new(Semaphore::new(connections)),
             observer: settings.refused.clone(),
@@ -70,7 +72,7 @@ impl BusyAnswers {
             return;
         };
         self.count(None, Duration::ZERO);
-        let response = self.response.clone();
+        let response = self.written();
         connections.spawn(async move {
             write(stream, &response, ANSWER_TIMEOUT).await;
             drop(permit);
@@ -82,14 +84,28 @@ impl BusyAnswers {
     pub async fn give_if_few(&self, stream: TcpStream) {
         if let Ok(_permit) = self.tasks.clone().try_acquire_owned() {
             self.count(None, Duration::ZERO);
-            write(stream, &self.response, ANSWER_TIMEOUT).await;
+            write(stream, &self.written(), ANSWER_TIMEOUT).await;
         }
     }
 
     /// Answers a connection and closes it before it returns, within [`HURRIED_TIMEOUT`].
     pub async fn give_now(&self, stream: TcpStream) {
         self.count(None, Duration::ZERO);
-        write(stream, &self.response, HURRIED_TIMEOUT).await;
+        write(stream, &self.written(), HURRIED_TIMEOUT).await;
+    }
+
+    /// Head and body, for a connection whose request is not read.
+    fn written(&self) -> Vec<u8> {
+        let mut response = self.head.clone().into_bytes();
+        for (name, value) in &(self.headers)() {
+            response.extend_from_slice(name.as_str().as_bytes());
+            response.extend_from_slice(b": ");
+            response.extend_from_slice(value.as_bytes());
+            response.extend_from_slice(b"\r\n");
+        }
+        response.extend_from_slice(b"\r\n");
+        response.extend_from_slice(&self.body);
+        response
     }
 
     /// The response to a request that has waited so long for a place.
@@ -97,6 +113,7 @@ impl BusyAnswers {
         self.count(Some(method), waited);
         let mut response = Response::new(Body::from(self.body.clone()));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response.headers_mut().extend((self.headers)());
         for (name, value) in [
             (header::CONNECTION, "close"),
             (header::RETRY_AFTER, RETRY_AFTER_SECONDS),
@@ -135,6 +152,7 @@ async fn write(stream: TcpStream, response: &[u8], longest: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderName;
     use std::sync::Mutex;
     use std::time::Instant;
     use tokio::io::AsyncReadExt as _;
@@ -156,6 +174,10 @@ mod tests {
         let methods = RefusedMethods::default();
         let settings = Settings {
             busy_body: Bytes::from_static(BODY),
+            busy_headers: || {
+                let id = HeaderValue::from_static("7");
+                HeaderMap::from_iter([(HeaderName::from_static("x-id"), id)])
+            },
             refused: RefusalObserver::new({
                 let methods = Arc::clone(&methods);
                 move |method, _| {
@@ -185,6 +207,7 @@ mod tests {
             "retry-after: 5",
             "content-length: 12",
             "content-type: application/json",
+            "x-id: 7",
         ] {
             assert!(head.lines().any(|it| it == line), "{line}: {head}");
         }
@@ -195,6 +218,7 @@ mod tests {
         let response = answers.response(&Method::PUT, Duration::ZERO);
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[header::RETRY_AFTER], "5");
+        assert_eq!(response.headers()["x-id"], "7");
         assert_eq!(*methods.lock().unwrap(), [None, Some("PUT".to_owned())]);
     }
 

@@ -1,6 +1,6 @@
 //! Bounds of a server's connections.
 
-use axum::http::Method;
+use axum::http::{HeaderMap, Method};
 use hyper::body::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Settings {
     pub place_timeout: Duration,
     /// Body, in JSON, of the 503 for clients that get no place.
     pub busy_body: Bytes,
+    /// Makes the headers that each of these 503s has of its own, such as the id of the request.
+    pub busy_headers: fn() -> HeaderMap,
     pub refused: RefusalObserver,
     /// Bound of the head of a request, the wait between two requests included. A connection's first byte may take as long
     /// before.
@@ -39,6 +41,7 @@ impl Settings {
             is_reserved: |_| false,
             place_timeout: Duration::from_secs(20),
             busy_body: Bytes::from_static(BUSY_BODY),
+            busy_headers: HeaderMap::new,
             refused: RefusalObserver::new(|_, _| {}),
             head_timeout: Duration::from_mins(1),
             body_pace: BodyPace {

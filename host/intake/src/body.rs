@@ -1,5 +1,6 @@
 //! Kinds of bodies that servers send: an event stream, JSON, or neither.
 
+use crate::charset::Transcoder;
 use crate::sse::{SseDecoder, SseEvent};
 use std::mem;
 
@@ -13,6 +14,7 @@ pub struct BodyReader {
     /// Maximum bytes of the body.
     limit: usize,
     received: usize,
+    transcoder: Transcoder,
     state: BodyState,
 }
 
@@ -51,11 +53,13 @@ pub enum BodyFault {
 impl BodyReader {
     /// `limit`: maximum bytes of the body. `content_type`: the header of that name.
     pub fn new(limit: usize, content_type: Option<&str>) -> Self {
+        let transcoder = Transcoder::new(content_type);
         let content_type = content_type.unwrap_or_default().trim();
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         Self {
             limit,
             received: 0,
+            transcoder,
             state: BodyState::Unknown {
                 head: Vec::new(),
                 is_event_stream: kind.eq_ignore_ascii_case("text/event-stream"),
@@ -68,7 +72,13 @@ impl BodyReader {
     /// # Errors
     /// The body is too large, or neither events nor JSON.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, BodyFault> {
-        self.received = self.received.saturating_add(bytes.len());
+        let text = self.transcoder.push(bytes);
+        self.take(bytes.len().max(text.len()), &text)
+    }
+
+    /// Takes the next bytes as UTF-8. `size`: how many they are, there or on the wire.
+    fn take(&mut self, size: usize, bytes: &[u8]) -> Result<Vec<SseEvent>, BodyFault> {
+        self.received = self.received.saturating_add(size);
         if self.received > self.limit {
             return Err(BodyFault::TooLarge);
         }
@@ -88,11 +98,12 @@ impl BodyReader {
     /// The body has ended in good order. Returns what it ended with.
     ///
     /// # Errors
-    /// The body is neither events nor JSON.
+    /// The body is neither events nor JSON, or too large.
     pub fn finish(&mut self) -> Result<BodyEnd, BodyFault> {
-        let mut events = Vec::new();
+        let rest = self.transcoder.finish();
+        let mut events = self.take(rest.len(), &rest)?;
         if matches!(self.state, BodyState::Unknown { .. }) {
-            events = self.sniff(true)?;
+            events.extend(self.sniff(true)?);
         }
         Ok(match &mut self.state {
             BodyState::Unknown { .. } => BodyEnd::Empty,
@@ -217,6 +228,28 @@ mod tests {
             let fault = read(said, body.as_bytes(), 2).unwrap_err();
             assert!(matches!(fault, BodyFault::Foreign(_)), "{fault:?}");
         }
+    }
+
+    #[test]
+    fn bodies_are_read_by_the_charset_that_their_content_type_names() {
+        let json = Some("application/json; charset=iso-8859-1");
+        let events = Some("text/event-stream; charset=latin1");
+        for (said, body, texts) in [
+            (json, &b"{\"a\":\"caf\xe9\"}"[..], ["{\"a\":\"café\"}"]),
+            (json, "{\"a\":\"café\"}".as_bytes(), ["{\"a\":\"café\"}"]),
+            (events, b"data: caf\xe9\n\n", ["café"]),
+        ] {
+            for chunk in [1, 7, 1_000] {
+                let (_, read) = read(said, body, chunk).unwrap();
+                assert_eq!(read, texts, "{said:?}");
+            }
+        }
+        // What the characters become is bounded, too.
+        let mut reader = BodyReader::new(10, json);
+        assert_eq!(
+            reader.push(b"[\"\xe9\xe9\xe9\xe9\xe9\"]"),
+            Err(BodyFault::TooLarge)
+        );
     }
 
     #[test]

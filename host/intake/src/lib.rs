@@ -3,8 +3,8 @@
 //! The crate promises that a body is recognised by its first bytes and not by its content type alone, that all memory of it has
 //! a bound, and that no bytes are fatal. It opens no connection and knows neither completions nor messages of a protocol.
 //!
-//! Read it in this order: [`encoding`] (compression that nothing asked for), [`body`] (event stream, JSON or neither),
-//! [`sse`] (events) and [`json`] (values).
+//! Read it in this order: [`encoding`] (compression that nothing asked for), [`charset`] (texts that are no UTF-8), [`body`]
+//! (event stream, JSON or neither), [`sse`] (events) and [`json`] (values).
 //!
 //! ```
 //! use toolhold_intake::body::{BodyEnd, BodyReader};
@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod charset;
 pub mod encoding;
 pub mod json;
 pub mod sse;

@@ -53,6 +53,7 @@ pub mod none;
 pub mod probe;
 mod reasoning;
 pub mod record;
+mod refusals;
 pub mod replay;
 pub mod route;
 pub mod server;

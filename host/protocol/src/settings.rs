@@ -121,6 +121,9 @@ impl RunRequest {
 pub struct CarriedTexts {
     /// Id of the earlier run.
     pub from: Uuid,
+    /// Ids of other earlier runs, whose items a client named.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub also_from: BTreeSet<Uuid>,
     /// Places in the context, from 0 on. Messages of the type `tool` are not counted: each request brings its own.
     pub messages: BTreeSet<usize>,
     /// Numbers of the passages that the earlier record has.
@@ -134,8 +137,33 @@ pub struct CarriedTexts {
 impl CarriedTexts {
     /// Adds the last message of the context.
     pub fn add_last(&mut self, context: &[Message]) {
-        let counted = context.iter().filter(|message| is_counted(message)).count();
+        self.add_at(context.len().saturating_sub(1), context);
+    }
+
+    /// Adds the message at this place of the context.
+    pub fn add_at(&mut self, at: usize, context: &[Message]) {
+        let before = context.iter().take(at.saturating_add(1));
+        let counted = before.filter(|message| is_counted(message)).count();
         self.messages.extend(counted.checked_sub(1));
+    }
+
+    /// Adds the documents and facts of another record, whose messages are in the context, too.
+    pub fn add_texts(&mut self, other: Self) {
+        let runs = std::iter::once(other.from).chain(other.also_from);
+        for run in runs.filter(|run| !run.is_nil()) {
+            if self.from.is_nil() {
+                self.from = run;
+            } else if run != self.from {
+                self.also_from.insert(run);
+            }
+        }
+        self.passages.extend(other.passages);
+        self.facts.extend(other.facts);
+    }
+
+    /// The earlier runs.
+    pub fn runs(&self) -> impl Iterator<Item = Uuid> {
+        std::iter::once(self.from).chain(self.also_from.iter().copied())
     }
 
     /// Adds the results of these calls, whose arguments the host may have filled in.
@@ -437,5 +465,23 @@ mod tests {
         assert_eq!(carried.clone().if_any(), None);
         carried.passages.insert(7);
         assert_eq!(carried.clone().if_any(), Some(carried));
+    }
+
+    #[test]
+    fn texts_of_several_records_are_carried_together() {
+        let [first, second] = [1, 2].map(Uuid::from_u128);
+        let of = |from: Uuid, passage: i64| CarriedTexts {
+            from,
+            passages: BTreeSet::from([passage]),
+            ..CarriedTexts::default()
+        };
+        let mut carried = CarriedTexts::default();
+        for other in [of(first, 7), of(second, 8), CarriedTexts::default()] {
+            carried.add_texts(other);
+        }
+        assert_eq!(carried.runs().collect::<Vec<_>>(), [first, second]);
+        assert_eq!(carried.passages, BTreeSet::from([7, 8]));
+        carried.add_at(1, &["a", "b", "c"].map(Message::user));
+        assert_eq!(carried.messages, BTreeSet::from([1]));
     }
 }

@@ -39,8 +39,8 @@ pub enum Change {
     /// Texts of documents and facts that the run's record has.
     Shown {
         run: Uuid,
-        /// The run whose record it has them from, if it does not have them itself.
-        before: Option<Uuid>,
+        /// Earlier runs whose records had the texts before.
+        before: Vec<Uuid>,
         texts: TextIds,
     },
     /// Consecutive events. They are written only while the run has this lease, and with them the other changes of their
@@ -153,7 +153,7 @@ impl Change {
                 bound,
             } => blobs::write(transaction, *run, added, bound.as_ref()).await?,
             Self::Shown { run, before, texts } => {
-                shown_texts::write(transaction, *run, *before, texts).await?;
+                shown_texts::write(transaction, *run, before, texts).await?;
             }
             Self::Events {
                 run,

@@ -179,7 +179,8 @@ impl RunJournal {
                 EventKind::Run { request, .. } => request.carried.as_ref(),
                 _ => None,
             };
-            let before = carried.map(|carried| carried.from);
+            let before = carried.map(|carried| carried.runs().collect::<Vec<_>>());
+            let before = before.unwrap_or_default();
             changes.push(Change::Shown { run, before, texts });
         }
         let rows = known.audit.take(event).into_iter();

@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 21] = [
+const MIGRATIONS: [(i64, &str, Sql); 22] = [
     (
         1,
         "initial",
@@ -127,6 +127,11 @@ const MIGRATIONS: [(i64, &str, Sql); 21] = [
             sqlite: include_str!("schema/0021_blobs.sqlite.sql"),
             postgres: include_str!("schema/0021_blobs.postgres.sql"),
         },
+    ),
+    (
+        22,
+        "blobs by bytes",
+        Sql::Both(include_str!("schema/0022_blobs_by_bytes.sql")),
     ),
 ];
 

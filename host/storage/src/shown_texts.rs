@@ -142,15 +142,17 @@ pub fn fact_id(fact: &Value) -> Option<Uuid> {
     fact.get("id")?.as_str()?.parse().ok()
 }
 
-/// A passage that is gone already has the source that the record of the run $3 has for it, or else an empty one.
+/// A passage that is gone already has the source that the records of the runs $3 have for it, or else an empty one.
 /// PostgreSQL, SQLite.
 const ADD_PASSAGES: [&str; 2] = [
     "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, \
-     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run = $3 AND older.passage = shown.id), ''), \
+     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run IN \
+     (SELECT value FROM json_array_elements_text($3::json) AS runs (value)) AND older.passage = shown.id), ''), \
      CAST($1 AS TEXT), shown.id FROM (SELECT CAST(value AS BIGINT) AS id FROM json_array_elements_text($2::json) AS listed (value)) AS shown \
      LEFT JOIN passages ON passages.id = shown.id WHERE true ON CONFLICT (source, run, passage) DO NOTHING",
     "INSERT INTO shown_texts (source, run, passage) SELECT COALESCE(passages.document, \
-     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run = $3 AND older.passage = shown.value), ''), \
+     (SELECT MAX(older.source) FROM shown_texts AS older WHERE older.run IN \
+     (SELECT value FROM json_each($3)) AND older.passage = shown.value), ''), \
      CAST($1 AS TEXT), shown.value FROM json_each($2) AS shown LEFT JOIN passages ON passages.id = shown.value WHERE true \
      ON CONFLICT (source, run, passage) DO NOTHING",
 ];
@@ -161,22 +163,21 @@ const ADD_FACTS: [&str; 2] = [
      ON CONFLICT (source, run, passage) DO NOTHING",
 ];
 
-/// Notes that the record of `run` has these texts. `before`: the run whose record it has them from.
+/// Notes that the record of `run` has these texts. `before`: the runs whose records it has them from.
 pub async fn write(
     transaction: &mut OpenTransaction<'_>,
     run: Uuid,
-    before: Option<Uuid>,
+    before: &[Uuid],
     shown: &TextIds,
 ) -> Result<(), sqlx::Error> {
     let encoded = |ids: Result<String, serde_json::Error>| {
         ids.map_err(|error| sqlx::Error::Encode(error.into()))
     };
     if !shown.passages.is_empty() {
-        let before = before.map(|before| before.to_string());
         let values = [
             SqlValue::from(run),
             encoded(serde_json::to_string(&shown.passages))?.into(),
-            before.unwrap_or_default().into(),
+            encoded(serde_json::to_string(before))?.into(),
         ];
         let statement = transaction.choose(ADD_PASSAGES);
         transaction.execute(statement, &values).await?;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::stream;
 use serde_json::json;
@@ -10,7 +11,7 @@ use super::*;
 use crate::chat::{ChatMessage, ChatTool};
 use crate::server::Health;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::completion::Delta;
+use toolhold_protocol::completion::{ChatToolCall, Delta};
 
 pub(crate) const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 pub(crate) const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -448,5 +449,60 @@ async fn an_endpoint_that_takes_no_demand_of_a_call_is_asked_without() {
         let answered = model.complete(&request, &mut |_| {}).await;
         assert_eq!(answered.is_ok(), choices.len() == 2, "{answered:?}");
         assert_eq!(json!(*wire.choices.lock().unwrap()), json!(choices));
+    }
+}
+
+/// An endpoint that wants reasoning in each request, or in none.
+#[derive(Debug, Default)]
+struct Particular {
+    wants_reasoning: AtomicBool,
+    /// Whether each request had reasoning.
+    requests: Mutex<Vec<bool>>,
+}
+
+impl Transport for Particular {
+    fn target(&self) -> &'static str {
+        "http://endpoint/v1"
+    }
+
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
+        let body = request.body.unwrap_or_default().to_string();
+        let has_reasoning = body.contains("reasoning_content");
+        self.requests.lock().unwrap().push(has_reasoning);
+        let is_taken = has_reasoning == self.wants_reasoning.load(Ordering::Relaxed);
+        let text = if is_taken {
+            [CONTENT, STOP].concat()
+        } else {
+            json!({"error": {"message": "reasoning_content is not as it is wanted"}}).to_string()
+        };
+        let response = HttpResponse {
+            status: if is_taken { 200 } else { 400 },
+            headers: vec![("content-type".into(), "text/event-stream".into())],
+            body: stream::iter([Ok(Bytes::from(text))]).boxed(),
+        };
+        async move { Ok(response) }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn reasoning_that_an_endpoint_refused_is_not_sent_to_it_again() {
+    let mut calling = ChatMessage::assistant_calls(None, vec![ChatToolCall::default()]);
+    let thought = json!({"reasoning_content": "hm"});
+    calling.reasoning = thought.as_object().unwrap().clone();
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello"), calling]);
+    let wire = Arc::new(Particular::default());
+    let model = OpenAiModel::new(wire.clone(), "small", timeouts());
+    for (wants_reasoning, requests) in [
+        (false, &[true, false][..]),
+        (false, &[false]),
+        // Another model was loaded.
+        (true, &[false, true]),
+        (true, &[true]),
+    ] {
+        wire.wants_reasoning
+            .store(wants_reasoning, Ordering::Relaxed);
+        model.complete(&request, &mut |_| {}).await.unwrap();
+        let sent = std::mem::take(&mut *wire.requests.lock().unwrap());
+        assert_eq!(sent, requests, "{wants_reasoning}");
     }
 }

@@ -21,9 +21,10 @@ use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
+use crate::refusals::LastRefusal;
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
-use toolhold_intake::json;
+use toolhold_intake::{charset, json};
 use toolhold_protocol::completion::Completion;
 
 /// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
@@ -79,6 +80,8 @@ pub struct OpenAiModel {
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     names: FieldNames,
+    /// The change of the reasoning that the endpoint wanted last, from a refusal that was gone with it.
+    reasoning: Arc<LastRefusal<ReasoningChange>>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
     tokenizer: Option<Tokenizer>,
@@ -101,6 +104,7 @@ impl OpenAiModel {
             insists: false,
             extra: Map::new(),
             names: FieldNames::default(),
+            reasoning: Arc::default(),
             key_variable: None,
             tokenizer: None,
         }
@@ -110,6 +114,8 @@ impl OpenAiModel {
     #[must_use]
     pub fn over(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = transport;
+        // A recording is played from its begin, where no refusal is known.
+        self.reasoning = Arc::default();
         self
     }
 
@@ -182,6 +188,7 @@ impl OpenAiModel {
         let exchange = async {
             let response = self.transport.send(request).await?;
             let (status, retry_after) = (response.status, response.retry_after());
+            let content_type = response.header("content-type").map(str::to_owned);
             let mut body = Vec::new();
             read_into(&mut body, response.body, self.max_answer_bytes).await?;
             if body.len() == self.max_answer_bytes {
@@ -193,7 +200,7 @@ impl OpenAiModel {
             Ok(HttpAnswer {
                 status,
                 retry_after,
-                body,
+                body: charset::utf8(body, content_type.as_deref()),
             })
         };
         timeout(within, exchange)
@@ -238,7 +245,8 @@ impl OpenAiModel {
             timeouts.first_token = timeouts.total;
         }
         let mut clock = CompletionDeadlines::start(&timeouts);
-        let mut change = None;
+        let mut known = self.reasoning.get();
+        let mut change = known;
         let mut asked = Cow::Borrowed(request);
         let response = loop {
             let sending = self.transport.send(self.http_request(&asked, change));
@@ -259,11 +267,20 @@ impl OpenAiModel {
                 change = Some(next);
                 continue;
             }
+            // Another model may be there now, which wants what the one before refused.
+            if known.take().is_some() && ReasoningChange::is_meant_by(&refusal) {
+                self.reasoning.forget();
+                change = None;
+                continue;
+            }
             if request.images() > 0 {
                 refusal.advise_of_images();
             }
             return Err(refusal);
         };
+        if let Some(change) = change.filter(|_| change != known) {
+            self.reasoning.note(change);
+        }
         let url = self.transport.target();
         let content_type = unread_encoding(&response)
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
@@ -332,10 +349,12 @@ impl OpenAiModel {
         let (status, retry_after) = (response.status, response.retry_after());
         let location = response.header("location").map(str::to_owned);
         let encoding = unread_encoding(&response).map(str::to_owned);
+        let content_type = response.header("content-type").map(str::to_owned);
         let mut body = Vec::new();
         let reading = read_into(&mut body, response.body, MAX_ERROR_BYTES);
         // The part of the body that was read is used, even if reading it failed.
         let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
+        body = charset::utf8(body, content_type.as_deref());
         if let Some(location) = location.filter(|_| body.is_empty()) {
             body = format!("redirect to {location}").into_bytes();
         }

@@ -34,15 +34,7 @@ impl ReasoningChange {
         request: &ChatRequest,
         before: Option<Self>,
     ) -> Option<Self> {
-        let ModelError::Status {
-            status: 400 | 422,
-            detail,
-            ..
-        } = refusal
-        else {
-            return None;
-        };
-        let words = detail.message.as_str();
+        let words = words_of(refusal)?;
         let lacks = |message: &ChatMessage| {
             !message.tool_calls.is_empty() && !message.reasoning.contains_key(MEMBER)
         };
@@ -64,6 +56,13 @@ impl ReasoningChange {
             members.any(|member| names(words, member))
         };
         (before != Some(Self::LeftOut) && messages.any(has_named)).then_some(Self::LeftOut)
+    }
+
+    /// True if a refusal names reasoning or a signature.
+    pub(super) fn is_meant_by(refusal: &ModelError) -> bool {
+        let members = REASONING_TEXTS.iter().chain(&SIGNED_MEMBERS);
+        let mut members = members.chain(&CALL_MEMBERS).chain([&SIGNATURE]);
+        words_of(refusal).is_some_and(|words| members.any(|member| names(words, member)))
     }
 
     /// Makes the change in the body of the request.
@@ -112,6 +111,18 @@ fn sign(calls: Option<&mut Value>) {
 fn calls_of(calls: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
     let calls = calls.and_then(Value::as_array_mut).into_iter().flatten();
     calls.filter_map(Value::as_object_mut)
+}
+
+/// The words of a refusal that says what is wrong with a request.
+fn words_of(refusal: &ModelError) -> Option<&str> {
+    match refusal {
+        ModelError::Status {
+            status: 400 | 422,
+            detail,
+            ..
+        } => Some(detail.message.as_str()),
+        _ => None,
+    }
 }
 
 /// True if the words have the name of the member by itself, and not as a part of another name.

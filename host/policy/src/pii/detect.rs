@@ -1,6 +1,9 @@
 //! Where personal data and secrets are in a text.
 
 use super::Kind;
+use super::bounds::{
+    before, begins_number, goes_on_in_groups, is_alone, is_escape, is_whole_number, slice,
+};
 use super::checks;
 use regex::Regex;
 use std::ops::Range;
@@ -32,11 +35,20 @@ struct Detector {
 }
 
 /// Finds data of the kinds that are `wanted`, in the order of the text. Pieces do not overlap: of two
-/// the one that begins first counts, and of those the longer.
+/// the one that begins first counts, and of those the longer. A number within a longer one of another kind is that one,
+/// also where the other kind is not wanted: four groups of an IBAN are no phone.
 pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for detector in DETECTORS.iter().filter(|detector| wanted(detector.kind)) {
-        detector.find(text, &mut found);
+    let found_of = |counts: &dyn Fn(Kind) -> bool| {
+        let mut found = Vec::new();
+        for detector in DETECTORS.iter().filter(|detector| counts(detector.kind)) {
+            detector.find(text, &mut found);
+        }
+        found
+    };
+    let mut found = found_of(&wanted);
+    if found.iter().any(|finding| finding.kind.is_number()) {
+        let others = found_of(&|kind: Kind| kind.has_proof() && !wanted(kind));
+        remove_parts(&mut found, others);
     }
     found.sort_by_key(|finding| (finding.start, usize::MAX - finding.end, finding.kind));
     let mut end = 0;
@@ -48,6 +60,30 @@ pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
         is_free
     });
     found
+}
+
+/// Removes the numbers that are parts of `others`.
+fn remove_parts(found: &mut Vec<Finding>, mut others: Vec<Finding>) {
+    others.sort_by_key(|other| (other.start, usize::MAX - other.end));
+    found.sort();
+    let mut others = others.into_iter().peekable();
+    // The farthest end of those that begin before a finding, and of those that begin with it.
+    let (mut earlier, mut beside) = (0, (0, 0));
+    found.retain(|finding| {
+        while let Some(other) = others.next_if(|other| other.start <= finding.start) {
+            if beside.0 < other.start {
+                earlier = earlier.max(beside.1);
+                beside = (other.start, 0);
+            }
+            beside.1 = beside.1.max(other.end);
+        }
+        if beside.0 < finding.start {
+            earlier = earlier.max(beside.1);
+            beside = (finding.start, 0);
+        }
+        let is_part = earlier >= finding.end || beside.1 > finding.end;
+        !(finding.kind.is_number() && is_part)
+    });
 }
 
 impl Detector {
@@ -244,58 +280,6 @@ fn constant(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern")
 }
 
-fn slice(text: &str, range: Range<usize>) -> &str {
-    text.get(range).unwrap_or_default()
-}
-
-/// The character before `at`, unless it is the letter of an escape such as `\n` in JSON text, and the
-/// one before that.
-fn before(text: &str, at: usize) -> (Option<char>, Option<char>) {
-    let mut all = slice(text, 0..at).chars();
-    let (last, rest) = (all.next_back(), all.as_str());
-    if last.is_some_and(|c| "nrtbf".contains(c)) && is_escape(rest) {
-        return (None, None);
-    }
-    (last, rest.chars().next_back())
-}
-
-/// Whether what comes after `text` is escaped by a backslash at its end.
-fn is_escape(text: &str) -> bool {
-    let backslashes = text.bytes().rev().take_while(|byte| *byte == b'\\').count();
-    backslashes % 2 == 1
-}
-
-/// Whether `c`, directly beside a value, makes both one longer word or name.
-fn continues(c: char) -> bool {
-    continues_value(c) || c == '_'
-}
-
-/// Whether no character of a word stands directly before or after.
-fn is_alone(text: &str, range: &Range<usize>) -> bool {
-    let next = slice(text, range.end..text.len()).chars().next();
-    !before(text, range.start).0.is_some_and(continues) && !next.is_some_and(continues)
-}
-
-/// What joins the groups of one number.
-fn joins(c: char) -> bool {
-    ".-/".contains(c)
-}
-
-/// Whether `start` is not in the middle of a number.
-fn begins_number(text: &str, start: usize) -> bool {
-    let (last, other) = before(text, start);
-    let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
-    !goes_before && !last.is_some_and(continues)
-}
-
-/// The same as [`is_alone`], and it is no part of a longer number with separators.
-fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
-    let mut next = slice(text, range.end..text.len()).chars();
-    let (first, second) = (next.next(), next.next());
-    let goes_on = first.is_some_and(joins) && second.is_some_and(|c| c.is_ascii_digit());
-    begins_number(text, range.start) && is_alone(text, range) && !goes_on
-}
-
 #[expect(
     clippy::unnecessary_wraps,
     reason = "a judge that lets everything pass"
@@ -320,7 +304,8 @@ fn number(
     is_right: impl Fn(&[u32]) -> bool,
 ) -> Option<Range<usize>> {
     let digits = checks::digits(slice(text, range.clone()));
-    (is_right(&digits) && is_whole_number(text, &range)).then_some(range)
+    let is_whole = is_whole_number(text, &range) && !goes_on_in_groups(text, &range);
+    (is_whole && is_right(&digits)).then_some(range)
 }
 
 fn proven(
@@ -328,7 +313,8 @@ fn proven(
     range: Range<usize>,
     is_right: impl Fn(&str) -> bool,
 ) -> Option<Range<usize>> {
-    (is_right(slice(text, range.clone())) && is_alone(text, &range)).then_some(range)
+    let is_whole = is_alone(text, &range) && !goes_on_in_groups(text, &range);
+    (is_whole && is_right(slice(text, range.clone()))).then_some(range)
 }
 
 fn nino(text: &str, range: Range<usize>) -> Option<Range<usize>> {

@@ -3,6 +3,7 @@
 //! [`find`] is pure and takes time linear in the text. A number counts only if its checksum, its issuer or its
 //! written form supports it: a text in which every other number is hidden would be useless.
 
+mod bounds;
 mod checks;
 mod detect;
 
@@ -49,6 +50,16 @@ impl Kind {
     /// The name in the configuration and in placeholders.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// True if its values are numbers, which may look like parts of each other.
+    fn is_number(self) -> bool {
+        self.has_proof() || self == Self::Phone
+    }
+
+    /// True if a checksum, an issuer or a name proves a number to be of this kind.
+    fn has_proof(self) -> bool {
+        matches!(self, Self::Card | Self::Iban | Self::NationalId)
     }
 
     /// Whether it is a credential: its holder can act with it, and not only know it.

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 use samples::{FOUND, FREE};
 
 fn kinds(text: &str) -> Vec<(Kind, &str)> {
@@ -19,6 +20,91 @@ fn exactly_the_personal_data_is_found() {
 fn numbers_and_words_are_left_alone() {
     for text in FREE {
         assert_eq!(kinds(text), [], "{text}");
+    }
+}
+
+/// Digits beside a number, with nothing between or with a separator that the number is written with.
+#[test]
+fn national_id_is_not_found_within_a_longer_number() {
+    let ids = FOUND.iter().filter(|(kind, ..)| *kind == Kind::NationalId);
+    let mut checked = 0;
+    for (_, text, part) in ids {
+        let is_digit = |c: char| c.is_ascii_digit();
+        let written = " -.".chars().filter(|c| part.contains(*c));
+        let separators = written.map(String::from).chain([String::new()]);
+        for separator in separators {
+            for digits in ["7", "42", "1111", "77777", "202411"] {
+                let behind = format!("{part}{separator}{digits}");
+                let before = format!("{digits}{separator}{part}");
+                let is_run = [part.ends_with(is_digit), part.starts_with(is_digit)];
+                for (run, _) in [behind, before].iter().zip(is_run).filter(|(_, it)| *it) {
+                    let text = text.replace(part, run);
+                    let found = find(&text, |kind| kind == Kind::NationalId);
+                    assert_eq!(found, [], "{text}");
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 100, "{checked}");
+}
+
+/// Shields look for some kinds each: one that hides phones leaves the whole of a card to the one that hides cards.
+#[test]
+fn number_of_a_kind_that_is_not_wanted_is_no_shorter_number_of_another() {
+    let texts = [
+        (Kind::NationalId, "個人番号は4111 1111 1111 1111"),
+        (Kind::NationalId, "個人番号は4111-1111-1111-1111です"),
+        (Kind::NationalId, "個人番号は4111111111111111"),
+        (Kind::Phone, "IBAN DE89 3704 0044 0532 0130 00"),
+    ];
+    for (kind, text) in texts {
+        assert_eq!(find(text, |wanted| wanted == kind), [], "{text}");
+    }
+    let has_proof = |kind: &Kind| matches!(kind, Kind::Card | Kind::Iban | Kind::NationalId);
+    for (kind, text, part) in FOUND.iter().filter(|(kind, ..)| has_proof(kind)) {
+        let others = [Kind::Card, Kind::Iban, Kind::NationalId, Kind::Phone];
+        for other in others.iter().filter(|other| *other != kind) {
+            let found = find(text, |wanted| wanted == *other);
+            assert_eq!(found, [], "{part} in {text} as {other:?}");
+        }
+    }
+}
+
+#[test]
+fn national_id_is_found_beside_dates_and_words_with_digits() {
+    for (text, part) in [
+        ("паспорт 4508 123456 01.02.2010", "4508 123456"),
+        ("01.02.2010 2341 2341 2346", "2341 2341 2346"),
+        ("2341 2341 2346 5th", "2341 2341 2346"),
+        ("SSN 536-22-1234 2024", "536-22-1234"),
+    ] {
+        assert_eq!(kinds(text), [(Kind::NationalId, part)], "{text}");
+    }
+}
+
+proptest! {
+    /// Groups of four digits, as cards and national numbers are printed: what is found for one kind is never a part of what
+    /// is found for all.
+    #[test]
+    fn findings_of_one_kind_are_no_parts_of_others(
+        groups in prop::collection::vec("[0-9]{1,6}", 1..8),
+        separator in "[ -]?",
+        name in prop::sample::select(vec!["個人番号", "ИНН", "паспорт", "СНИЛС", "IBAN DE", "+", ""]),
+    ) {
+        let text = format!("{name}{}", groups.join(separator.as_str()));
+        let all = find(&text, |kind| matches!(kind, Kind::Card | Kind::Iban | Kind::NationalId));
+        for kind in [Kind::Card, Kind::Iban, Kind::NationalId, Kind::Phone] {
+            for finding in find(&text, |wanted| wanted == kind) {
+                let is_part = all.iter().any(|other| {
+                    other.kind != kind
+                        && other.start <= finding.start
+                        && finding.end <= other.end
+                        && finding.end - finding.start < other.end - other.start
+                });
+                prop_assert!(!is_part, "{} {:?} in {:?}", text, finding, all);
+            }
+        }
     }
 }
 

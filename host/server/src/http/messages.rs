@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use toolhold_agent::{contract, language};
 use toolhold_json::{bounded, numbers};
 use toolhold_protocol::completion::{
-    EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members, signed_members,
+    CONTENT_THOUGHTS, EXTRA_CONTENT, REASONING_DETAILS, THINKING_BLOCKS, reasoning_members,
+    signed_members,
 };
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
@@ -33,6 +34,9 @@ pub struct ChatMessage {
     /// Images and texts of the files of `content`.
     #[serde(skip)]
     pub material: Vec<Message>,
+    /// True if the host composed the text from the record of an earlier run.
+    #[serde(skip)]
+    pub is_composed: bool,
     /// The assistant's tool calls; their results follow as messages of the role `tool`.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<Object>>)]
@@ -52,6 +56,20 @@ pub struct ChatMessage {
 }
 
 impl ChatMessage {
+    /// The reasoning that may go to an endpoint with the calls of this message.
+    pub fn reasoning(&self) -> Map<String, Value> {
+        let parts = self.content.as_array().into_iter().flatten();
+        let parts: Vec<Value> = parts.filter(|part| is_thought(part)).cloned().collect();
+        if parts.is_empty() || !self.thoughts.content_thoughts.is_null() {
+            return self.thoughts.members();
+        }
+        let thoughts = MessageThoughts {
+            content_thoughts: parts.into(),
+            ..self.thoughts.clone()
+        };
+        thoughts.members()
+    }
+
     fn is_of_functions(&self) -> bool {
         self.role == FUNCTION || self.function_call.is_some()
     }
@@ -71,7 +89,7 @@ pub struct MessageThoughts {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<String>)]
     thinking: Value,
-    /// Signed parts, which go on unchanged, as do the two fields after this one: up to 256 KiB of each.
+    /// Signed parts, which go on unchanged, as do the three fields after this one: up to 256 KiB of each.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Vec<Object>>)]
     reasoning_details: Value,
@@ -81,6 +99,11 @@ pub struct MessageThoughts {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Option<Object>)]
     extra_content: Value,
+    /// Thoughts that the endpoint wrote among the parts of the content ({"type": "thinking", …}). A client may send them as
+    /// parts of `content`, too.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    content_thoughts: Value,
 }
 
 impl MessageThoughts {
@@ -93,6 +116,7 @@ impl MessageThoughts {
             reasoning_details: take(REASONING_DETAILS),
             thinking_blocks: take(THINKING_BLOCKS),
             extra_content: take(EXTRA_CONTENT),
+            content_thoughts: take(CONTENT_THOUGHTS),
         }
     }
 
@@ -105,11 +129,19 @@ impl MessageThoughts {
             (REASONING_DETAILS, &self.reasoning_details),
             (THINKING_BLOCKS, &self.thinking_blocks),
             (EXTRA_CONTENT, &self.extra_content),
+            (CONTENT_THOUGHTS, &self.content_thoughts),
         ];
         let given = members.into_iter().filter(|(_, value)| !value.is_null());
         let given = given.map(|(name, value)| (name.to_owned(), value.clone()));
         reasoning_members(&given.collect())
     }
+}
+
+/// The type of a part of the content that is a thought.
+const THINKING: &str = "thinking";
+
+fn is_thought(part: &Value) -> bool {
+    part["type"] == THINKING
 }
 
 /// The role of results of `functions`.
@@ -175,11 +207,19 @@ pub struct Conversation {
     /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
+    /// Places in `context` of messages that the host composed from the records of earlier runs.
+    pub composed: BTreeSet<usize>,
     /// The language of the last of the user's messages in which it can be told.
     pub language: Option<&'static str>,
 }
 
 impl Conversation {
+    /// Notes that the next message of the context is this one.
+    fn note(&mut self, message: &ChatMessage) {
+        let next = self.context.len();
+        self.composed.extend(message.is_composed.then_some(next));
+    }
+
     /// Puts the text of the system messages in the place of the agent's instructions, and the language into the
     /// request.
     pub fn put_instructions(&self, request: &mut RunRequest) {
@@ -232,6 +272,7 @@ pub fn conversation(
                 conversation.context.extend_from_slice(&message.material);
                 // An image may say it all.
                 if !text.is_empty() || message.material.is_empty() {
+                    conversation.note(message);
                     conversation.context.push(Message::user(text));
                 }
             }
@@ -239,6 +280,7 @@ pub fn conversation(
                 is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
                     let said = Message::text(Role::Assistant, text);
+                    conversation.note(message);
                     conversation.context.push(said);
                 }
             }
@@ -410,7 +452,7 @@ struct ContentFault {
     reason: String,
 }
 
-/// The text of a content: that of its parts that are texts. Images and files are read apart.
+/// The text of a content: that of its parts that are texts. Images and files are read apart, and thoughts are no text.
 ///
 /// # Errors
 /// The content is invalid or has parts of other kinds.
@@ -431,7 +473,7 @@ fn text(content: &Value) -> Result<String, ContentFault> {
                 let text = match kind.as_str() {
                     "text" | "input_text" | "output_text" => &part["text"],
                     "refusal" => &part["refusal"],
-                    kind if is_media(kind) => continue,
+                    kind if kind == THINKING || is_media(kind) => continue,
                     kind => {
                         return Err(fault(format!(
                             "content of the type {kind:?} cannot be used; texts, images and files can"
@@ -491,6 +533,35 @@ mod tests {
             assert!(is_name(tool), "{tool}");
         }
         assert!(is_name(&tool_name(&"é".repeat(500), &BTreeSet::new())));
+    }
+
+    #[test]
+    fn thoughts_among_the_parts_of_the_content_go_with_the_calls() {
+        let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "I ask."}]});
+        let mut told = Map::new();
+        told.insert(CONTENT_THOUGHTS.to_owned(), json!([thought]));
+        let answered = json!(MessageThoughts::of(told.clone()));
+        assert_eq!(answered, Value::Object(told.clone()));
+        for (content, beside) in [
+            (
+                json!([thought, {"type": "text", "text": "Well."}]),
+                json!({}),
+            ),
+            (json!("Well."), answered),
+        ] {
+            let mut calling = json!({"role": "assistant", "content": content, "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            ]});
+            let beside = beside.as_object().unwrap().clone();
+            calling.as_object_mut().unwrap().extend(beside);
+            let said = json!([calling, {"role": "tool", "tool_call_id": "a", "content": "1"}]);
+            let said: Vec<ChatMessage> = serde_json::from_value(said).unwrap();
+            let read = conversation("messages", &[], &said, &BTreeSet::new()).unwrap();
+            let [Message::Text(text), Message::ToolResult(result)] = &read.context[..] else {
+                panic!("{:?}", read.context);
+            };
+            assert_eq!((text.text.as_str(), &result.reasoning), ("Well.", &told));
+        }
     }
 
     /// Endpoints in thinking mode refuse calls without it.

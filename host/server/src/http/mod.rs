@@ -150,6 +150,7 @@ pub fn connection_settings(telemetry: &Telemetry, connections: usize) -> Connect
         reserve: RESERVED_CONNECTIONS,
         is_reserved: is_administration,
         busy_body: serde_json::to_vec(&busy.body()).unwrap_or_default().into(),
+        busy_headers: request_id::own,
         refused: RefusalObserver::new(move |method, waited| {
             measured::refused(&telemetry, method, waited);
         }),
@@ -322,6 +323,9 @@ mod tests {
         let body: serde_json::Value = serde_json::from_slice(&settings.busy_body).unwrap();
         assert_eq!(body["error"]["type"], "overloaded_error");
         assert!(body["error"]["message"].is_string(), "{body}");
+        let ids = [(settings.busy_headers)(), (settings.busy_headers)()];
+        let [first, second] = ids.each_ref().map(|it| &it[request_id::REQUEST_ID]);
+        assert_ne!(first, second);
     }
 
     const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");

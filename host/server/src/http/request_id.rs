@@ -1,7 +1,7 @@
 //! The id of a request, by which its client and the access log name it.
 
 use axum::extract::Request;
-use axum::http::{Extensions, HeaderName, HeaderValue};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::{Arc, OnceLock};
@@ -30,9 +30,20 @@ impl RunOfRequest {
 pub async fn tell(mut request: Request, next: Next) -> Response {
     let run = RunOfRequest::of(request.extensions_mut());
     let mut response = next.run(request).await;
-    let id = run.0.get().copied().unwrap_or_else(Uuid::now_v7);
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
+    insert(response.headers_mut(), run.0.get().copied());
     response
+}
+
+/// The header with an id, for an answer to a request that came to no route.
+pub fn own() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    insert(&mut headers, None);
+    headers
+}
+
+fn insert(headers: &mut HeaderMap, run: Option<Uuid>) {
+    let id = run.unwrap_or_else(Uuid::now_v7);
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        headers.insert(REQUEST_ID, id);
+    }
 }

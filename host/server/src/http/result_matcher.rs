@@ -164,7 +164,7 @@ impl<'m> ResultMatcher<'m> {
         };
         let own = self.calls.get(*place);
         own.map_or_else(Map::new, |own| match own.message {
-            Some(message) => message.thoughts.members(),
+            Some(message) => message.reasoning(),
             None => own.call.reasoning.clone(),
         })
     }

@@ -34,6 +34,7 @@ async fn growing_tables_are_read_by_their_indexes() {
         ),
         (shared_texts::UNNAMED.to_owned(), &["event_texts_by_text"]),
         (blobs::UNNAMED.to_owned(), &["run_blobs_by_blob"]),
+        (blobs::SUMS.to_owned(), &["COVERING INDEX blobs_by_bytes"]),
         (
             knowledge::left_statement(),
             &["sqlite_autoindex_sessions_1", "sqlite_autoindex_runs_1"],

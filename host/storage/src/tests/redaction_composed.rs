@@ -290,10 +290,25 @@ async fn a_run_that_goes_on_has_the_sources_of_the_run_before_it() {
         let ends = vec![done("output", &json!("well"))];
         let second = recorded(&store, Label::default(), request, ends).await;
         assert_eq!(sources_of(&store, second).await, [document.to_string()]);
+        // A run that goes on from another one, and whose client named an item of the first.
+        let mut request = after(&store, first, &["marmalade"], &[0]).await;
+        let named = request.carried.take().unwrap();
+        let mut carried = CarriedTexts {
+            from: Uuid::now_v7(),
+            messages: named.messages.clone(),
+            ..CarriedTexts::default()
+        };
+        carried.add_texts(named);
+        request.carried = carried.if_any();
+        let ends = vec![done("output", &json!("well"))];
+        let third = recorded(&store, Label::default(), request, ends).await;
+        assert_eq!(sources_of(&store, third).await, [document.to_string()]);
         assert_eq!(store.redact_records().await.unwrap().records, 0);
         assert!(store.delete_document("k", &tales, last).await.unwrap());
-        assert_eq!(store.remove_gone_passages(0).await.unwrap().records, 2);
-        assert!(!text_of(&store, second).await.contains("marmalade"));
+        assert_eq!(store.remove_gone_passages(0).await.unwrap().records, 3);
+        for run in [second, third] {
+            assert!(!text_of(&store, run).await.contains("marmalade"));
+        }
     }
 }
 

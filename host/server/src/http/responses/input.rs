@@ -30,11 +30,12 @@ struct InputItem {
     output: Value,
 }
 
-/// Converts the items of an input into messages of the chat API, in order.
+/// Converts the items of an input into messages of the chat API, in order. `composed`: places of items whose texts the
+/// host composed.
 ///
 /// # Errors
 /// The input has an invalid form, or an item that cannot be used.
-pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
+pub fn messages(input: &Value, composed: &BTreeSet<usize>) -> Result<Vec<ChatMessage>, ApiError> {
     let items = match input {
         Value::String(text) => return Ok(vec![message("user", Value::String(text.clone()))]),
         Value::Array(items) => items,
@@ -51,7 +52,9 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
         if item.is_reasoning() {
             return Ok(None);
         }
-        item.message().map(Some).map_err(at)
+        let mut message = item.message().map_err(at)?;
+        message.is_composed = composed.contains(&index);
+        Ok(Some(message))
     };
     let read = items.iter().enumerate().map(read);
     read.filter_map(Result::transpose).collect()

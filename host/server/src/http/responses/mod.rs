@@ -90,8 +90,11 @@ async fn create(
         None => PreviousResponse::default(),
     };
     let input = asked.input_mut();
-    let _referenced = references::put_in(&app, &client, input, &before.items).await?;
-    let mut messages = asked.messages()?;
+    let named = references::put_in(&app, &client, input, &before.items).await?;
+    before.carried.add_texts(named.carried);
+    before.named_calls = named.calls;
+    let _named = named.memory;
+    let mut messages = asked.messages(&named.composed)?;
     app.read_media(&client, "input", &mut messages).await?;
     let mut prepared = app.prepared_as_model(&client, &asked.model)?;
     prepared.after = before.run;
@@ -292,6 +295,20 @@ impl RecordedResponse {
             items => items.to_vec(),
         }
     }
+
+    /// True if the host composed the output, which then may have texts of the record.
+    fn is_output_of_host(&self) -> bool {
+        match (self.turn.end(), self.turn.answer.reason) {
+            (TurnEnd::Called, _) => true,
+            (_, Some(reason)) => reason.is_of_host(self.has_plan),
+            (_, None) => false,
+        }
+    }
+
+    /// True if the input is that of the context, which has messages that the host composed.
+    fn has_composed_input(&self) -> bool {
+        self.carried.is_some() && self.kept.input.is_empty()
+    }
 }
 
 impl FromRecord for RecordedResponse {
@@ -427,6 +444,7 @@ impl App {
             context,
             carried,
             calls: turn.calls,
+            named_calls: BTreeSet::new(),
             system: kept.system,
             items,
             language: turn.answer.language,

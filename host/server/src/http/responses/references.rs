@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_connections::UnsentBytes;
 use toolhold_json::bounded;
+use toolhold_protocol::settings::CarriedTexts;
 use toolhold_text::cut;
 use uuid::Uuid;
 
@@ -22,10 +23,31 @@ const MAX_ID_CHARS: usize = 100;
 /// Copies of an item in memory: in the input, among the listed items, and in the record.
 const COPIES: u64 = 3;
 
+/// Items that took the places of their names in an input.
+#[derive(Debug, Default)]
+pub struct ReferencedItems {
+    /// Places of messages that the host composed from the records of their responses.
+    pub composed: BTreeSet<usize>,
+    /// Ids of calls, whose arguments the host may have filled in.
+    pub calls: BTreeSet<String>,
+    /// Documents and facts whose texts both may have. It has no messages.
+    pub carried: CarriedTexts,
+    /// The memory that the items take.
+    pub memory: Option<UnsentBytes>,
+}
+
+#[derive(Debug)]
+struct FoundItem {
+    item: Value,
+    /// True if it may have texts that the host put into the record of the response.
+    is_composed: bool,
+}
+
 /// Items by their ids, and the memory that they take.
 #[derive(Debug, Default)]
 struct FoundItems {
-    items: BTreeMap<String, Value>,
+    items: BTreeMap<String, FoundItem>,
+    carried: CarriedTexts,
     /// Responses that are there. True if texts were taken out of the answer.
     responses: BTreeMap<Uuid, bool>,
     memory: Option<UnsentBytes>,
@@ -59,8 +81,8 @@ impl MissingItem {
     }
 }
 
-/// Puts the named items into their places in `input`, and returns the memory that they take. Items of the previous
-/// responses (`before`) are in the context already, so their names are left out.
+/// Puts the named items into their places in `input`. Items of the previous responses (`before`) are in the context
+/// already, so their names are left out.
 ///
 /// # Errors
 /// A name is that of no item that the client may see, or is there twice; too many responses are named.
@@ -69,12 +91,13 @@ pub async fn put_in(
     client: &Client,
     input: &mut Value,
     before: &[Value],
-) -> Result<Option<UnsentBytes>, ApiError> {
+) -> Result<ReferencedItems, ApiError> {
+    let mut referenced = ReferencedItems::default();
     let Value::Array(items) = input else {
-        return Ok(None);
+        return Ok(referenced);
     };
     if !items.iter().any(|item| reference(item).is_some()) {
-        return Ok(None);
+        return Ok(referenced);
     }
     let known: BTreeSet<&str> = before.iter().filter_map(|it| it["id"].as_str()).collect();
     items.retain(|item| reference(item).is_none_or(|id| !known.contains(id)));
@@ -85,10 +108,18 @@ pub async fn put_in(
     }
     for (index, item) in items.iter_mut().enumerate() {
         let Some(id) = reference(item) else { continue };
-        let item_of_name = found.items.remove(id);
-        *item = item_of_name.ok_or_else(|| unknown(index, id, found.missing(id)))?;
+        let named = found.items.remove(id);
+        let named = named.ok_or_else(|| unknown(index, id, found.missing(id)))?;
+        if named.is_composed {
+            referenced.composed.insert(index);
+            let call = named.item["call_id"].as_str();
+            referenced.calls.extend(call.map(str::to_owned));
+        }
+        *item = named.item;
     }
-    Ok(found.memory)
+    referenced.carried = found.carried;
+    referenced.memory = found.memory;
+    Ok(referenced)
 }
 
 /// The named items, by the runs that have them.
@@ -160,15 +191,32 @@ impl App {
         let recorded = self.recorded(client, run, Gathering::Record).await?;
         let (recorded, mut memory) = recorded.into_parts();
         found.responses.insert(run, recorded.is_gone);
+        let (is_of_host, has_composed) =
+            (recorded.is_output_of_host(), recorded.has_composed_input());
         let output = recorded.output.items.iter().map(serde_json::to_value);
-        let items = output.filter_map(Result::ok).chain(recorded.input());
-        let mut bytes = 0;
-        for item in items {
+        let output = output.filter_map(Result::ok).map(|item| FoundItem {
+            is_composed: is_of_host,
+            item,
+        });
+        // Messages of the user, and results, are what a client sent.
+        let input = recorded.input().into_iter().map(|item| FoundItem {
+            is_composed: has_composed
+                && (item["role"] == "assistant" || item["type"] == "function_call"),
+            item,
+        });
+        let (mut bytes, mut has_some_composed) = (0, false);
+        for found_item in output.chain(input) {
+            let item = &found_item.item;
             let Some(id) = item["id"].as_str().filter(|id| ids.contains(*id)) else {
                 continue;
             };
-            bytes += COPIES * bounded::text_bytes(&item);
-            found.items.insert(id.to_owned(), item);
+            bytes += COPIES * bounded::text_bytes(item);
+            has_some_composed |= found_item.is_composed;
+            found.items.insert(id.to_owned(), found_item);
+        }
+        if has_some_composed {
+            let carried = self.dispatcher.store().carried_texts(run).await?;
+            found.carried.add_texts(carried);
         }
         memory.shrink_to(bytes);
         match &mut found.memory {

@@ -105,6 +105,8 @@ pub struct PreviousResponse {
     pub carried: CarriedTexts,
     /// Calls of the client's tools.
     pub calls: Vec<ClientCall>,
+    /// Ids of calls that the input names, whose arguments the host may have filled in.
+    pub named_calls: BTreeSet<String>,
     /// System messages of the inputs so far.
     pub system: Option<String>,
     /// Input and output items so far.
@@ -197,12 +199,13 @@ impl ResponseRequest {
         ChosenTools::read("tool_choice", &self.tool_choice)
     }
 
-    /// The items of the input as messages, whose images and files are not read yet.
+    /// The items of the input as messages, whose images and files are not read yet. `composed`: places of items whose
+    /// texts the host composed.
     ///
     /// # Errors
     /// The input cannot be read.
-    pub fn messages(&self) -> Result<Vec<ChatMessage>, ApiError> {
-        input::messages(&self.input)
+    pub fn messages(&self, composed: &BTreeSet<usize>) -> Result<Vec<ChatMessage>, ApiError> {
+        input::messages(&self.input, composed)
     }
 
     /// Merges the request into the agent's, after the state `before`. Returns the fields that the response
@@ -228,9 +231,14 @@ impl ResponseRequest {
             language::keep(request, &tag, false);
         }
         request.context = before.context;
+        let begin = request.context.len();
         request.context.extend(said.context);
         let mut carried = before.carried;
-        let calls = before.calls.iter().map(|call| call.id.clone()).collect();
+        for place in said.composed {
+            carried.add_at(begin + place, &request.context);
+        }
+        let mut calls = before.named_calls;
+        calls.extend(before.calls.iter().map(|call| call.id.clone()));
         carried.add_results(&calls, &request.context);
         request.carried = carried.if_any();
         let format = &self.text["format"];
@@ -330,7 +338,7 @@ mod tests {
             system: Some("Be polite.".into()),
             ..PreviousResponse::default()
         };
-        let messages = asked.messages().unwrap();
+        let messages = asked.messages(&BTreeSet::new()).unwrap();
         let kept = asked
             .put(before, &messages, &mut request, &BTreeSet::new())
             .unwrap();
@@ -348,6 +356,37 @@ mod tests {
                 "weather {} -> \"sunny\"",
             ]
         );
+    }
+
+    /// Such messages lose their texts together with the record of the response.
+    #[test]
+    fn texts_of_named_items_are_carried() {
+        let asked = read(json!({"input": [
+            {"type": "reasoning", "summary": []},
+            {"role": "user", "content": "What does it cost?"},
+            {"type": "message", "role": "assistant", "content": "A lost card costs 20 euro."},
+            {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": "{\"euro\": 20}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "paid"},
+        ]}));
+        let mut request = RunRequest::new(Uuid::now_v7(), "");
+        let run = Uuid::now_v7();
+        let before = PreviousResponse {
+            context: vec![Message::user("before")],
+            carried: CarriedTexts {
+                from: run,
+                passages: BTreeSet::from([7]),
+                ..CarriedTexts::default()
+            },
+            named_calls: BTreeSet::from(["c1".to_owned()]),
+            ..PreviousResponse::default()
+        };
+        let messages = asked.messages(&BTreeSet::from([2])).unwrap();
+        asked
+            .put(before, &messages, &mut request, &BTreeSet::new())
+            .unwrap();
+        let carried = request.carried.unwrap();
+        assert_eq!((carried.from, carried.passages), (run, BTreeSet::from([7])));
+        assert_eq!(carried.messages, BTreeSet::from([2, 3]));
     }
 
     #[test]
@@ -369,7 +408,7 @@ mod tests {
         let mut request = RunRequest::new(Uuid::now_v7(), "");
         let none = BTreeSet::new();
         let mut put = |asked: ResponseRequest| {
-            let messages = asked.messages()?;
+            let messages = asked.messages(&BTreeSet::new())?;
             asked
                 .put(before(), &messages, &mut request, &none)
                 .map(drop)

@@ -1,0 +1,81 @@
+//! Begin and end of a value in a text: characters beside it that make it a part of a longer one.
+
+use std::ops::Range;
+use toolhold_text::continues_value;
+
+/// Separators of groups of digits.
+const SEPARATORS: &str = " -.";
+
+pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or_default()
+}
+
+/// The character before `at`, unless it is the letter of an escape such as `\n` in JSON text, and the
+/// one before that.
+pub(super) fn before(text: &str, at: usize) -> (Option<char>, Option<char>) {
+    let mut all = slice(text, 0..at).chars();
+    let (last, rest) = (all.next_back(), all.as_str());
+    if last.is_some_and(|c| "nrtbf".contains(c)) && is_escape(rest) {
+        return (None, None);
+    }
+    (last, rest.chars().next_back())
+}
+
+/// Whether what comes after `text` is escaped by a backslash at its end.
+pub(super) fn is_escape(text: &str) -> bool {
+    let backslashes = text.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    backslashes % 2 == 1
+}
+
+/// Whether `c`, directly beside a value, makes both one longer word or name.
+fn continues(c: char) -> bool {
+    continues_value(c) || c == '_'
+}
+
+/// Whether no character of a word stands directly before or after.
+pub(super) fn is_alone(text: &str, range: &Range<usize>) -> bool {
+    let next = slice(text, range.end..text.len()).chars().next();
+    !before(text, range.start).0.is_some_and(continues) && !next.is_some_and(continues)
+}
+
+/// True for characters that join the groups of one number.
+fn joins(c: char) -> bool {
+    ".-/".contains(c)
+}
+
+/// Whether `start` is not in the middle of a number.
+pub(super) fn begins_number(text: &str, start: usize) -> bool {
+    let (last, other) = before(text, start);
+    let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
+    !goes_before && !last.is_some_and(continues)
+}
+
+/// True if [`is_alone`] is, and the value is no part of a longer number with separators.
+pub(super) fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
+    let mut next = slice(text, range.end..text.len()).chars();
+    let (first, second) = (next.next(), next.next());
+    let goes_on = first.is_some_and(joins) && second.is_some_and(|c| c.is_ascii_digit());
+    begins_number(text, range.start) && is_alone(text, range) && !goes_on
+}
+
+/// True if more digits stand beside a number, behind a separator that is written within the number too: it is a part of a
+/// longer number, as twelve digits of `4111 1111 1111 1111` are. A date beside a number does not make it longer.
+pub(super) fn goes_on_in_groups(text: &str, range: &Range<usize>) -> bool {
+    let found = slice(text, range.clone());
+    let separates = |c: char| SEPARATORS.contains(c) && found.contains(c);
+    let is_digit = |c: char| c.is_ascii_digit();
+    let next = slice(text, range.end..text.len()).strip_prefix(separates);
+    let is_group_behind = next.is_some_and(|next| {
+        let rest = next.trim_start_matches(is_digit);
+        let mut after = rest.chars();
+        let (first, second) = (after.next(), after.next());
+        let is_other = first.is_some_and(joins) && second.is_some_and(is_digit);
+        rest.len() < next.len() && !is_other && !first.is_some_and(continues)
+    });
+    let previous = slice(text, 0..range.start).strip_suffix(separates);
+    let is_group_before = previous.is_some_and(|previous| {
+        let rest = previous.trim_end_matches(is_digit);
+        rest.len() < previous.len() && begins_number(previous, rest.len())
+    });
+    is_group_behind || is_group_before
+}
