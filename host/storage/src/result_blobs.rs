@@ -13,6 +13,8 @@ use toolhold_protocol::blob::{BlobContent, BlobKeeper, BlobRefusal};
 use uuid::Uuid;
 
 const OWNER: &str = "SELECT owner FROM runs WHERE id = $1";
+const BYTES: &str = "SELECT blobs.bytes FROM blobs JOIN run_blobs ON run_blobs.blob = blobs.id \
+     WHERE blobs.digest = $2 AND run_blobs.run = $1";
 
 /// Keeps the bytes of results in a database.
 #[derive(Debug, Clone)]
@@ -43,6 +45,17 @@ impl ResultBlobs {
 }
 
 impl Store {
+    /// The number of bytes of an image or a result that a run names; `None` if it names none of this digest.
+    pub async fn blob_bytes(&self, run: Uuid, digest: &str) -> Result<Option<u64>, StoreError> {
+        let bytes: Option<i64> = sqlx::query_scalar(BYTES)
+            .bind(run.to_string())
+            .bind(digest)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(bytes.map(i64::unsigned_abs))
+    }
+
     /// The bytes of an image or a result that a run names, as base64; `None` if it names none of this digest.
     pub async fn blob(&self, run: Uuid, digest: &str) -> Result<Option<String>, StoreError> {
         Ok(blobs::of_run_by_digest(&self.pool, &self.database, run, digest).await?)

@@ -1,5 +1,5 @@
 //! Bytes of results, which are kept beside the record: the machine, the model and the record have references
-//! (docs/protocol.md, 7.13). A reference is an input of the machine, and the bytes are not: a run that is replayed without
+//! (docs/protocol.md, 7.15). A reference is an input of the machine, and the bytes are not: a run that is replayed without
 //! them comes to the same.
 
 use serde_json::Value;
