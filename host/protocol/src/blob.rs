@@ -82,7 +82,8 @@ pub trait BlobKeeper: Send + Sync + Debug {
         content: &'a BlobContent,
     ) -> BoxFuture<'a, Result<(), BlobRefusal>>;
 
-    /// Returns bytes as base64, by their digest; `None` if they are not kept with this run, or cannot be read.
+    /// Returns bytes as base64, by their digest; `None` if they are not kept with a run of the same owner any more, or
+    /// cannot be read.
     fn read<'a>(&'a self, run: Uuid, digest: &'a str) -> BoxFuture<'a, Option<Arc<str>>>;
 }
 
@@ -110,13 +111,13 @@ impl BlobContent {
         })
     }
 
-    /// What stands in the result in the place of the bytes.
+    /// Returns the object that takes the place of the bytes in the result.
     pub fn reference(&self) -> Value {
         let name = format!("{SCHEME}{}", self.digest);
         json!({"mime": self.media_type, "base64": name, "bytes": self.bytes})
     }
 
-    /// What stands there if they are not kept.
+    /// Returns the object that takes their place if they are not kept.
     pub fn refused(&self, refusal: &BlobRefusal) -> Value {
         json!({
             "mime": self.media_type,
@@ -135,7 +136,7 @@ pub fn parts(result: &Value) -> &[Value] {
     }
 }
 
-/// As [`parts`].
+/// Returns the [`parts`] of a result to change them.
 pub fn parts_mut(result: &mut Value) -> &mut [Value] {
     match result {
         Value::Array(parts) => parts,

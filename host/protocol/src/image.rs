@@ -24,7 +24,7 @@ const FORMATS: [(&str, &[u8]); 4] = [
     ("image/gif", b"GIF89a"),
 ];
 
-/// Told by two places of the bytes.
+/// The media type that two places of the bytes tell.
 const WEBP: &str = "image/webp";
 
 /// The resolution in which a model is asked to look at an image. Endpoints that know none of them ignore it.

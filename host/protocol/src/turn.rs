@@ -13,7 +13,7 @@ pub enum Turn {
     Text { role: Role, text: String },
     /// Of the user.
     Image(Image),
-    /// Of a result before it. Its name is the tool's.
+    /// Image of a result before it. Its name is the tool's.
     ResultImage(Image),
     /// Calls of one step with what came of them.
     Exchange(Exchange),

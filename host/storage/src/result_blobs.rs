@@ -13,6 +13,10 @@ use toolhold_protocol::blob::{BlobContent, BlobKeeper, BlobRefusal};
 use uuid::Uuid;
 
 const OWNER: &str = "SELECT owner FROM runs WHERE id = $1";
+/// A later turn has the data of those before it, and may pass on what a run before brought.
+const OF_OWNER: &str = "SELECT data FROM blobs WHERE digest = $2 AND EXISTS \
+     (SELECT 1 FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE run_blobs.blob = blobs.id \
+     AND runs.owner = (SELECT owner FROM runs WHERE id = $1))";
 const BYTES: &str = "SELECT blobs.bytes FROM blobs JOIN run_blobs ON run_blobs.blob = blobs.id \
      WHERE blobs.digest = $2 AND run_blobs.run = $1";
 
@@ -93,7 +97,14 @@ impl BlobKeeper for ResultBlobs {
 
     fn read<'a>(&'a self, run: Uuid, digest: &'a str) -> BoxFuture<'a, Option<Arc<str>>> {
         Box::pin(async move {
-            match self.store.blob(run, digest).await {
+            let store = &self.store;
+            let read: Result<Option<String>, sqlx::Error> = sqlx::query_scalar(OF_OWNER)
+                .bind(run.to_string())
+                .bind(digest)
+                .fetch_optional(&store.pool)
+                .in_time(&store.database)
+                .await;
+            match read {
                 Ok(base64) => base64.map(Arc::from),
                 Err(error) => {
                     tracing::warn!(%run, %error, "bytes of a result were not read");

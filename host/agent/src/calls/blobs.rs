@@ -10,9 +10,9 @@ use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal};
 use toolhold_protocol::failure::ToolFailure;
 use uuid::Uuid;
 
-/// Most bytes of base64 of a run whose bytes nobody else keeps.
+/// Base64 in bytes that a run without a record keeps at most.
 const MAX_HERE: usize = 64 << 20;
-/// Most bytes of base64 that take the place of their names in the arguments of one call.
+/// Base64 in bytes that takes the place of names in the arguments of one call at most.
 const MAX_PUT_BACK: usize = 16 << 20;
 /// The kind of failure of a call whose arguments name bytes that it cannot have.
 const BLOB: &str = "blob";
@@ -49,7 +49,7 @@ impl KeptBlobs {
         }
     }
 
-    /// Those of a run that is inside of no other one.
+    /// Returns the bytes of a run that is inside of no other one.
     pub(crate) fn of_run(&self, run: Uuid) -> Self {
         Self {
             keeper: self.keeper.clone(),
@@ -76,7 +76,7 @@ impl KeptBlobs {
     /// Puts bytes in the place of their names in the arguments with which a tool is called.
     ///
     /// # Errors
-    /// They are not kept with this run, or too many.
+    /// They are not kept, or too many.
     pub(crate) async fn put_back(&self, arguments: &mut Value) -> Result<(), ToolFailure> {
         let mut named = Vec::new();
         blob::add_named(arguments, &mut named);
@@ -87,8 +87,8 @@ impl KeptBlobs {
                 Some(known) => known,
                 None => self.read(&digest).await.ok_or_else(|| {
                     let message = format!(
-                        "the bytes blob:{digest} are not kept with this run: pass on what a result of this run has as \
-                         base64, or have the tool make them again"
+                        "the bytes blob:{digest} are not kept, or not any more: pass on what a result of this run has \
+                         as base64, or have the tool make them again"
                     );
                     ToolFailure::correctable(BLOB, message)
                 })?,
@@ -109,7 +109,7 @@ impl KeptBlobs {
         Ok(())
     }
 
-    /// Gives the images of a Request their bytes. Those whose bytes are gone stay without, and the model is told.
+    /// Gives the images of a Request their bytes. An image whose bytes are gone has none, and the model is told.
     pub(crate) async fn fill(&self, request: &mut ChatRequest) {
         let mut shown = Base64Texts::new();
         for message in &mut request.messages {
@@ -215,7 +215,7 @@ mod tests {
         let mut arguments = json!({"of": kept["base64"]});
         let failure = other.put_back(&mut arguments).await.unwrap_err();
         assert_eq!(failure.kind, BLOB);
-        assert!(failure.message.contains("not kept with this run"));
+        assert!(failure.message.contains("are not kept"));
         let mut request = ChatRequest::default();
         let image = blob::images(&kept, "s.shot").next().unwrap();
         request.messages.push(ChatMessage::image("look", image));

@@ -70,7 +70,7 @@ fn first_shown_image(turns: &[Turn]) -> usize {
     images.len() - newest.take_while(fits).count() + 1
 }
 
-/// What an image is.
+/// Names an image by its number and where it comes from.
 fn caption(number: usize, turn: &Turn, image: &Image) -> PromptText {
     let mut text = PromptText::from("Image ");
     text.count(number);

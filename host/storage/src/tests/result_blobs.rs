@@ -58,6 +58,10 @@ async fn bytes_of_results_are_kept_within_the_quota_and_go_with_their_run() {
 
         let read = keeper.read(of_ann.run, &first.digest).await;
         assert_eq!(read, Some(first.base64.clone()));
+        let (later, _later) = begun(&store, "ann").await;
+        let read = keeper.read(later.run, &first.digest).await;
+        assert_eq!(read, Some(first.base64.clone()));
+        assert_eq!(store.blob(later.run, &first.digest).await.unwrap(), None);
         let read = keeper.read(of_bob.run, &first.digest).await;
         assert_eq!(read, None::<Arc<str>>);
         let bytes = store.blob_bytes(of_bob.run, &third.digest).await.unwrap();
