@@ -140,6 +140,12 @@ fn a_client_has_the_digest_in_events_and_the_bytes_for_it() {
     assert_eq!(bytes.headers["content-length"], "9000");
     let other = format!("/v1/runs/{run}/blobs/sha256:{}", "0".repeat(64));
     assert_eq!(server.get(&other).status, 404);
+    // Without a model the result is as the tool returned it.
+    let arguments = json!({"arguments": {"text": "bytes of audio/wav 2000"}});
+    let called = server.post("/v1/tools/s.echo", &arguments).good();
+    let part = &called["result"][1];
+    assert_eq!(part["mime"], "audio/wav", "{called}");
+    assert_eq!(part["base64"], base64("audio/wav", 2_000), "{called}");
     // Of another key the run is none.
     server.use_key(&first);
     let hidden = server.get(&format!("/v1/runs/{run}/blobs/{digest}"));
