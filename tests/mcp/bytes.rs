@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
-use support::server::Server;
+use support::server::{Server, ServerSentEvent};
 
 /// The base64 that the server's tool makes.
 fn base64(mime: &str, size: usize) -> String {
@@ -105,8 +105,9 @@ fn server(host: &Host, endpoint: &Endpoint, more: &str) -> Server {
     );
     let url = endpoint.base_url();
     let flags = ["--config", "mcp.toml", "--base-url", &url, "--model", "m"];
+    let ada = key(host, "ada");
     let mut server = Server::start(host, &flags);
-    server.use_key(&key(host, "ada"));
+    server.use_key(&ada);
     server
 }
 
@@ -130,7 +131,7 @@ fn a_client_has_the_digest_in_events_and_the_bytes_for_it() {
     let run = done["run"].as_str().unwrap();
     let events = server.get(&format!("/v1/runs/{run}/events"));
     assert!(!events.text.contains(&base64("image/png", 9_000)));
-    let events: Vec<Value> = events.events().iter().map(|event| event.json()).collect();
+    let events: Vec<Value> = events.events().iter().map(ServerSentEvent::json).collect();
     let part = made(&events);
     let digest = part["base64"].as_str().unwrap();
     let digest = digest.strip_prefix("blob:").unwrap();
@@ -169,7 +170,7 @@ fn bytes_beyond_the_quota_are_said_to_be_missing_and_the_run_goes_on() {
         .get(&events)
         .events()
         .iter()
-        .map(|event| event.json())
+        .map(ServerSentEvent::json)
         .collect();
     let (first, second) = (made(&events), made(events.iter().rev()));
     assert_eq!(first["bytes"], 9_000, "{first}");

@@ -109,7 +109,7 @@ impl KeptBlobs {
         Ok(())
     }
 
-    /// Gives the images of a Request their bytes. The model is told of an image whose bytes are gone.
+    /// Fills the images of a Request with their bytes. The model is told of an image without bytes.
     pub(crate) async fn fill(&self, request: &mut ChatRequest) {
         let mut shown = Base64Texts::new();
         for message in &mut request.messages {
