@@ -109,7 +109,7 @@ impl KeptBlobs {
         Ok(())
     }
 
-    /// Fills the images of a Request with their bytes. The model is told of an image without bytes.
+    /// Reads the bytes of images in a Request. An image whose bytes are not kept has none afterwards.
     pub(crate) async fn fill(&self, request: &mut ChatRequest) {
         let mut shown = Base64Texts::new();
         for message in &mut request.messages {
