@@ -1,5 +1,6 @@
 //! MCP servers as a user has them: configured, called by a model, changed behind their user's back.
 
+mod bytes;
 mod doctor;
 mod grants;
 mod plans;

@@ -24,6 +24,9 @@ const FORMATS: [(&str, &[u8]); 4] = [
     ("image/gif", b"GIF89a"),
 ];
 
+/// The media type that two places of the bytes tell.
+const WEBP: &str = "image/webp";
+
 /// The resolution in which a model is asked to look at an image. Endpoints that know none of them ignore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,7 +88,7 @@ impl Image {
         let known = FORMATS.iter().find(|(_, magic)| bytes.starts_with(magic));
         match known {
             Some((media_type, _)) => Some(media_type),
-            None => is_webp.then_some("image/webp"),
+            None => is_webp.then_some(WEBP),
         }
     }
 
@@ -125,6 +128,29 @@ impl Image {
             .decode(data)
             .map_err(|_| ImageError::Base64)?;
         Self::new(name, &bytes)
+    }
+
+    /// True if models take images of this media type.
+    pub(super) fn is_taken(media_type: &str) -> bool {
+        let mut known = FORMATS.iter().map(|(known, _)| *known);
+        media_type == WEBP || known.any(|known| known == media_type)
+    }
+
+    /// An image of a result, whose bytes are kept under their digest.
+    pub(super) fn kept(name: &str, media_type: &str, digest: &str, bytes: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            media_type: media_type.to_owned(),
+            digest: digest.to_owned(),
+            bytes,
+            detail: None,
+            data: None,
+        }
+    }
+
+    /// Gives the image the bytes, as base64, that were kept under its digest.
+    pub fn fill(&mut self, data: Arc<str>) {
+        self.data = Some(data);
     }
 
     /// Its bytes as base64. Absent in a record, and where they were not kept.

@@ -10,7 +10,7 @@
 //! [`turn`] (what a model replied and was told), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
 //! asked, and its limits) with [`bound`], [`decision`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
-//! how much); [`result`](mod@result), [`failure`] and [`error`] (what comes of calls and runs); and
+//! how much); [`result`](mod@result), [`blob`], [`failure`] and [`error`] (what comes of calls and runs); and
 //! last [`event`], the record that all of this is written to.
 //!
 //! # Reading a record
@@ -56,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advisor;
+pub mod blob;
 pub mod bound;
 pub mod citation;
 pub mod completion;

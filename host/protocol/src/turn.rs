@@ -13,6 +13,8 @@ pub enum Turn {
     Text { role: Role, text: String },
     /// Of the user.
     Image(Image),
+    /// Image of a result before it. Its name is the tool's.
+    ResultImage(Image),
     /// Calls of one step with what came of them.
     Exchange(Exchange),
     /// What took the place of dropped history.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use toolhold_agent::calls::{KeptResults, ResultCache};
+use toolhold_agent::calls::{KeptBlobs, KeptResults, ResultCache};
 use toolhold_agent::guard::shield::Shields;
 use toolhold_agent::run::{CandidateOutcomes, OperatorTexts};
 use toolhold_agent::{Activities, Driver, ToolSource as _};
@@ -32,7 +32,7 @@ use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_sandbox::{Registry, same_directory};
-use toolhold_storage::Store;
+use toolhold_storage::{BlobQuota, ResultBlobs, Store};
 
 /// One agent, ready to run.
 #[derive(Debug)]
@@ -158,8 +158,14 @@ impl Agent {
         self.model.name()
     }
 
-    /// The driver of a run. The notes name MCP servers whose tools are left out.
-    pub async fn driver(&self, store: &Store, behalf: &RunClient) -> (Driver, Vec<String>) {
+    /// The driver of a run, which keeps the bytes of results within `blobs`. The notes name MCP servers whose tools are
+    /// left out.
+    pub async fn driver(
+        &self,
+        store: &Store,
+        behalf: &RunClient,
+        blobs: Option<BlobQuota>,
+    ) -> (Driver, Vec<String>) {
         let (toolbox, notes) = self.toolbox(behalf).await;
         let servers = self.servers(behalf);
         let activities = servers.activities(Activities::default());
@@ -191,6 +197,7 @@ impl Agent {
                 )) as Arc<_>
             }),
             results: KeptResults::new(self.results.clone(), &behalf.owner),
+            blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), blobs))),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
         (driver, notes)

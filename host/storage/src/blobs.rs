@@ -1,4 +1,5 @@
-//! The bytes of images that runs are shown: an event has their digests and sizes, and the bytes are kept beside the events.
+//! The bytes of images that runs are shown, and of results: an event has their digests and sizes, and the bytes are kept
+//! beside the events.
 //!
 //! Equal bytes are kept once for all runs that name them, as many are: each request of a client without a session brings
 //! its whole conversation again. They go with the last of these runs.
@@ -16,12 +17,18 @@ use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::image::Image;
 use uuid::Uuid;
 
-/// The bytes of one image.
+/// The bytes of one image, or of a part of a result.
 #[derive(Clone)]
 pub struct Blob {
     /// Their number.
     bytes: u64,
     base64: Arc<str>,
+}
+
+impl Blob {
+    pub fn new(bytes: u64, base64: Arc<str>) -> Self {
+        Self { bytes, base64 }
+    }
 }
 
 /// Without the bytes, because changes that were not written are logged.
@@ -152,7 +159,23 @@ pub async fn write(
     Ok(())
 }
 
-const OF_RUN: &str = "SELECT digest, data FROM run_blobs JOIN blobs ON blobs.id = run_blobs.blob WHERE run_blobs.run = $1";
+const OF_RUN: &str = "SELECT data FROM blobs JOIN run_blobs ON run_blobs.blob = blobs.id \
+     WHERE blobs.digest = $2 AND run_blobs.run = $1";
+
+/// The bytes of this digest as base64, if the run names them.
+pub async fn of_run_by_digest(
+    pool: &AnyPool,
+    database: &Database,
+    run: Uuid,
+    digest: &str,
+) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(OF_RUN)
+        .bind(run.to_string())
+        .bind(digest)
+        .fetch_optional(pool)
+        .in_time(database)
+        .await
+}
 
 /// Fills the images of a run's events with the bytes that are kept.
 pub async fn restore(
@@ -187,21 +210,13 @@ pub async fn fill(
     run: Uuid,
     lacking: Vec<&mut Image>,
 ) -> Result<(), sqlx::Error> {
-    if lacking.is_empty() {
-        return Ok(());
-    }
-    let kept: Vec<(String, String)> = sqlx::query_as(OF_RUN)
-        .bind(run.to_string())
-        .fetch_all(pool)
-        .in_time(database)
-        .await?;
-    let mut kept: BTreeMap<String, String> = kept.into_iter().collect();
+    // One by one: results may have brought the run many more bytes.
     let mut restored: BTreeMap<String, Image> = BTreeMap::new();
     for image in lacking {
         // Runs inside of the run are shown the same images: they share the bytes.
         if let Some(equal) = restored.get(&image.digest) {
             image.share(equal);
-        } else if let Some(data) = kept.remove(&image.digest) {
+        } else if let Some(data) = of_run_by_digest(pool, database, run, &image.digest).await? {
             image.restore(&data);
             restored.insert(image.digest.clone(), image.clone());
         }

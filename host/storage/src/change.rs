@@ -29,11 +29,11 @@ pub enum Change {
         /// True if this process has promised the run to a request with an idempotency key.
         is_promised: bool,
     },
-    /// Images that the run, or one inside of it, began with, by their digests.
+    /// Images that the run, or one inside of it, began with, or bytes of its results; by their digests.
     Blobs {
         run: Uuid,
         blobs: BTreeMap<String, Blob>,
-        /// Present for a run that begins within a quota.
+        /// Present for a run that begins, or has a result, within a quota.
         bound: Option<BlobBound>,
     },
     /// Texts of documents and facts that the run's record has.

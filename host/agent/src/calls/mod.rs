@@ -12,6 +12,7 @@
 //!   → where it continues as a job, that is recorded and asked about        job
 //!   → what it returned is revealed                                         privacy
 //!   → the result fits the tool's output schema, shields on it              check, screen
+//!   → its bytes are kept beside the record                                 blobs
 //!   → it is hidden from the caller, and ended in the record                privacy, record
 //! ```
 //!
@@ -24,6 +25,7 @@
 //! calls of one run's model. A call that no model makes has no such memory.
 
 pub(crate) mod aside;
+mod blobs;
 mod budget;
 mod cached;
 mod check;
@@ -40,6 +42,7 @@ mod tools;
 
 pub use crate::catalogue::{CallableTool, SchemaError, ToolCheck, validator};
 pub use aside::checked;
+pub use blobs::KeptBlobs;
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub(crate) use cached::ResultsOfRun;
 pub use cached::{KeptResults, ResultCache};

@@ -61,8 +61,13 @@ impl Summary {
                 let told = facts::of_text(text);
                 self.push(cut(text, MAX_TEXT_CHARS), told, None);
             }
-            // What could not be used says nothing that is needed, and an image stands before the history.
-            Turn::Rejected { .. } | Turn::Summary(_) | Turn::Conversation(_) | Turn::Image(_) => {}
+            // What could not be used says nothing that is needed, an image of the user stands before the history, and of
+            // one of a result the call tells.
+            Turn::Rejected { .. }
+            | Turn::Summary(_)
+            | Turn::Conversation(_)
+            | Turn::Image(_)
+            | Turn::ResultImage(_) => {}
         }
     }
 

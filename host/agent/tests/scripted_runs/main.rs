@@ -7,6 +7,7 @@
 )]
 
 mod advisors;
+mod blobs;
 mod borders;
 mod branches;
 mod cached_results;

@@ -222,7 +222,7 @@ impl Chat {
             ..Label::default()
         };
         let journal = self.store.journal(request.id, label);
-        let (mut driver, notes) = self.agent.driver(&self.store, &behalf).await;
+        let (mut driver, notes) = self.agent.driver(&self.store, &behalf, None).await;
         for note in notes {
             output::left_out(&note);
         }

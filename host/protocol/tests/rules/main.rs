@@ -82,6 +82,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 61] = [
     ("7.13", LOOP, "jobs.rs", "a_resumed_run_asks_about_its_job_and_does_not_call_again"),
     ("7.14", LOOP, "demanded.rs", "a_call_that_is_demanded_comes_before_the_answer"),
     ("7.14", LOOP, "demanded.rs", "a_client_with_tools_is_given_a_call_of_one_of_them"),
+    ("7.15", LOOP, "blobs.rs", "the_model_is_shown_an_image_of_which_the_record_has_the_digest"),
     ("8.3", LOOP, "plans.rs", "eager_planning_is_execution_and_latent_outputs_are_written_in_place"),
     ("8.4", LOOP, "plans.rs", "a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs"),
     ("8.6", LOOP, "plans.rs", "plan_and_state_are_carried_by_step_and_followed_extended_or_replaced"),

@@ -9,6 +9,7 @@ mod audit;
 mod auth;
 mod auth_throttle;
 mod beside_calls;
+mod blobs;
 mod body;
 mod bounds;
 mod chat;
@@ -198,6 +199,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(responses::routes())
         .merge(sessions::routes())
         .merge(runs::routes())
+        .merge(blobs::routes())
         .merge(tools::routes())
         .merge(modules::routes())
         .merge(requests::routes())

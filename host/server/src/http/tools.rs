@@ -241,6 +241,9 @@ async fn call(
     let named = json!([prepared.request.plan, raw]);
     let watcher = app.begin(&client, &headers, &named, prepared).await?;
     let run = watcher.run;
-    let outcome = app.outcome(&client, watcher).await?;
-    Ok(outcome.map(|turn| CallResult::of(run, turn.answer)))
+    let (turn, mut room) = app.outcome(&client, watcher).await?.into_parts();
+    let mut called = CallResult::of(run, turn.answer);
+    app.put_bytes_back(run, &mut called.result, &mut room)
+        .await?;
+    Ok(Counted::new(called, room))
 }

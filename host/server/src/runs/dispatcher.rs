@@ -52,7 +52,7 @@ pub struct Limits {
     pub waiting: usize,
     /// Longest wait of a run for a place.
     pub patience: Duration,
-    /// Most bytes of images that runs are kept with.
+    /// Most bytes of images and of results that runs are kept with.
     pub images: BlobQuota,
 }
 
@@ -181,7 +181,7 @@ impl Dispatcher {
         self.inner.limits.patience
     }
 
-    /// The quota of the images that runs are kept with.
+    /// The quota of the images, and bytes of results, that runs are kept with.
     pub fn image_quota(&self) -> BlobQuota {
         self.inner.limits.images
     }
@@ -240,7 +240,8 @@ impl Dispatcher {
             images: Some(self.inner.limits.images),
         };
         let journal = self.inner.store.journal(request.id, label);
-        let (driver, notes) = agent.driver(&self.inner.store, behalf).await;
+        let blobs = Some(self.inner.limits.images);
+        let (driver, notes) = agent.driver(&self.inner.store, behalf, blobs).await;
         for note in notes {
             tracing::warn!(agent = agent.name, "{note}");
         }

@@ -10,7 +10,7 @@ use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_model::NoModel;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::image::Image;
+use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
@@ -42,7 +42,9 @@ impl Dispatcher {
         permit.right().look().await?;
         let store = &self.inner.store;
         // No request has them, so they count by themselves, before they are read.
-        let images = Image::memory(store.image_bytes_of(row.id).await?);
+        // Bytes of results are read when a Request has them.
+        let named = store.image_bytes_of(row.id).await?;
+        let images = Image::memory(named.min(MAX_ALL_IMAGE_BYTES as u64));
         let kept = self.agents().registry().kept().of(row.owner.as_str());
         let kept = kept.reserve(images).map_err(RunRefusal::Memory)?;
         let (mut journal, mut events) = store.reopen(row.id).await?;
@@ -57,7 +59,8 @@ impl Dispatcher {
             grants: store.grants_of(&row.owner).await?,
             ..RunClient::default()
         };
-        let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
+        let quota = Some(self.image_quota());
+        let (driver, _) = agent.driver(&self.inner.store, &behalf, quota).await;
         let request = replayed.machine.request();
         let policy = driver.shields.policy(
             &request.settings,

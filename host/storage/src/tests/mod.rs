@@ -20,6 +20,7 @@ mod queries;
 mod redaction;
 mod redaction_composed;
 mod reply_parts;
+mod result_blobs;
 mod shared_texts;
 mod shares;
 mod space;

@@ -17,7 +17,9 @@ pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
 use crate::calls::aside::{BRIEF_STEPS, apart};
-use crate::calls::{CallRules, CallableTools, KeptResults, OpenJobs, RecordedJob, ResultsOfRun};
+use crate::calls::{
+    CallRules, CallableTools, KeptBlobs, KeptResults, OpenJobs, RecordedJob, ResultsOfRun,
+};
 use crate::catalogue::ToolCatalogue;
 use crate::guard::shield::Shields;
 use crate::retrieval::Retriever;
@@ -81,6 +83,8 @@ pub struct Driver {
     pub retriever: Option<Arc<dyn Retriever>>,
     /// Results that the run may be given, and that are kept of it, if its settings say so.
     pub results: KeptResults,
+    /// Keeps the bytes in results of its calls; by default until the run ends.
+    pub blobs: KeptBlobs,
     /// Asked by the calls of its runs before they begin. In any case they ask their run.
     pub begin: Option<Arc<dyn BeginCheck>>,
     /// Jobs that calls of its runs wait for. Each run has its own, which its sub-agents share.
@@ -151,6 +155,7 @@ impl Driver {
             outcomes: None,
             retriever: None,
             results: KeptResults::default(),
+            blobs: KeptBlobs::default(),
             begin: None,
             jobs: OpenJobs::default(),
         }
@@ -342,6 +347,7 @@ impl Driver {
                 (*depth == 0).then(|| ResultsOfRun::new(self.results.clone(), has_client_tools));
             if *depth == 0 {
                 self.jobs = OpenJobs::default();
+                self.blobs = self.blobs.of_run(*id);
             }
             let open_jobs = self.jobs.of_run(*id);
             let rules = CallRules {

@@ -5,8 +5,8 @@ use super::CallEventSender;
 use super::sink::within;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
-    CallBudget, CallDecider, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
-    NoDecision,
+    CallBudget, CallDecider, CallEnd, CallPermit, CallRecorder, CallRecording, KeptBlobs, NewCall,
+    NoBudget, NoDecision,
 };
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::decider::Decider;
@@ -73,6 +73,8 @@ impl CallBudget for RunBudget {
 #[derive(Debug, Clone)]
 pub(super) struct RunRecorder {
     pub events: CallEventSender,
+    /// Keeps the bytes of results: the caller has them, and the record has references.
+    pub blobs: KeptBlobs,
     pub budget: Arc<BudgetTracker>,
     /// The calls that they are nested in, the outermost first.
     pub within: Vec<String>,
@@ -141,6 +143,20 @@ fn bounded(arguments: Value) -> Value {
     let left_out = text.len() - end;
     text.truncate(end);
     format!("{text}… ({left_out} more bytes)").into()
+}
+
+/// The result that an event tells of.
+fn result_of(mut event: &mut EventKind) -> Option<&mut Value> {
+    while let EventKind::Sub { what, .. } = event {
+        event = what;
+    }
+    match event {
+        EventKind::ToolResult {
+            outcome: ToolOutcome::Output(value),
+            ..
+        } => Some(value),
+        _ => None,
+    }
 }
 
 struct RunRecording {
@@ -228,7 +244,13 @@ impl CallRecording for RunRecording {
     fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             if let Some(call) = self.call.take() {
-                self.recorder.events.record(self.end(call, end)).await;
+                let mut events = self.end(call, end);
+                for event in &mut events {
+                    if let Some(value) = result_of(event) {
+                        *value = self.recorder.blobs.kept(value.take()).await;
+                    }
+                }
+                self.recorder.events.record(events).await;
             }
             Ok(())
         })

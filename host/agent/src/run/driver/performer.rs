@@ -45,7 +45,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::Retrieved;
-use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::SideRole;
@@ -379,7 +379,7 @@ impl Performer {
         for action in effects.actions {
             match action {
                 Action::Ask {
-                    request,
+                    mut request,
                     task,
                     candidate,
                 } => {
@@ -404,7 +404,9 @@ impl Performer {
                         continue;
                     };
                     let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
+                    let blobs = self.driver.blobs.clone();
                     self.spawn(TaskKind::Ask, async move {
+                        blobs.fill(&mut request).await;
                         match end.until(model.complete(&request, &mut heard)).await {
                             Ok(completion) => Input::Replied(Completion {
                                 between_pieces_p95: heard.between_pieces_p95(),
@@ -521,6 +523,7 @@ impl Performer {
             }),
             recorder: Arc::new(RunRecorder {
                 events: self.events.clone(),
+                blobs: self.driver.blobs.clone(),
                 budget: self.budget.clone(),
                 within: Vec::new(),
             }),
@@ -591,14 +594,25 @@ impl Performer {
         }
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
         let (rules, budget) = (self.rules.clone(), RunBudget(self.budget.clone()));
+        let blobs = self.driver.blobs.clone();
         Box::pin(async move {
             let Bound { tool, .. } = &work.bound;
+            let takes_bytes = matches!(work.bound.runner, Runner::Module(_) | Runner::Activity(_));
+            // A result that fits a schema stays as that says.
+            let may_have_blobs = tool.output.is_none();
             let step = work.step;
             let waits = || work.bound.waits(&rules.decisions);
             let mut caching = rules.results.begin(&work.call, &work.bound, waits, &*tools);
             // Its result may be of another grant than the one under which it would be kept now.
             let is_resumed = job.has_job();
             let known = if is_resumed { None } else { caching.known() };
+            let known = match known {
+                None if takes_bytes => {
+                    let unknown = blobs.put_back(&mut work.call.arguments).await.err();
+                    unknown.map(ToolResult::failed)
+                }
+                known => known,
+            };
             let nested = effects.clone();
             let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, nested);
             let mut result = loop {
@@ -650,7 +664,13 @@ impl Performer {
             let check = is_screened.then_some(&work.check);
             let (outcome, said) = screen_result(&shields, &id, &tool, outcome, check).await;
             told.tell_all(said).await;
-            result.outcome = outcome;
+            result.outcome = match outcome {
+                Ok(output) if may_have_blobs => Ok(ToolOutput {
+                    value: blobs.kept(output.value).await,
+                    ..output
+                }),
+                outcome => outcome,
+            };
             Input::Called { id, result }
         })
     }

@@ -107,7 +107,11 @@ impl Machine {
                 };
                 self.material.provenance.add(source, &text);
             }
-            Turn::Image(_) | Turn::Summary(_) | Turn::Conversation(_) | Turn::Rejected { .. } => {}
+            Turn::Image(_)
+            | Turn::ResultImage(_)
+            | Turn::Summary(_)
+            | Turn::Conversation(_)
+            | Turn::Rejected { .. } => {}
         }
     }
 

@@ -102,6 +102,7 @@ use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, PROMPTS, RunFailure, StopReason};
+use toolhold_protocol::image::Image;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::reply_offset::ReplyOffset;
 use toolhold_protocol::settings::RunRequest;
@@ -199,6 +200,8 @@ struct StepState {
     output: Option<Value>,
     /// Notes for the model besides the calls' results.
     notes: Vec<PromptText>,
+    /// Images of the calls' results, in the order in which these came.
+    images: Vec<Image>,
     /// The schema of what the advisors say, if some take part.
     advisors: Option<Value>,
     /// Whether the reply is what they say and nothing else.

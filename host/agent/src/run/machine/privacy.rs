@@ -172,6 +172,10 @@ impl RunPrivacy {
                 image.name = vault.hide(&image.name);
                 Turn::Image(image)
             }
+            Turn::ResultImage(mut image) => {
+                image.name = vault.hide(&image.name);
+                Turn::ResultImage(image)
+            }
             Turn::Exchange(Exchange { calls, reasoning }) => {
                 let calls = calls.into_iter().map(|mut answered| {
                     answered.call = hidden_call(vault, answered.call);

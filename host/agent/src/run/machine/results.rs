@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor::CONSULT_ADVISOR;
+use toolhold_protocol::blob;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -124,6 +125,9 @@ impl Machine {
             Err(failure) if failure.kind == HELD => self.step.held.push(call.id.clone()),
             Err(failure) => self.context.write_failure(&call, failure),
             Ok(_) => {}
+        }
+        if let Ok(value) = &outcome {
+            self.step.images.extend(blob::images(value, &call.tool));
         }
         let max = self.request.settings.result_chars;
         // Whose it is, before any of it is shown.
@@ -314,6 +318,9 @@ impl Machine {
                 calls: calls.clone(),
                 reasoning,
             }));
+        }
+        for image in std::mem::take(&mut self.step.images) {
+            self.remember(Turn::ResultImage(image));
         }
         self.remember_notes();
         if self.is_aside() {

@@ -128,7 +128,7 @@ impl Machine {
                     known.push((part, text.clone()));
                 }
                 // Its size is no text's.
-                Turn::Image(_) => {}
+                Turn::Image(_) | Turn::ResultImage(_) => {}
                 Turn::Exchange(exchange) => {
                     let thoughts = reasoning_text(&exchange.reasoning.members);
                     known.extend(thoughts.map(|text| (Part::History, text.into_owned())));

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use toolhold_agent::calls::KeptBlobs;
 use toolhold_agent::{
     Activities, Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource, module_tool,
 };
@@ -34,7 +35,7 @@ use toolhold_runtime::models::Models;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
-use toolhold_storage::Store;
+use toolhold_storage::{ResultBlobs, Store};
 
 #[derive(Debug, Args)]
 pub struct PlanRunArgs {
@@ -113,6 +114,7 @@ async fn with(
         decider: Arc::new(TerminalDecider::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
         shields,
+        blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), None))),
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))
     };
     Ok((driver, servers))

@@ -21,6 +21,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_agent::calls::KeptBlobs;
 use toolhold_agent::retrieval::Retriever;
 use toolhold_agent::run::OperatorTexts;
 use toolhold_agent::{Activities, Driver, language};
@@ -40,7 +41,7 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::retrieval::StoredRetriever;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
-use toolhold_storage::{Label, Source, Store};
+use toolhold_storage::{Label, ResultBlobs, Source, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
@@ -305,6 +306,7 @@ async fn driver(
         candidates: selected.candidates,
         summarizer: selected.summarizer,
         outcomes: selected.outcomes,
+        blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), None))),
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
     Ok((driver, servers, selected.known))

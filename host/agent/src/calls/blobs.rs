@@ -1,0 +1,261 @@
+//! Bytes of results, which are kept beside the record: the machine, the model and the record have references
+//! (docs/protocol.md, 7.15). A reference is an input of the machine, and the bytes are not: a run that is replayed without
+//! them comes to the same.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_model::chat::ChatRequest;
+use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal};
+use toolhold_protocol::failure::ToolFailure;
+use uuid::Uuid;
+
+/// Base64 in bytes that a run without a record keeps at most.
+const MAX_HERE: usize = 64 << 20;
+/// Base64 in bytes that takes the place of names in the arguments of one call at most.
+const MAX_PUT_BACK: usize = 16 << 20;
+/// The kind of failure of a call whose arguments name bytes that it cannot have.
+const BLOB: &str = "blob";
+
+/// Base64 by digests.
+type Base64Texts = BTreeMap<String, Arc<str>>;
+
+/// The bytes in results of a run's calls, and of the runs inside of it. Clones share them.
+#[derive(Clone, Default)]
+pub struct KeptBlobs {
+    /// Absent: the run has no record, and the bytes are here alone.
+    keeper: Option<Arc<dyn BlobKeeper>>,
+    run: Uuid,
+    /// With a keeper, those of the last Request: most go out again with the next.
+    here: Arc<Mutex<Base64Texts>>,
+}
+
+/// Without the bytes.
+impl std::fmt::Debug for KeptBlobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeptBlobs")
+            .field("keeper", &self.keeper)
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KeptBlobs {
+    /// Bytes that `keeper` keeps.
+    pub fn new(keeper: Arc<dyn BlobKeeper>) -> Self {
+        Self {
+            keeper: Some(keeper),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the bytes of a run that is inside of no other one.
+    pub(crate) fn of_run(&self, run: Uuid) -> Self {
+        Self {
+            keeper: self.keeper.clone(),
+            run,
+            here: Arc::default(),
+        }
+    }
+
+    /// A result with references in the place of its bytes, which are kept. Bytes for which there is no room are said to
+    /// be missing there: the rest of the result is of use, and the call was made.
+    pub(crate) async fn kept(&self, mut result: Value) -> Value {
+        for part in blob::parts_mut(&mut result) {
+            let Some(content) = BlobContent::of(part) else {
+                continue;
+            };
+            *part = match self.keep(&content).await {
+                Ok(()) => content.reference(),
+                Err(refusal) => content.refused(&refusal),
+            };
+        }
+        result
+    }
+
+    /// Puts bytes in the place of their names in the arguments with which a tool is called.
+    ///
+    /// # Errors
+    /// They are not kept, or too many.
+    pub(crate) async fn put_back(&self, arguments: &mut Value) -> Result<(), ToolFailure> {
+        let mut named = Vec::new();
+        blob::add_named(arguments, &mut named);
+        let (mut kept, mut length) = (Base64Texts::new(), 0_usize);
+        for digest in named {
+            let known = kept.get(&digest).cloned();
+            let base64 = match known {
+                Some(known) => known,
+                None => self.read(&digest).await.ok_or_else(|| {
+                    let message = format!(
+                        "the bytes blob:{digest} are not kept, or not any more: pass on what a result of this run has \
+                         as base64, or have the tool make them again"
+                    );
+                    ToolFailure::correctable(BLOB, message)
+                })?,
+            };
+            length = length.saturating_add(base64.len());
+            if length > MAX_PUT_BACK {
+                let message = format!(
+                    "the arguments name bytes that have more than {} MiB as base64: pass fewer of them",
+                    MAX_PUT_BACK >> 20
+                );
+                return Err(ToolFailure::correctable(BLOB, message));
+            }
+            kept.insert(digest, base64);
+        }
+        if !kept.is_empty() {
+            blob::put_back(arguments, &kept);
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of images in a Request. An image whose bytes are not kept has none afterwards.
+    pub(crate) async fn fill(&self, request: &mut ChatRequest) {
+        let mut shown = Base64Texts::new();
+        for message in &mut request.messages {
+            for image in &mut message.images {
+                if image.data().is_some() {
+                    continue;
+                }
+                let known = shown.get(&image.digest).cloned();
+                let data = match known {
+                    Some(known) => Some(known),
+                    None => self.read(&image.digest).await,
+                };
+                if let Some(data) = data {
+                    shown.insert(image.digest.clone(), data.clone());
+                    image.fill(data);
+                }
+            }
+        }
+        if self.keeper.is_some() && !shown.is_empty() {
+            *self.here() = shown;
+        }
+    }
+
+    async fn keep(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+        match &self.keeper {
+            Some(keeper) => keeper.keep(self.run, content).await,
+            None => self.keep_here(content),
+        }
+    }
+
+    fn keep_here(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+        let mut here = self.here();
+        let length: usize = here.values().map(|base64| base64.len()).sum();
+        let is_new = !here.contains_key(&content.digest);
+        if is_new && length.saturating_add(content.base64.len()) > MAX_HERE {
+            return Err(BlobRefusal::Full(format!(
+                "the results of a run without a record have at most {} MiB of bytes as base64",
+                MAX_HERE >> 20
+            )));
+        }
+        here.insert(content.digest.clone(), content.base64.clone());
+        Ok(())
+    }
+
+    async fn read(&self, digest: &str) -> Option<Arc<str>> {
+        let here = self.here().get(digest).cloned();
+        match (&self.keeper, here) {
+            (Some(keeper), None) => keeper.read(self.run, digest).await,
+            (_, here) => here,
+        }
+    }
+
+    fn here(&self) -> MutexGuard<'_, Base64Texts> {
+        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolhold_model::chat::ChatMessage;
+    use toolhold_protocol::image::Image;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+
+    fn bytes() -> (Value, String) {
+        let image = Image::new("", PNG).unwrap();
+        let base64 = image.data().unwrap().to_string();
+        (json!({"mime": "image/png", "base64": base64}), base64)
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_result_are_kept_beside_it_and_found_again() {
+        let run = KeptBlobs::default().of_run(Uuid::now_v7());
+        let (part, base64) = bytes();
+        let kept = run.kept(json!(["two shots", part, part])).await;
+        assert!(!kept.to_string().contains(&base64), "{kept}");
+        assert_eq!(kept[1], kept[2]);
+
+        let mut request = ChatRequest::default();
+        for image in blob::images(&kept, "s.shot") {
+            assert_eq!(image.url(), None);
+            request.messages.push(ChatMessage::image("look", image));
+        }
+        run.fill(&mut request).await;
+        for message in &request.messages {
+            let data = message.images[0].data().map(|data| &**data);
+            assert_eq!(data, Some(base64.as_str()));
+        }
+        assert_eq!(request.images(), 2);
+
+        let mut arguments = json!({"of": kept[1]["base64"], "other": "text"});
+        run.put_back(&mut arguments).await.unwrap();
+        assert_eq!(arguments, json!({"of": base64, "other": "text"}));
+    }
+
+    #[tokio::test]
+    async fn bytes_of_another_run_are_not_had() {
+        let all = KeptBlobs::default();
+        let kept = all.of_run(Uuid::now_v7()).kept(bytes().0).await;
+        let other = all.of_run(Uuid::now_v7());
+        let mut arguments = json!({"of": kept["base64"]});
+        let failure = other.put_back(&mut arguments).await.unwrap_err();
+        assert_eq!(failure.kind, BLOB);
+        assert!(failure.message.contains("are not kept"));
+        let mut request = ChatRequest::default();
+        let image = blob::images(&kept, "s.shot").next().unwrap();
+        request.messages.push(ChatMessage::image("look", image));
+        other.fill(&mut request).await;
+        assert_eq!(request.messages[0].images[0].url(), None);
+    }
+
+    /// Each name takes the place of megabytes.
+    #[tokio::test]
+    async fn what_takes_the_place_of_names_is_bounded() {
+        let run = KeptBlobs::default().of_run(Uuid::now_v7());
+        let mut large = PNG.to_vec();
+        large.resize(3 << 20, 0);
+        let image = Image::new("", &large).unwrap();
+        let base64 = image.data().unwrap().to_string();
+        let kept = run
+            .kept(json!({"mime": "image/png", "base64": base64}))
+            .await;
+        let name = kept["base64"].clone();
+        let mut fits = json!([name, name, name, name]);
+        run.put_back(&mut fits).await.unwrap();
+        let mut many = json!([name, name, name, name, name]);
+        let failure = run.put_back(&mut many).await.unwrap_err();
+        assert!(failure.message.contains("16 MiB"), "{}", failure.message);
+    }
+
+    #[tokio::test]
+    async fn a_run_without_a_record_has_bounded_bytes() {
+        let run = KeptBlobs::default().of_run(Uuid::now_v7());
+        for last in 0..13 {
+            let mut large = PNG.to_vec();
+            large.resize(4 << 20, last);
+            let image = Image::new("", &large).unwrap();
+            let base64 = image.data().unwrap().to_string();
+            let kept = run
+                .kept(json!({"mime": "image/png", "base64": base64}))
+                .await;
+            // Twelve of them have 64 MiB as base64, and a little.
+            assert_eq!(kept["error"] == "blob_quota", last >= 11, "{last}: {kept}");
+            assert_eq!(kept["bytes"], large.len());
+        }
+    }
+}

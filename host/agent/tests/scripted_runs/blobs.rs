@@ -1,0 +1,120 @@
+//! Section 7.15: bytes of results are kept beside the record.
+
+use super::support::{
+    Reply, Script, driver, end, lines, plain_tools, request, results, run, tools,
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use toolhold_agent::calls::KeptBlobs;
+use toolhold_agent::{Activities, Driver};
+use toolhold_protocol::blob::{BlobContent, BlobKeeper, BlobRefusal};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::image::Image;
+use uuid::Uuid;
+
+/// Base64 of a PNG file of `size` bytes, whose last is `last`.
+fn png(size: usize, last: u8) -> String {
+    let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+    bytes.resize(size, last);
+    let image = Image::new("", &bytes).unwrap();
+    image.data().unwrap().to_string()
+}
+
+fn shoots(size: usize) -> impl Fn(Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
+    move |arguments| {
+        let last = arguments["n"].as_u64().unwrap_or_default();
+        let base64 = png(size, u8::try_from(last).unwrap());
+        let part = json!({"mime": "image/png", "base64": base64});
+        Box::pin(std::future::ready(Ok(json!(["a shot", part]))))
+    }
+}
+
+fn weighs(arguments: &Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
+    let length = arguments["of"].as_str().map(str::len);
+    Box::pin(std::future::ready(Ok(json!(length))))
+}
+
+#[tokio::test]
+async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
+    let base64 = png(3_000, 0);
+    let part = json!({"mime": "image/png", "base64": base64});
+    let reference = BlobContent::of(&part).unwrap().reference();
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot"})]),
+        Reply::calls(&[json!({"_tool": "weigh", "of": reference["base64"]})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default()
+        .with("shoot", shoots(3_000))
+        .with("weigh", |arguments: Value| weighs(&arguments));
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["shoot", "weigh"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done", "{}", lines(&events));
+    let record = lines(&events);
+    assert!(!record.contains(&base64));
+    let results = results(&events);
+    assert_eq!(results[0].1["output"], json!(["a shot", reference]));
+    // The tool is called with the bytes.
+    assert_eq!(results[1].1["output"], base64.len());
+    let shown = script.told(1);
+    assert!(shown.contains(&format!("data:image/png;base64,{base64}")));
+    assert!(
+        shown.contains("is from a result of \\\"shoot\\\""),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn the_newest_images_are_shown_as_many_as_a_request_takes() {
+    let shots: Vec<Value> = (0..3).map(|n| json!({"_tool": "shoot", "n": n})).collect();
+    let script = Script::new([Reply::calls(&shots), Reply::output("done")]);
+    let activities = Activities::default().with("shoot", shoots(4 << 20));
+    let events = run(
+        &driver(&script, activities),
+        request([tools(&[("shoot", json!({"readOnly": true}))])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done");
+    let shown = script.told(1);
+    assert_eq!(shown.matches("data:image/png").count(), 2);
+    assert_eq!(shown.matches("It is not shown any more").count(), 1);
+}
+
+/// There is no room for anything.
+#[derive(Debug)]
+struct FullKeeper;
+
+impl BlobKeeper for FullKeeper {
+    fn keep<'a>(&'a self, _: Uuid, _: &'a BlobContent) -> BoxFuture<'a, Result<(), BlobRefusal>> {
+        let refusal = BlobRefusal::Full("the disk of this test is full".into());
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+
+    fn read<'a>(&'a self, _: Uuid, _: &'a str) -> BoxFuture<'a, Option<Arc<str>>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+#[tokio::test]
+async fn bytes_without_room_are_said_to_be_missing() {
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot"})]),
+        Reply::output("done"),
+    ]);
+    let full = Driver {
+        blobs: KeptBlobs::new(Arc::new(FullKeeper)),
+        ..driver(&script, Activities::default().with("shoot", shoots(3_000)))
+    };
+    let events = run(&full, request([plain_tools(&["shoot"])])).await;
+    assert_eq!(end(&events).1, "done");
+    let part = &results(&events)[0].1["output"][1];
+    assert_eq!(part["error"], "blob_quota", "{part}");
+    assert_eq!(part["bytes"], 3_000);
+    let shown = script.told(1);
+    assert!(shown.contains("the disk of this test is full"), "{shown}");
+    assert!(!shown.contains("data:image/png"));
+}
