@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::{narrate, project};
-
-/// Folders with the sources of tests, from the root of the repository.
-const SOURCES: [&str; 2] = ["host", "tests"];
+use crate::{narrate, project, source};
 
 /// The folder into which tests write why they, or parts of them, did not run.
 pub struct LeftOutFolder(PathBuf);
@@ -66,8 +63,10 @@ type TestsByReason = BTreeMap<String, Vec<String>>;
 /// Prints the tests that are ignored, with their reasons, from their sources.
 pub fn tell_ignored(root: &Path) -> Result<()> {
     let mut ignored = TestsByReason::new();
-    for folder in SOURCES {
-        collect(&root.join(folder), &mut ignored)?;
+    for text in source::texts_with_tests(root)? {
+        for (reason, test) in ignored_tests(&text) {
+            ignored.entry(reason).or_default().push(test);
+        }
     }
     for (reason, mut tests) in ignored {
         tests.sort();
@@ -76,26 +75,6 @@ pub fn tell_ignored(root: &Path) -> Result<()> {
             tests.len(),
             tests.join(", ")
         ));
-    }
-    Ok(())
-}
-
-/// Adds the ignored tests of all Rust files below `folder`.
-fn collect(folder: &Path, ignored: &mut TestsByReason) -> Result<()> {
-    let at = |path: &Path| format!("could not read {}", path.display());
-    for entry in fs::read_dir(folder).with_context(|| at(folder))? {
-        let entry = entry.with_context(|| at(folder))?;
-        let path = entry.path();
-        // A link may lead in a circle.
-        let kind = entry.file_type().with_context(|| at(&path))?;
-        if kind.is_dir() {
-            collect(&path, ignored)?;
-        } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = fs::read_to_string(&path).with_context(|| at(&path))?;
-            for (reason, test) in ignored_tests(&text) {
-                ignored.entry(reason).or_default().push(test);
-            }
-        }
     }
     Ok(())
 }
