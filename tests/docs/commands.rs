@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const ENDPOINT: &str = "http://gpu:8000/v1";
 const SERVER: &str = "http://127.0.0.1:8700";
 const PORTS: [&str; 2] = [":8700", ":8808"];
-/// What the documents call a hash of the audit log that the reader kept, a folder that an operator grants, and a component
-/// that a reader brings.
+/// Words of the documents for a hash of the audit log that the reader kept, for a folder that an operator grants, and for a
+/// component that a reader brings.
 const KEPT_HASH: &str = "--expect HASH";
 const GRANTED: &str = "/srv/notes";
 const COMPONENT: &str = "@clock.wasm";

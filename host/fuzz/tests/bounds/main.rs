@@ -1,5 +1,5 @@
-//! What bytes from outside cost, every fuzz target over its seeds, and some seconds of the soak: one binary, because each
-//! links the engine.
+//! Costs of bytes from outside, fuzz targets over their seeds, and some seconds of the soak: one binary, because each links
+//! the engine.
 
 mod cost;
 mod seeds;

@@ -23,7 +23,7 @@ const LIMIT: f64 = 10.0;
 /// latter, the machine has other work, and each test gets more time in proportion.
 const WHOLE_LIMIT: f64 = 1_800.0;
 const WHOLE_QUIET: f64 = 720.0;
-/// The most by which limits are multiplied: a run of many tests that grew is no reason to let each of them grow.
+/// Largest factor by which limits are multiplied: a run of many tests that grew is no reason to let each of them grow.
 const MOST_LOAD: f64 = 2.0;
 /// Tests that are printed, the slowest first.
 const SHOWN: usize = 20;
