@@ -11,7 +11,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
-use support::host::Host;
+use support::host::{Host, finish};
 use toolhold_hostile::{AttackOutcome, Company, Scale, run_apart, share_compiled, suite};
 
 /// Attacks beside each other read it, one that is alone writes.
@@ -270,6 +270,21 @@ fn the_command_reports_the_rows_that_it_ran() {
         .collect();
     assert_eq!(reported, attacks);
     assert_eq!(report["held"].as_u64(), Some(attacks.len() as u64));
+}
+
+/// docs/security.md, "The hostile suite": what was not run is not known to hold.
+#[test]
+fn the_command_fails_for_an_attack_that_it_could_not_run() {
+    let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    let host = Host::new();
+    let mut command = host.command(&["selftest", "--quick", "--row", "10"]);
+    // One attack of the row makes a FIFO, with a program of the system.
+    command.env("PATH", host.path().join("without-programs"));
+    let done = finish(command.output().expect("the binary runs"));
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in ["\n4 held, 0 broke, 1 not run\n", "mkfifo"] {
+        assert!(done.stdout.contains(part), "{part}: {done:?}");
+    }
 }
 
 #[test]

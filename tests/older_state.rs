@@ -99,12 +99,16 @@ impl OlderState {
     /// Gives keys of the configuration that have other names now these names, as the error says. The pin of the file is
     /// that of the new bytes.
     fn rename_keys(&self) {
+        let file = self.host.path().join("toolhold.toml");
+        let before = fs::read_to_string(&file).unwrap();
+        if !before.contains("[approval]") {
+            self.good(&["config"]);
+            return;
+        }
         let refused = self.host.run(&["config"]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
         let told = "it is called \"decisions.always\"";
         assert!(refused.stderr.contains(told), "{refused:?}");
-        let file = self.host.path().join("toolhold.toml");
-        let before = fs::read_to_string(&file).unwrap();
         let now = before.replace("[approval]", "[decisions]");
         fs::write(&file, &now).unwrap();
         let pinned = trusted(&self.host.path().canonicalize().unwrap());
@@ -235,13 +239,15 @@ fn the_audit_log_is_genuine_and_goes_on() {
     for state in OlderState::all() {
         let verified = state.good(&["audit", "verify", "--json"]);
         let verified: Value = serde_json::from_str(&verified).unwrap();
-        // Then the log had the text of a fact that a run remembered: one more row says that it was redacted.
         let made = &state.facts.audit;
         let entries = |of: &Value| of["entries"].as_u64().unwrap();
-        assert_eq!(entries(&verified), entries(made) + 1);
+        // A version whose report has no such number kept the text of a fact that a run remembered: one more row says that
+        // it was redacted.
+        let redacted = u64::from(made["redacted"].is_null());
+        assert_eq!(entries(&verified), entries(made) + redacted);
         assert_eq!(
             (&verified["redacted"], &verified["faults"]),
-            (&json!(1), &json!([]))
+            (&json!(redacted), &json!([]))
         );
         let rows = state.good(&["audit", "export"]);
         assert!(!rows.contains("Ann pays by card"), "{rows}");
@@ -264,10 +270,12 @@ fn what_was_approved_runs_and_nothing_else() {
         for tool in ["clock.now", "text.now"] {
             assert!(state.result(tool, &json!({}))["year"].is_u64(), "{tool}");
         }
-        // It was pinned at first sight, under the name of a module that comes with the program.
+        // It has the name of a module that comes with the program. Older versions pinned it at first sight, and later ones
+        // waited for a person.
         let refused = state.call("search.now", &json!({}));
+        let reasons = ["comes with Toolhold", "it has not been approved yet"];
         assert!(
-            refused.code != Some(0) && refused.stderr.contains("comes with Toolhold"),
+            refused.code != Some(0) && reasons.iter().any(|why| refused.stderr.contains(why)),
             "{refused:?}"
         );
         state.good(&["modules", "approve", "search", "--yes"]);

@@ -64,7 +64,14 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
         return None;
     };
     let folder = PLAYWRIGHT.replace('@', "-");
-    Some((chromium, foreign::node(&folder, &[PLAYWRIGHT])?))
+    let driver = foreign::node(&folder, &[PLAYWRIGHT]);
+    if driver.is_none() {
+        leave_out(
+            Need::Chromium,
+            "Playwright, which drives Chromium, could not be installed",
+        );
+    }
+    Some((chromium, driver?))
 }
 
 /// Clicks through a case of `click.mjs`.

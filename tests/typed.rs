@@ -345,7 +345,7 @@ async fn async_functions_are_refused_with_what_to_do() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     /// Whatever a model sends, the answer is a value or a typed error, and what was accepted comes
     /// back unchanged.

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{self, Host, binary};
+use support::sandbox::repository;
 use support::server::Server;
 use tempfile::TempDir;
 
@@ -21,6 +22,11 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const ENDPOINT: &str = "http://gpu:8000/v1";
 const SERVER: &str = "http://127.0.0.1:8700";
 const PORTS: [&str; 2] = [":8700", ":8808"];
+/// Words of the documents for a hash of the audit log that the reader kept, for a folder that an operator grants, and for a
+/// component that a reader brings.
+const KEPT_HASH: &str = "--expect HASH";
+const GRANTED: &str = "/srv/notes";
+const COMPONENT: &str = "@clock.wasm";
 
 /// What the documents' tasks are answered with. The first that fits is taken, so what says most is first.
 fn endpoint() -> Endpoint {
@@ -117,15 +123,39 @@ impl DocumentSession {
             .env("TOOLHOLD_MODEL", "scripted")
             .env("KEY", &self.key)
             .stdin(Stdio::null());
+        if let Some(server) = &self.server {
+            let address = server.address().trim_start_matches("http://");
+            shell.env("TOOLHOLD_SERVE__LISTEN", address);
+        }
         shell
     }
 
+    /// The commands of a block, with what is here in the place of what the documents name.
     fn script(&self, text: &str) -> String {
-        let text = text.replace(ENDPOINT, &self.endpoint.base_url());
+        let mut text = text.replace(ENDPOINT, &self.endpoint.base_url());
+        if text.contains(KEPT_HASH) {
+            text = text.replace(KEPT_HASH, &format!("--expect {}", self.audit_head()));
+        }
+        if text.contains(GRANTED) {
+            let folder = self.host.path().join("granted");
+            fs::create_dir_all(&folder).expect("a folder");
+            text = text.replace(GRANTED, &folder.display().to_string());
+        }
+        if text.contains(COMPONENT) {
+            let clock = repository().join("tests/components/clock/clock.wasm");
+            fs::copy(clock, self.host.path().join("clock.wasm")).expect("a component");
+        }
         match &self.server {
             Some(server) => text.replace(SERVER, server.address()),
             None => text,
         }
+    }
+
+    /// The hash of the last entry of the audit log.
+    fn audit_head(&self) -> String {
+        let verified = self.host.run(&["audit", "verify", "--json"]);
+        let verified: serde_json::Value = serde_json::from_str(&verified.stdout).expect("a report");
+        verified["head"].as_str().expect("a hash").to_owned()
     }
 
     /// # Errors
@@ -140,11 +170,15 @@ impl DocumentSession {
             Mark::Run => self.finishes(&block.text),
             Mark::Server => {
                 if self.server.is_none() {
-                    let made = self.host.run(&["keys", "create", "documents"]);
+                    let scopes = "run,approve,admin";
+                    let made = self
+                        .host
+                        .run(&["keys", "create", "documents", "--scopes", scopes]);
                     made.stdout.trim().clone_into(&mut self.key);
                     let url = self.endpoint.base_url();
                     let arguments = ["--base-url", url.as_str(), "--model", "scripted"];
-                    self.server = Some(Server::start(&self.host, &arguments));
+                    let variables = [("TOOLHOLD_SERVE__MODULE_UPLOAD", "true")];
+                    self.server = Some(Server::start_with(&self.host, &arguments, &variables));
                 }
                 self.finishes(&block.text)
             }

@@ -5,7 +5,8 @@
 //! - `sh (run)`: it runs in the document's own folder, which is empty at first, with a home folder that is empty, after
 //!   the blocks before it. `http://gpu:8000/v1` is
 //!   the scripted endpoint.
-//! - `sh (server)`: the same beside a `toolhold serve`; `$KEY` is a key, `127.0.0.1:8700` its address.
+//! - `sh (server)`: the same beside a `toolhold serve` that takes uploads; `$KEY` is a key with the scope `admin`, and
+//!   `127.0.0.1:8700` its address.
 //! - `sh (starts)`: its last command serves until it is stopped; it must say where.
 //! - `sh (no test: REASON)`: it does not run, but its subcommands and flags exist; [`REASONS`] lists the reasons that
 //!   count.
@@ -22,11 +23,9 @@ use std::path::{Path, PathBuf};
 use support::sandbox::repository;
 
 /// Why a command is not run here. A new reason is added only where no scripted run is possible.
-const REASONS: [&str; 15] = [
+const REASONS: [&str; 12] = [
     "deletes files",
-    "needs a changed module",
     "needs a component of yours",
-    "needs a hash of yours",
     "needs a keyring",
     "needs a killed run",
     "needs a registry",
@@ -35,7 +34,6 @@ const REASONS: [&str; 15] = [
     "needs a waiting call",
     "needs docker",
     "needs nightly",
-    "needs recorded runs",
     "needs the network",
     "takes minutes",
 ];

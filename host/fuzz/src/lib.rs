@@ -1,7 +1,7 @@
 //! What must hold for any input, each as a function of bytes.
 //!
-//! `fuzz_targets/` hands them to libFuzzer (`cargo xtask fuzz`); `tests/seeds.rs` runs them over the
-//! seeds on every machine, without it. A target panics where its promise is broken, and only there:
+//! `fuzz_targets/` hands them to libFuzzer (`cargo xtask fuzz`); `tests/bounds/seeds.rs` runs them
+//! over the seeds on every machine, without it. A target panics where its promise is broken, and only there:
 //! refusing an input is always right. [`types`] and [`json`] make structured input out of bytes.
 //!
 //! [`soak`] is another kind of proof (`cargo xtask soak`): random hostile components in one process for minutes,

@@ -68,10 +68,9 @@ impl SharedCode {
 impl Lab {
     /// `engine`: configuration of all engines, except their number of concurrent calls.
     pub fn new(scale: Scale, engine: EngineConfig) -> Self {
-        // docs/security.md, promise 1.
         let grace = match scale {
             Scale::Quick => Duration::from_secs(1),
-            Scale::Full => Duration::from_millis(250),
+            Scale::Full => LATENESS,
         };
         let shared =
             std::env::var_os(CACHE).map(|folder| SharedCode::in_folder(Path::new(&folder)));
@@ -99,7 +98,8 @@ impl Lab {
         self.shared.as_ref()
     }
 
-    /// How long after its deadline a call may still return.
+    /// Longest time of what an attack measures once. By [`Scale::Quick`] it is longer than promised, for machines with other
+    /// work; `Arena::ends` and `Lab::tries` hold to what is promised.
     pub fn grace(&self) -> Duration {
         self.grace
     }
@@ -123,7 +123,7 @@ impl Lab {
         BoundedTries {
             bound,
             what,
-            left: self.times(4, 1),
+            left: self.times(QUICK_TRIES, 1),
             fastest: Duration::MAX,
         }
     }
@@ -216,6 +216,7 @@ impl Lab {
             engine,
             places: places as usize,
             grace: self.grace,
+            repeats: self.times(QUICK_TRIES, 1) - 1,
             usual: None,
         }
     }
@@ -232,6 +233,7 @@ impl Lab {
             engine,
             places: PLACES as usize,
             grace: self.grace,
+            repeats: self.times(QUICK_TRIES, 1) - 1,
             usual: None,
         })
     }
@@ -318,6 +320,12 @@ pub(crate) fn runtime() -> std::io::Result<Runtime> {
 /// Calls that may run at the same time in an arena. Of so few, none are kept for newcomers.
 pub(crate) const PLACES: u32 = 8;
 
+/// Longest time from the deadline of a call to its end: docs/security.md, promise 1.
+const LATENESS: Duration = Duration::from_millis(250);
+
+/// Tries of [`Scale::Quick`] of which one must take less than its bound.
+const QUICK_TRIES: u32 = 4;
+
 /// Benign calls of which the fastest is compared.
 const CALLS: u32 = 5;
 
@@ -330,6 +338,8 @@ pub(crate) struct Arena {
     pub engine: Engine,
     places: usize,
     grace: Duration,
+    /// Calls that may be made once more, each after one that ended too late.
+    repeats: u32,
     /// How long a benign call takes before the attack.
     usual: Option<Duration>,
 }
@@ -400,7 +410,7 @@ impl Arena {
         }
     }
 
-    /// Calls `tool`, which must end with an error of this kind.
+    /// Calls `tool`, which must end with an error of this kind, and as early as the document promises.
     pub async fn ends(
         &self,
         tool: &str,
@@ -412,15 +422,22 @@ impl Arena {
             .tool(tool)
             .and_then(|_| self.registry.module(tool.split('.').next()?))
             .map_or(Duration::ZERO, |module| module.limits().timeout());
-        let started = Instant::now();
-        let report = self.call(tool, arguments).await;
-        let took = started.elapsed();
-        ensure(took < timeout + self.grace, || {
-            format!("it came back after {}, deadline {}", ms(took), ms(timeout))
-        })?;
-        expect_kind(&report, kind)?;
-        self.unharmed().await?;
-        Ok(report)
+        let mut tries = BoundedTries {
+            bound: timeout + LATENESS,
+            what: "the call",
+            left: self.repeats,
+            fastest: Duration::MAX,
+        };
+        loop {
+            let started = Instant::now();
+            let report = self.call(tool, arguments.clone()).await;
+            tries.took(started.elapsed());
+            if !tries.go_on()? {
+                expect_kind(&report, kind)?;
+                self.unharmed().await?;
+                return Ok(report);
+            }
+        }
     }
 
     /// All places are free, and a benign call works at once and as fast as before.

@@ -1,13 +1,14 @@
 //! `cargo xtask test --long`: what takes too long for each change, and of which `.ci/run` has a short form. Run by hand,
-//! before something is called done; have the machine do nothing else meanwhile.
+//! before an issue is called resolved; have the machine do nothing else meanwhile.
 
+use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::project::{self, Beside, Profile};
-use crate::{interrupt, narrate};
+use crate::{interrupt, narrate, source};
 
 /// Minutes of the soak, and seconds of each fuzz target.
 const SOAK_MINUTES: &str = "10";
@@ -16,7 +17,7 @@ const FUZZ_SECONDS: &str = "60";
 const SQLITE_SECONDS: &str = "60";
 /// Cases of each property test; proptest's own number is 256.
 const CASES: &str = "5000";
-/// The crates with property tests of parsers and resolvers.
+/// Crates with parsers and resolvers: all of their tests are run, some of which are longer then.
 const PARSERS: [&str; 6] = ["json", "policy", "protocol", "model", "knowledge", "agent"];
 
 /// A part, in the words of the summary.
@@ -47,7 +48,7 @@ const PARTS: [LongPart; 7] = [
     },
     LongPart {
         name: "property tests, 5000 cases each",
-        command: || Ok(properties()),
+        command: properties,
     },
     LongPart {
         name: "fuzz targets, 60 s each",
@@ -119,14 +120,47 @@ fn ignored() -> Command {
     command
 }
 
-fn properties() -> Command {
-    // With twenty times as many cases a test may take longer than its bound in `.ci/run`.
-    let mut command = xtask(&["test", "--", "--profile", "long"]);
-    for name in PARSERS {
-        command.args(["-p", &format!("toolhold-{name}")]);
+/// All property tests of the workspace, and all tests of [`PARSERS`].
+fn properties() -> Result<Command> {
+    let mut names = BTreeSet::new();
+    for text in source::texts_with_tests(&project::root())? {
+        names.extend(property_tests(&text));
     }
+    let names: Vec<_> = names.into_iter().collect();
+    let filter = format!(
+        "package(/^toolhold-({})$/) | test(/(^|::)({})$/)",
+        PARSERS.join("|"),
+        names.join("|")
+    );
+    // With twenty times as many cases a test may take longer than its bound in `.ci/run`.
+    let mut command = xtask(&["test", "--", "--profile", "long", "-E", &filter]);
     command.env("PROPTEST_CASES", CASES).env(WHOLE.0, WHOLE.1);
-    command
+    Ok(command)
+}
+
+/// Names of the tests in the `proptest!` blocks of a source.
+fn property_tests(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    // The line with which the block ends, whose indentation is that of its beginning.
+    let mut end: Option<String> = None;
+    let mut is_test = false;
+    for line in source.lines() {
+        let text = line.trim_start();
+        if let Some(last) = &end {
+            if line == last {
+                end = None;
+            } else if text == "#[test]" {
+                is_test = true;
+            } else if is_test && let Some(rest) = text.strip_prefix("fn ") {
+                is_test = false;
+                found.push(rest.split('(').next().unwrap_or(rest).to_owned());
+            }
+        } else if text == "proptest! {" || text == "proptest::proptest! {" {
+            let indentation = line.len() - text.len();
+            end = Some(format!("{}}}", " ".repeat(indentation)));
+        }
+    }
+    found
 }
 
 /// A command of this program, built anew where its sources changed.
@@ -155,9 +189,53 @@ mod tests {
     }
 
     #[test]
-    fn crates_with_property_tests_are_there() {
+    fn parsers_are_crates() {
         for name in PARSERS {
             assert!(project::root().join("host").join(name).is_dir(), "{name}");
         }
+    }
+
+    #[test]
+    fn property_tests_are_found_by_their_blocks() {
+        let source = "
+mod tests {
+    #[test]
+    fn is_no_property() {}
+
+    proptest! {
+        #![proptest_config(ProptestConfig::default())]
+
+        /// Holds for all.
+        #[test]
+        fn holds_for_all(value in any::<u8>()) {
+            fn inner() {}
+        }
+
+        fn helper() {}
+
+        #[test]
+        fn holds_again(
+            value in any::<u8>(),
+        ) {}
+    }
+
+    #[test]
+    fn is_another() {}
+}
+";
+        assert_eq!(property_tests(source), ["holds_for_all", "holds_again"]);
+    }
+
+    #[test]
+    fn every_block_of_property_tests_has_tests_that_are_found() {
+        let mut blocks = 0;
+        for text in source::texts_with_tests(&project::root()).unwrap() {
+            let begins = |line: &&str| line.trim_start().ends_with("proptest! {");
+            let begun = text.lines().filter(begins).count();
+            blocks += begun;
+            let found = property_tests(&text);
+            assert!(found.len() >= begun, "{found:?}: {text}");
+        }
+        assert!(blocks > 50, "{blocks}");
     }
 }

@@ -11,6 +11,7 @@
 mod bench;
 mod fuzz;
 mod interrupt;
+mod left_out;
 mod licences;
 mod lines;
 mod local_model;

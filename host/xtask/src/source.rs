@@ -9,6 +9,34 @@ use std::str::FromStr;
 use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+/// Folders with the sources of tests, from the root of the repository.
+const TESTED: [&str; 2] = ["host", "tests"];
+
+/// The text of each Rust file that may have tests of the host.
+pub fn texts_with_tests(root: &Path) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for folder in TESTED {
+        read_below(&root.join(folder), &mut texts)?;
+    }
+    Ok(texts)
+}
+
+fn read_below(folder: &Path, texts: &mut Vec<String>) -> Result<()> {
+    let at = |path: &Path| format!("could not read {}", path.display());
+    for entry in fs::read_dir(folder).with_context(|| at(folder))? {
+        let entry = entry.with_context(|| at(folder))?;
+        let path = entry.path();
+        // Of the entry and not of what it leads to: a link may lead in a circle.
+        let kind = entry.file_type().with_context(|| at(&path))?;
+        if kind.is_dir() {
+            read_below(&path, texts)?;
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            texts.push(fs::read_to_string(&path).with_context(|| at(&path))?);
+        }
+    }
+    Ok(())
+}
+
 /// One file.
 pub struct SourceFile {
     pub path: PathBuf,

@@ -4,15 +4,15 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use toolhold_needs::Need;
 
+use crate::left_out::{self, LeftOutFolder};
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
 use crate::project::{self, Beside, Profile};
@@ -85,11 +85,14 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
         test.env(BASE_URL, &local.base_url).env(MODEL, local.name);
     }
     let left_out = LeftOutFolder::create()?;
-    test.env(toolhold_needs::FOLDER, &left_out.0);
+    test.env(toolhold_needs::FOLDER, left_out.path());
     let begun = Instant::now();
     let status = project::run(&mut test)?;
     let took = begun.elapsed();
     left_out.tell()?;
+    if is_all {
+        left_out::tell_ignored(&project::root())?;
+    }
     if arguments.budget && status.success() {
         test_budget::check(&project::root(), took)?;
     }
@@ -100,50 +103,6 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
         bail!("the host's tests pass, but examples of its documentation do not: see above");
     }
     Ok(project::exit_code(status))
-}
-
-/// The folder into which tests write why they, or parts of them, did not run.
-struct LeftOutFolder(PathBuf);
-
-impl LeftOutFolder {
-    fn create() -> Result<Self> {
-        let folder = project::target_folder()?.join("left-out");
-        let at = |what: &str| format!("could not {what} {}", folder.display());
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| at("empty"));
-            }
-            _ => {}
-        }
-        fs::create_dir_all(&folder).with_context(|| at("make"))?;
-        Ok(Self(folder))
-    }
-
-    /// Prints each reason with its tests.
-    fn tell(&self) -> Result<()> {
-        let all = toolhold_needs::read(&self.0)
-            .with_context(|| format!("could not read {}", self.0.display()))?;
-        if all.is_empty() {
-            narrate::line("no test was left out");
-            return Ok(());
-        }
-        narrate::line(&format!(
-            "{} tests or parts of tests were LEFT OUT:",
-            all.len()
-        ));
-        for alike in all.chunk_by(|one, two| (&one.need, &one.why) == (&two.need, &two.why)) {
-            let tests: Vec<_> = alike.iter().map(|it| it.test.as_str()).collect();
-            if let Some(first) = alike.first() {
-                narrate::line(&format!(
-                    "  {}: {} ({})",
-                    first.need,
-                    first.why,
-                    tests.join(", ")
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn cargo_test() -> Command {

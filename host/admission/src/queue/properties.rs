@@ -180,7 +180,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
     /// Permits are never lost, also by those that leave; no entry waits beside a permit that it may have; an entry whose
     /// key holds nothing is passed by at most four permits for each lane; and all are served in the end.

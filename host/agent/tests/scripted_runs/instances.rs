@@ -484,7 +484,7 @@ fn random() -> impl Strategy<Value = Random> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
 
     /// Every instance has a secret, everything echoes what it reads and writes it on. Whatever the
     /// program, no call is given another instance's secret, and no data of an instance holds one.

@@ -482,7 +482,7 @@ fn call() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 3 / 4))]
     #[test]
     fn bad_input_never_ends_a_run(list in vec(call(), 1..5), contract in select(Contract::ALL.to_vec())) {
         let play = Play::new(&context(), [calls(list), output("x")]);

@@ -344,7 +344,7 @@ mod tests {
     const WAYS: usize = 15;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
         /// Whatever the secret, the text around it, the encoding and the chunking: it does not come
         /// out, in any encoding.

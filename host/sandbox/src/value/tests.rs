@@ -271,7 +271,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1_000)))]
 
     /// Every type, both ways, without loss, and the size is that of the JSON text to the byte.
     #[test]

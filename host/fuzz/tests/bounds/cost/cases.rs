@@ -1,7 +1,7 @@
 //! Every reader of bytes from outside, with inputs that are made to cost.
 
-use crate::measure::{Bound, hold};
-use crate::shapes::{self, Shape};
+use super::measure::{Bound, hold};
+use super::shapes::{self, Shape};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

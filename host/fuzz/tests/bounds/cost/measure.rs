@@ -3,10 +3,10 @@
 //! Processor time and not time, so that other work on the machine changes nothing; of the whole process, because some
 //! readers use a thread of their own.
 
-use crate::shapes::Shape;
+use super::shapes::Shape;
+use crate::process_alone;
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 #[global_allocator]
@@ -44,8 +44,7 @@ struct Cost {
 
 /// Feeds inputs of growing size to `read`, and fails where one costs more than its size allows.
 pub fn hold(place: &str, bound: Bound, shapes: &[Shape], read: fn(&str)) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = process_alone();
     for (shape, input) in shapes {
         // What is built once.
         read(&input(256));

@@ -1,6 +1,6 @@
 //! The benchmark of retrieval on a small set: `benches/retrieval`.
 
-#[path = "../benches/retrieval/measure.rs"]
+#[path = "../../benches/retrieval/measure.rs"]
 mod measure;
 
 use measure::{Set, ndcg, own, recall, table};

@@ -234,7 +234,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "collections that are exported",
         Proof::Tests(
-            "host/knowledge/tests/knowledge.rs",
+            "host/knowledge/tests/knowledge/documents.rs",
             &["an_export_is_read_in_pages"],
         ),
     ),

@@ -1,5 +1,6 @@
 //! Some seconds of the chaos soak; `cargo xtask soak` runs it for minutes.
 
+use crate::process_alone;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use toolhold_fuzz::soak::{self, SoakPlan};
@@ -7,6 +8,7 @@ use toolhold_sandbox::Compiler;
 
 #[test]
 fn a_short_soak_holds() {
+    let _alone = process_alone();
     let plan = SoakPlan {
         duration: Duration::from_secs(8),
         seed: 1,

@@ -1,12 +1,14 @@
 //! Every target over its seeds and over bytes without meaning: what `cargo xtask fuzz` begins with,
 //! on machines that cannot run it too.
 
+use crate::process_alone;
 use std::fs;
 use std::path::Path;
 use toolhold_fuzz::TARGETS;
 
 #[test]
 fn every_target_holds_for_its_seeds() {
+    let _alone = process_alone();
     for (name, target) in TARGETS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("seeds")
@@ -22,6 +24,7 @@ fn every_target_holds_for_its_seeds() {
 
 #[test]
 fn every_target_holds_for_noise() {
+    let _alone = process_alone();
     for (name, target) in TARGETS {
         // A generator of its own, so that every run sees the same bytes.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
