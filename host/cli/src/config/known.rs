@@ -20,6 +20,17 @@ const MODULE: [&str; 12] = [
     "randomness",
     "log_level",
 ];
+/// Keys among them that give something to a module.
+const GRANTS: [&str; 8] = [
+    "directories",
+    "http",
+    "secrets",
+    "scratch",
+    "environment",
+    "key_value",
+    "knowledge",
+    "tools",
+];
 /// Keys of `[mcp.NAME]`.
 const MCP: [&str; 9] = [
     "command",
@@ -64,6 +75,11 @@ pub fn is_value(key: &str) -> bool {
         | ["agents", _, SHARES, _] => true,
         _ => false,
     }
+}
+
+/// Whether a value at this key gives something to a module.
+pub fn is_grant(key: &str) -> bool {
+    matches!(parts(key).as_slice(), ["module", _, leaf] if GRANTS.contains(leaf))
 }
 
 /// Whether the presence of a table at this key has a meaning by itself, even if the table is empty.
