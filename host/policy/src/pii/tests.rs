@@ -108,6 +108,26 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Digits and spaces of any script in a value are those of ASCII, and the place is that of the text itself.
+    #[test]
+    fn values_are_found_in_digits_and_spaces_of_all_scripts(
+        zero in prop::sample::select(vec!['0', '٠', '۰', '०', '๐', '０', '𝟎']),
+        space in prop::sample::select(vec![' ', '\u{a0}', '\u{2009}', '\u{202f}', '\u{3000}']),
+        sample in prop::sample::select(FOUND.to_vec()),
+    ) {
+        let (kind, text, part) = sample;
+        let written = |c: char| match c.to_digit(10) {
+            Some(digit) => char::from_u32(u32::from(zero) + digit).unwrap(),
+            None if c == ' ' => space,
+            None => c,
+        };
+        let part_so: String = part.chars().map(written).collect();
+        let text = text.replace(part, &part_so);
+        prop_assert_eq!(kinds(&text), [(kind, part_so.as_str())], "{}", text);
+    }
+}
+
 /// A letter of another script beside a value, and no space: as Chinese, Japanese and Thai are written, and as anybody may
 /// write who wants a value not to be found.
 #[test]
@@ -154,6 +174,10 @@ fn long_hostile_texts_take_their_time_and_no_more() {
         "é@é.",
         "\\n",
         "11",
+        "４",
+        "\u{a0}1",
+        "паспорт 4",
+        "телефон 8916",
     ] {
         let text = piece.repeat(200_000 / piece.len());
         let started = std::time::Instant::now();

@@ -164,7 +164,7 @@ impl App {
         RunSummary::of(row)
     }
 
-    /// The same of many rows.
+    /// Many rows as the client may see them.
     pub async fn summaries(&self, client: &Client, rows: Vec<RunRow>) -> Vec<RunSummary> {
         let mut summaries = Vec::with_capacity(rows.len());
         for row in rows {
