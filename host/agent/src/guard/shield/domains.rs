@@ -28,7 +28,7 @@ pub struct Domains {
 const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
 
 /// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
-/// after any other, or after none, whatever sign goes before them. Where a word goes before, [`Domains::strangers`] decides
+/// after any other. Two without a scheme count behind every sign. Where a word goes before, [`Domains::strangers`] decides
 /// whether it is one.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
@@ -274,11 +274,11 @@ mod tests {
             found
         };
         let letters = ('\u{80}'..'\u{32000}').filter(|c| c.is_alphabetic());
-        // Two of each 64 characters.
+        // Two of each 256 characters.
         let letters: Vec<char> = letters
-            .filter(|c| u32::from(*c) % 64 < 2 || "卡のカบ각мЯλאبक".contains(*c))
+            .filter(|c| u32::from(*c) % 256 < 2 || "éａ卡のカบ각мЯλאبक".contains(*c))
             .collect();
-        assert!(letters.len() > 1_000, "{}", letters.len());
+        assert!(letters.len() > 500, "{}", letters.len());
         for letter in letters {
             let mut addresses = vec!["http://evil.test/x", "//evil.test/x", "any://evil.test"];
             if !continues_value(letter) {
