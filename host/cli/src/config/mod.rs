@@ -556,7 +556,7 @@ fn resolve_agent(
     let resolved = configuration.of_agent(name, agent, schema);
     resolved.map_err(|ConfigFault { key, reason }| {
         invalid(ConfigError::Value {
-            key,
+            key: known::named(&key),
             origin,
             reason,
         })

@@ -24,7 +24,7 @@ pub struct Domains {
     allow: Vec<String>,
 }
 
-/// What separates the names of a host: IDNA takes three more for a point (RFC 3490, section 3.1).
+/// Points between the names of a host: IDNA has three more than ASCII (RFC 3490, section 3.1).
 const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
 
 /// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
