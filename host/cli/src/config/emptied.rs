@@ -41,7 +41,10 @@ impl fmt::Display for EmptiedFile {
             LostContent::Everything => ("sets nothing any more".to_owned(), "sets something"),
             LostContent::Endpoints => ("names no endpoint any more".to_owned(), "names one"),
             LostContent::EndpointInUse(name) => (
-                format!("has the endpoint {name:?}, which agents use, no more"),
+                format!(
+                    "has the endpoint {:?}, which agents use, no more",
+                    known::named(name)
+                ),
                 "has it",
             ),
             LostContent::Grants => (
@@ -144,7 +147,7 @@ struct EndpointsNow {
 
 impl EndpointsNow {
     fn of(files: &ConfigFiles) -> Self {
-        let chosen = files.tables().filter_map(|table| endpoint(table)).last();
+        let chosen = files.tables().filter_map(endpoint).last();
         let agents = files.tables().filter_map(|table| table.get("agents"));
         let agents = agents.filter_map(Value::as_table).flat_map(Table::values);
         let of_agents = agents.filter_map(|agent| agent.as_table().and_then(endpoint));

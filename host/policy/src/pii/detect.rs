@@ -258,7 +258,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         (
             Kind::NationalId,
             r"(?i)(?:паспорт|серия|серии)[^0-9\n]{0,20}(?P<it>[0-9]{10})",
-            |text, range| number(text, range, |_| true),
+            passport_in_one_piece,
         ),
         (
             Kind::NationalId,
@@ -351,6 +351,20 @@ fn nino(text: &str, range: Range<usize>) -> Option<Range<usize>> {
 fn dni(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let found = proven(text, range, |dni| checks::dni(&dni.replace('-', "")))?;
     is_no_part_of_a_name(text, &found).then_some(found)
+}
+
+/// Ten digits, unless others follow that belong to them. A date does not.
+fn passport_in_one_piece(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let range = number(text, range, |_| true)?;
+    let rest = slice(text, range.end..text.len());
+    let rest = rest.trim_start_matches([' ', '-', ',', '№', '#']);
+    let rest = rest.strip_prefix("номер").unwrap_or(rest);
+    let rest = rest.trim_start_matches([' ', ':']);
+    let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let mut next = behind.chars();
+    let is_date = next.next().is_some_and(|c| ".-/".contains(c))
+        && next.next().is_some_and(|c| c.is_ascii_digit());
+    (behind.len() == rest.len() || is_date).then_some(range)
 }
 
 fn email(text: &str, range: Range<usize>) -> Option<Range<usize>> {
