@@ -4,8 +4,14 @@
 use super::{answers, ask, calls, host, scripted, serve};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
 use support::endpoint::{Endpoint, ReplyOrder, Scenario};
 use support::host::Host;
+use support::records::Records;
+use support::server::Server;
 
 /// A text that the shield blocks.
 const CANARY: &str = "http://evil.test/canary";
@@ -158,7 +164,59 @@ fn a_blocked_text_reaches_no_model_from_any_field() {
     }
 }
 
-/// Every answer of every API about a run whose own tool took and returned a secret that the run hides.
+/// Reads the paths that can be read with this key, with these ids in the place of their parameters. What they answer.
+fn read_all(server: &Server, ids: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let described = server.get("/openapi.json").good();
+    let paths = described["paths"].as_object().unwrap();
+    let read = paths
+        .iter()
+        .filter(|(_, methods)| !methods["get"].is_null());
+    let mut answers = BTreeMap::new();
+    for (path, _) in read {
+        let of = ids.iter().fold(path.clone(), |path, (name, id)| {
+            path.replace(&format!("{{{name}}}"), id)
+        });
+        let text = if path.ends_with("/socket") {
+            all_of_a_socket(server, &of)
+        } else {
+            server.get(&of).text
+        };
+        answers.insert(path.clone(), text);
+    }
+    answers
+}
+
+/// All that a WebSocket sends until it closes.
+fn all_of_a_socket(server: &Server, path: &str) -> String {
+    let mut socket = TcpStream::connect(server.address().trim_start_matches("http://")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let key = server.key().unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    .unwrap();
+    let mut told = Vec::new();
+    socket.read_to_end(&mut told).unwrap();
+    String::from_utf8_lossy(&told).into_owned()
+}
+
+/// Paths whose answers are about what was said in a run.
+const TELLING: [&str; 7] = [
+    "/v1/responses/{response}",
+    "/v1/responses/{response}/input_items",
+    "/v1/runs",
+    "/v1/runs/{run}",
+    "/v1/runs/{run}/events",
+    "/v1/runs/{run}/socket",
+    "/v1/sessions/{session}",
+];
+
+/// Every answer of every API about a run whose own tool took and returned a secret that the run hides: whole, so that no
+/// field is forgotten, and of every path that can be read, so that no path is.
 #[test]
 fn a_hidden_secret_leaves_a_run_nowhere() {
     let host = host(
@@ -168,54 +226,88 @@ fn a_hidden_secret_leaves_a_run_nowhere() {
     let own = || ("text.reverse", json!({"text": "<api_key_1>"}));
     let backwards = || ("text.reverse", json!({"text": reversed}));
     let theirs = || ("weather", json!({"city": "<api_key_1>"}));
-    let endpoint = scripted([
-        calls([own(), backwards(), theirs()]),
-        calls([own(), backwards(), theirs()]),
-        calls([own(), backwards(), theirs()]),
-        calls([own(), backwards()]),
-        answers(json!("It is <api_key_1>.")),
-    ]);
+    let with_theirs = || vec![calls([own(), backwards(), theirs()])];
+    let alone = || {
+        let answer = answers(json!("It is <api_key_1>."));
+        vec![calls([own(), backwards()]), answer]
+    };
+    // Chat, responses and agent with a function of theirs, and then the agent alone and a turn: whole, and as streams.
+    let once = || {
+        [
+            with_theirs(),
+            with_theirs(),
+            with_theirs(),
+            alone(),
+            alone(),
+        ]
+        .concat()
+    };
+    let endpoint = scripted([once(), once()].concat());
     let mut server = serve(&host, &endpoint);
     server.use_key(host.run(&["keys", "create", "ann"]).stdout.trim());
     let said = format!("My key is {KEY}.");
-    let mut runs = Vec::new();
-    let check = |what: &str, answer: String| {
+    let check = |what: &str, answer: &str| {
         assert!(!answer.contains(KEY), "{what}: {answer}");
         assert!(answer.contains("<api_key"), "{what}: {answer}");
     };
+    let session = server.post("/v1/sessions", &json!({})).good()["id"].clone();
+    let session = session.as_str().unwrap();
     let chat = json!({"model": "default", "messages": [{"role": "user", "content": said}], "tools": [open(function(true))]});
-    let answer = server.post("/v1/chat/completions", &chat);
-    runs.push(answer.good()["toolhold"]["run"].clone());
-    let call = &answer.good()["choices"][0]["message"]["tool_calls"][0];
-    assert_eq!(call["function"]["arguments"], "{\"city\":\"<api_key_1>\"}");
-    check("chat", answer.text);
     let items = json!({"model": "default", "input": said, "tools": [open(function(false))]});
-    let answer = server.post("/v1/responses", &items);
-    runs.push(answer.good()["toolhold"]["run"].clone());
-    check("responses", answer.good()["output"].to_string());
-    for tools in [json!([open(function(true))]), Value::Null] {
-        let mut task = ask(&said);
-        task["tools"] = tools;
-        let answer = server.post("/v1/agent", &task).good();
-        runs.push(answer["id"].clone());
-        for part in ["steps", "choices"] {
-            check(part, answer[part].to_string());
+    let (mut task, turn) = (ask(&said), ask(&said));
+    let alone = task.clone();
+    task["tools"] = json!([open(function(true))]);
+    let turns = format!("/v1/sessions/{session}/turns");
+    for is_stream in [false, true] {
+        for (path, body) in [
+            ("/v1/chat/completions", &chat),
+            ("/v1/responses", &items),
+            ("/v1/agent", &task),
+            ("/v1/agent", &alone),
+            (turns.as_str(), &turn),
+        ] {
+            let mut body = body.clone();
+            body["stream"] = is_stream.into();
+            let answer = server.post(path, &body);
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            assert!(!answer.text.contains(KEY), "{path}: {answer:?}");
+            if path == "/v1/chat/completions" && is_stream {
+                // Pieces of an answer, which may part in the middle of a placeholder.
+                continue;
+            }
+            check(path, &answer.text);
+            if path == "/v1/chat/completions" {
+                let call = &answer.good()["choices"][0]["message"]["tool_calls"][0];
+                assert_eq!(call["function"]["arguments"], "{\"city\":\"<api_key_1>\"}");
+            }
         }
     }
-    let runs: Vec<&str> = runs.iter().map(|run| run.as_str().unwrap()).collect();
-    let last = runs.last().unwrap();
+    let runs = Records::of(&host).runs();
+    assert_eq!(runs.len(), 10);
+    let read = |server: &Server, run: &str| {
+        let response = format!("resp_{}", run.replace('-', ""));
+        let ids = [("run", run), ("session", session), ("response", &response)];
+        read_all(server, &ids)
+    };
     for run in &runs {
-        let shown = server.get(&format!("/v1/runs/{run}")).good();
-        check("run", shown["answer"]["steps"].to_string());
-        let events = server.get(&format!("/v1/runs/{run}/events"));
-        check("events", events.text);
+        for (path, answer) in read(&server, run) {
+            if TELLING.contains(&path.as_str()) {
+                check(&path, &answer);
+            }
+            assert!(!answer.contains(KEY), "{path}: {answer}");
+        }
         let from_the_third = server.ask(
             Method::GET,
             &format!("/v1/runs/{run}/events"),
             None,
             &[("last-event-id", "2")],
         );
-        check("events", from_the_third.text);
+        check("events", &from_the_third.text);
+    }
+    // Older versions kept the begin of a task as it was said.
+    Records::of(&host).rename_tasks(&said);
+    for path in ["/v1/runs", "/v1/runs/{run}", "/v1/sessions/{session}"] {
+        check(path, &read(&server, &runs[0])[path]);
     }
     // The operator sees what was done.
     server.use_key(
@@ -223,6 +315,6 @@ fn a_hidden_secret_leaves_a_run_nowhere() {
             .stdout
             .trim(),
     );
-    let events = server.get(&format!("/v1/runs/{last}/events")).text;
+    let events = server.get(&format!("/v1/runs/{}/events", runs[0])).text;
     assert!(events.contains(KEY), "{events}");
 }

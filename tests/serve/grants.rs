@@ -68,14 +68,16 @@ fn grants_and_revocations_reach_a_running_server() {
 #[test]
 fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
     let config = |rest: &str| format!("[modules]\npinning = \"never\"\n{rest}");
-    let granting = config("[module.probe]\nkey_value = {}\n");
+    let granting = config("[module.probe]\nkey_value = {}\nscratch = {}\n");
     let (host, endpoint) = (host(&granting), scripted([]));
     let server = serve(&host, &endpoint);
     assert!(is_done(&remember(&server, "default")));
     for broken in [
         config("[module.probe]\nkey_values = 1\n"),
         config("[module.probe\n"),
-        config("[module.probe]\n[shields.one]\nkind = \"wasm\"\nmodule = \"absent\"\n"),
+        config(
+            "[module.probe]\nscratch = {}\n[shields.one]\nkind = \"wasm\"\nmodule = \"absent\"\n",
+        ),
     ] {
         let before = server.said().len();
         host.write("toolhold.toml", &broken);
@@ -85,7 +87,7 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
         });
         assert!(is_done(&remember(&server, "default")), "{broken}");
     }
-    host.write("toolhold.toml", config(""));
+    host.write("toolhold.toml", config("[module.probe]\nscratch = {}\n"));
     until("less", || {
         error(&remember(&server, "default"))
             .contains("Denied")
@@ -103,11 +105,16 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
     assert!(is_done(&remember(&server, "default")));
 }
 
-/// As a full disk, a shell's `>` or an editor leaves it: that is no configuration.
+/// As a full disk, a shell's `>` or an editor leaves it, and as an edit does that takes the endpoint or all grants away
+/// beside what it changes.
 #[test]
 fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
-    let granting = "[modules]\npinning = \"never\"\n[module.probe]\nkey_value = {}\n";
-    let whole = format!("{granting}[endpoints.other]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
+    let unpinned = "[modules]\npinning = \"never\"\n";
+    let granting = &format!("{unpinned}[module.probe]\nkey_value = {{}}\n");
+    let other = "[endpoints.other]\nbase_url = \"http://127.0.0.1:9/v1\"\n";
+    let whole = format!("{granting}{other}");
+    let edited = &format!("{unpinned}[run]\nmax_steps = 7\n");
+    let without_grants = &format!("{unpinned}{other}");
     let (host, endpoint) = (host(&whole), scripted([]));
     let server = serve(&host, &endpoint);
     let by_command = || {
@@ -116,9 +123,16 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
         assert!(told.stdout.contains("reads its files again"), "{told:?}");
     };
     let by_request = || assert_eq!(server.post("/v1/reload", &json!({})).status, 202);
-    let confirmations: [(_, _, _, &dyn Fn()); 2] = [
+    let confirmations: [(&str, _, _, &dyn Fn()); 4] = [
         ("", "sets nothing any more", false, &by_command),
         (granting, "names no endpoint any more", true, &by_request),
+        (edited, "names no endpoint any more", false, &by_command),
+        (
+            without_grants,
+            "grants nothing any more",
+            false,
+            &by_request,
+        ),
     ];
     for (left, reason, keeps_grants, confirm) in confirmations {
         let before = server.said().len();
@@ -134,11 +148,48 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
             server.said()[before..].contains("reloaded:").then_some(())
         });
         assert_eq!(is_done(&remember(&server, "default")), keeps_grants);
+        let before = server.said().len();
         host.write("toolhold.toml", &whole);
         until("the whole file", || {
+            server.said()[before..].contains("reloaded:").then_some(())
+        });
+        until("its grants", || {
             is_done(&remember(&server, "default")).then_some(())
         });
     }
+}
+
+/// The file of `toolhold modules grant` may be emptied, too. `modules revoke` is the decision itself, also of the last
+/// grant: nobody has to confirm it.
+#[test]
+fn an_emptied_file_of_grants_takes_nothing_away_and_a_revocation_does() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let server = serve(&host, &endpoint);
+    let grant = || {
+        let granted = host.run(&["modules", "grant", "probe", "--key-value"]);
+        assert_eq!(granted.code, Some(0), "{granted:?}");
+        until("the grant", || {
+            is_done(&remember(&server, "default")).then_some(())
+        });
+    };
+    grant();
+    let before = server.said().len();
+    host.write(".state/grants.toml", "");
+    until("the reason", || {
+        let said = server.said();
+        said[before..]
+            .contains("sets nothing any more")
+            .then_some(())
+    });
+    assert!(is_done(&remember(&server, "default")));
+    grant();
+    let revoked = host.run(&["modules", "revoke", "probe"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    until("the end of the grant", || {
+        let shown = server.get("/v1/modules/probe").good();
+        (shown["may"] == json!([])).then_some(())
+    });
+    assert!(!is_done(&remember(&server, "default")));
 }
 
 /// A module that takes long to compile holds up neither a grant that is taken back nor other modules.
@@ -148,7 +199,7 @@ fn what_is_loaded_holds_up_nothing() {
         format!("[modules]\npinning = \"never\"\n[limits]\ncompile_ms = 60_000\n{rest}")
     };
     let (host, endpoint) = (
-        host(&config("[module.probe]\nkey_value = {}\n")),
+        host(&config("[module.probe]\nkey_value = {}\nscratch = {}\n")),
         scripted([]),
     );
     let server = serve(&host, &endpoint);
@@ -165,7 +216,7 @@ fn what_is_loaded_holds_up_nothing() {
         let tools = server.get("/v1/tools").good().to_string();
         tools.contains("late.count").then_some(())
     });
-    host.write("toolhold.toml", config(""));
+    host.write("toolhold.toml", config("[module.probe]\nscratch = {}\n"));
     until("less", || {
         error(&remember(&server, "default"))
             .contains("Denied")

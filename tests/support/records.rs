@@ -66,6 +66,16 @@ impl Records {
         .unwrap_or_default()
     }
 
+    /// Gives all runs this begin of their tasks, as older versions kept it.
+    pub fn rename_tasks(&self, task: &str) {
+        self.with(async |connection| {
+            sqlx::query("UPDATE runs SET task = $1")
+                .bind(task)
+                .execute(connection)
+                .await
+        });
+    }
+
     /// Whether a call of no run has begun and has no end.
     pub fn has_open_call(&self) -> bool {
         let found = self.try_with(async |connection| {

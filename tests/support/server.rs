@@ -215,6 +215,11 @@ impl Server {
         self.client = client.build().expect("a client");
     }
 
+    /// The key that requests are made with.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     /// From now on, requests are made with this key.
     pub fn use_key(&mut self, key: &str) {
         self.key = Some(key.trim().to_owned());

@@ -14,9 +14,12 @@ use crate::shared_texts;
 use crate::shown_texts::{KnowledgeTools, TextIds};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
+use std::borrow::Cow;
 use std::io;
+use toolhold_policy::redaction;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
+use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
 use uuid::Uuid;
@@ -155,7 +158,10 @@ impl RunJournal {
             let began = Change::Began {
                 run,
                 label: Box::new(label),
-                task: headline(last_user_text(request).unwrap_or(task)),
+                task: headline(&without_secrets(
+                    last_user_text(request).unwrap_or(task),
+                    &request.settings.privacy,
+                )),
                 model: model.replace('\0', ""),
                 at_ms,
                 lease: self.lease.clone(),
@@ -302,6 +308,21 @@ fn last_user_text(request: &RunRequest) -> Option<&str> {
         _ => None,
     });
     said.next()
+}
+
+/// Characters of a task in which secrets are looked for: half a secret at the end of a headline is none that is found.
+const MASKED_CHARS: usize = 8_192;
+
+/// The begin of a task without the secrets that its run hides: lists show it without the record.
+fn without_secrets<'t>(task: &'t str, privacy: &Privacy) -> Cow<'t, str> {
+    if !privacy.hide.iter().any(|kind| kind.is_secret()) {
+        return Cow::Borrowed(task);
+    }
+    let end = task.char_indices().nth(MASKED_CHARS);
+    let begin = task.get(..end.map_or(task.len(), |(at, _)| at));
+    redaction::without(begin.unwrap_or_default(), |kind| {
+        kind.is_secret() && privacy.hide.contains(&kind)
+    })
 }
 
 /// The begin of a task, without NUL characters, which PostgreSQL's text type refuses.

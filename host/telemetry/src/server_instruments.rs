@@ -94,7 +94,8 @@ pub enum PlaceRefusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadResult {
     Applied,
-    /// A file that sets nothing any more is not believed until a person confirms it; the rest holds.
+    /// Files that take everything, the endpoint of agents or all grants away are not believed until a person confirms it;
+    /// the rest holds.
     HeldBack,
     /// The configuration is wrong, and none of it is used.
     Refused,

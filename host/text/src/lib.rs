@@ -1,11 +1,13 @@
-//! Texts of all scripts: their words ([`words`]), where a value may begin and end, which characters are hidden
-//! ([`hidden`]), the language of a short text ([`language`]), and texts that are cut for a message.
+//! Texts of all scripts: their words ([`words`]), where a value may begin and end, characters that stand for
+//! digits and signs of ASCII ([`fold`]), which characters are hidden ([`hidden`]), the language of a short text
+//! ([`language`]), and texts that are cut for a message.
 //!
 //! Values that the host looks for (numbers of cards, keys, addresses) are of ASCII letters and digits, and people write
 //! them into texts of their own script, without a space where the script has none: `卡号4111…`, `смотриhttp://…`. So a
 //! value ends where its own kind of characters ends, and not where the next letter of any script is
 //! (`char::is_alphanumeric`, `\b`).
 
+pub mod fold;
 pub mod hidden;
 pub mod language;
 pub mod words;

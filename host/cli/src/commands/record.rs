@@ -6,7 +6,6 @@ use crate::terminal::view::EventPrinter;
 use crate::terminal::{output, style};
 use anyhow::Result;
 use serde_json::{Value, json};
-use similar::TextDiff;
 use std::collections::{BTreeSet, HashMap};
 use toolhold_agent::run::replay::replay;
 use toolhold_protocol::event::Bodies;
@@ -153,7 +152,7 @@ fn parts(left: &ComparedEvent, right: &ComparedEvent) {
         return;
     }
     println!("where they differ:");
-    let diff = TextDiff::from_lines(&left, &right);
+    let diff = output::difference(&left, &right);
     let groups = diff.grouped_ops(1);
     let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
     for change in changes.take(MAX_SHOWN_LINES) {

@@ -9,7 +9,6 @@ use crate::terminal::output;
 use crate::terminal::style::{ago, bold, good, line};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use similar::TextDiff;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -194,12 +193,7 @@ fn show_difference(before: &[(String, toml::Value)], now: &[(String, toml::Value
         lines.collect()
     };
     let (before, now) = (text(before), text(now));
-    for change in TextDiff::from_lines(&before, &now).iter_all_changes() {
-        output::tell(&format!(
-            "    {}",
-            output::changed_line(change.tag(), change.value())
-        ));
-    }
+    output::tell_difference(&before, &now);
 }
 
 /// No value can fake a line of ours. TOML writes a text of several lines as such; JSON does not.

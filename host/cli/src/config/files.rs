@@ -12,7 +12,8 @@ use toolhold_policy::Digest;
 /// The parsed configuration files.
 #[derive(Debug, Default)]
 pub struct ConfigFiles {
-    grants: Option<(String, Table)>,
+    /// The file of `toolhold modules grant`.
+    pub grants: Option<(String, Table)>,
     /// The file that the user named, or the one in the user's configuration folder.
     pub own: Option<(String, Table)>,
     /// The file of the working folder, unless the user named another.
@@ -73,6 +74,12 @@ impl ConfigFiles {
     /// Those that the user wrote, by hand or with commands, the weakest first. `found` is stronger.
     pub fn users(&self) -> impl Iterator<Item = &(String, Table)> {
         self.grants.iter().chain(&self.own)
+    }
+
+    /// The tables of all files that were read, the weakest first; that of a found file is not always trusted.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        let found = self.found.iter().map(|found| &found.table);
+        self.users().map(|(_, table)| table).chain(found)
     }
 
     /// The path of the file that the user named, or of the user's own one.

@@ -20,6 +20,17 @@ const MODULE: [&str; 12] = [
     "randomness",
     "log_level",
 ];
+/// Keys among them that give something to a module.
+const GRANTS: [&str; 8] = [
+    "directories",
+    "http",
+    "secrets",
+    "scratch",
+    "environment",
+    "key_value",
+    "knowledge",
+    "tools",
+];
 /// Keys of `[mcp.NAME]`.
 const MCP: [&str; 9] = [
     "command",
@@ -64,6 +75,11 @@ pub fn is_value(key: &str) -> bool {
         | ["agents", _, SHARES, _] => true,
         _ => false,
     }
+}
+
+/// Whether a value at this key gives something to a module.
+pub fn is_grant(key: &str) -> bool {
+    matches!(parts(key).as_slice(), ["module", _, leaf] if GRANTS.contains(leaf))
 }
 
 /// Whether the presence of a table at this key has a meaning by itself, even if the table is empty.
@@ -154,6 +170,14 @@ pub fn is_table(listed: &[String], key: &str) -> bool {
     }
 }
 
+/// Characters of a key in a message: a stranger's file has keys of any length.
+const MAX_NAMED_CHARS: usize = 200;
+
+/// A key as messages name it.
+pub fn named(key: &str) -> String {
+    toolhold_text::cut(key, MAX_NAMED_CHARS)
+}
+
 /// Returns words about the key that an unknown `key` stands for, or nothing. They begin with a space and end with a
 /// semicolon or question mark.
 pub fn advice(listed: &[String], key: &str) -> String {
@@ -163,12 +187,14 @@ pub fn advice(listed: &[String], key: &str) -> String {
         return format!(" [module.NAME.limits] sets {leaf:?} for one module;");
     }
     if let Some(new) = renamed(key) {
-        return format!(" it is called {new:?};");
+        return format!(" it is called {:?};", named(&new));
     }
     if is_fixed(key) {
         return " its value is fixed, so take it out;".to_owned();
     }
-    nearest(listed, key).map_or_else(String::new, |key| format!(" did you mean {key:?}?"))
+    nearest(listed, key).map_or_else(String::new, |key| {
+        format!(" did you mean {:?}?", named(&key))
+    })
 }
 
 /// Returns the present name of a key that had another one before the first release.
@@ -223,8 +249,14 @@ fn nearest(listed: &[String], key: &str) -> Option<String> {
     Some(format!("{table}.{meant}"))
 }
 
+/// Bytes of a name that may be like a known one. None is so long, and each comparison costs the product of both lengths.
+const MAX_SIMILAR_BYTES: usize = 1_000;
+
 /// The one of `known` that `key` is most likely meant to be, if it is similar enough.
 pub fn most_similar<'k>(known: impl Iterator<Item = &'k str>, key: &str) -> Option<&'k str> {
+    if key.len() > MAX_SIMILAR_BYTES {
+        return None;
+    }
     let scored = known.map(|known| (strsim::jaro_winkler(known, key), known));
     let (score, known) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (score > 0.85).then_some(known)

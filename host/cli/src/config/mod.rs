@@ -138,17 +138,23 @@ fn load_granting(
     content: Option<&ContentInUse>,
 ) -> Result<Loaded, ConfigError> {
     let (mut files, mut trusted) = files_with_trust(file, flags)?;
-    let emptied = content.and_then(|content| content.restore(&mut files));
+    // Keys that do not exist are told, whatever else the file lost.
+    let mut untrusted = layers::untrusted(&files)?;
+    let mut emptied = content.and_then(|content| content.restore(&mut files));
+    if emptied.is_some() {
+        untrusted = layers::untrusted(&files)?;
+    }
     if file.is_some() {
         // `trust` keeps a named file where the user's own configuration says, not where the file does.
         trusted = self::trusted(flags).ok();
     }
-    let untrusted = layers::untrusted(&files)?;
     let mut load = || {
         // The folder of the grants is itself a setting.
         let merged = layers::merge(&files, flags, variables())?;
         let usual = grants_file(&state_folder(&merged)?);
         files.read_grants(grants.unwrap_or(&usual))?;
+        let without_grants = content.and_then(|content| content.restore_grants(&mut files));
+        emptied = emptied.take().or(without_grants);
         let merged = layers::merge(&files, flags, variables())?.known()?;
         resolved(&merged, &files, flags, secrets)
     };
@@ -156,6 +162,9 @@ fn load_granting(
         Some(untrusted) => error.beside(untrusted),
         None => error,
     })?;
+    if emptied.is_some() {
+        untrusted = layers::untrusted(&files)?;
+    }
     let is_found = file.is_none();
     let folder = Path::new(".").canonicalize().ok().filter(|_| is_found);
     let records = trusted.map(|trusted| {
@@ -547,7 +556,7 @@ fn resolve_agent(
     let resolved = configuration.of_agent(name, agent, schema);
     resolved.map_err(|ConfigFault { key, reason }| {
         invalid(ConfigError::Value {
-            key,
+            key: known::named(&key),
             origin,
             reason,
         })

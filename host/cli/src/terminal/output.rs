@@ -4,8 +4,9 @@ use crate::terminal::rows::{self, broken, cells, width};
 use crate::terminal::stderr::{self, Weight};
 use crate::terminal::style::{bad, block, dim, good, line, warn};
 use serde::Serialize;
-use similar::ChangeTag;
+use similar::{ChangeTag, TextDiff};
 use std::io::IsTerminal as _;
+use std::time::Duration;
 use toolhold_policy::text;
 use toolhold_runtime::causes::causes;
 
@@ -144,6 +145,27 @@ pub fn paint(colour: fn(&str) -> String, text: &str) -> String {
     }
 }
 
+/// Time in which two texts are compared. The steps to the shortest difference are up to the product of their lines; those
+/// that are left then are all removed and all added.
+const COMPARISON_TIME: Duration = Duration::from_secs(1);
+
+/// The difference of two texts by their lines.
+pub fn difference<'t>(before: &'t str, now: &'t str) -> TextDiff<'t, 't, 't, str> {
+    TextDiff::configure()
+        .timeout(COMPARISON_TIME)
+        .diff_lines(before, now)
+}
+
+/// Prints the lines of a difference, for a person who decides about it.
+pub fn tell_difference(before: &str, now: &str) {
+    for change in difference(before, now).iter_all_changes() {
+        tell(&format!(
+            "    {}",
+            changed_line(change.tag(), change.value())
+        ));
+    }
+}
+
 /// A line of a difference, as `diff -u` marks it.
 pub fn changed_line(tag: ChangeTag, text: &str) -> String {
     let text = text.trim_end_matches('\n');
@@ -157,6 +179,29 @@ pub fn changed_line(tag: ChangeTag, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines of strangers, of which none or few are in both texts.
+    #[test]
+    fn a_difference_takes_its_time_and_no_more() {
+        const LINES: usize = 100_000;
+        let text = |step: usize, of: usize| -> String {
+            let lines = (0..LINES).map(|n| format!("{}\n", n * step % of));
+            lines.collect()
+        };
+        let begun = std::time::Instant::now();
+        let (before, now) = (text(7_919, 1_000), text(104_729, 99_991));
+        let (mut removed, mut added) = (0, 0);
+        for change in difference(&before, &now).iter_all_changes() {
+            removed += usize::from(change.tag() != ChangeTag::Insert);
+            added += usize::from(change.tag() != ChangeTag::Delete);
+        }
+        assert_eq!((removed, added), (LINES, LINES), "no line is left out");
+        assert!(
+            begun.elapsed() < COMPARISON_TIME * 20,
+            "{:?}",
+            begun.elapsed()
+        );
+    }
 
     #[test]
     fn a_command_to_copy_is_never_broken() {

@@ -236,6 +236,26 @@ mod tests {
         }
     }
 
+    /// Texts of strangers of any length and content, whole and in pieces.
+    #[test]
+    fn rows_of_a_long_text_take_its_own_length_only() {
+        const BYTES: usize = 1 << 17;
+        for piece in [
+            "x", " ", "\t", "\n", "a b ", "日", "e\u{301}", "\u{301}", "🇩🇪",
+        ] {
+            let text = piece.repeat(BYTES / piece.len());
+            let begun = std::time::Instant::now();
+            for width in [None, Some(1), Some(80)] {
+                let bytes = broken(&text, width).len();
+                assert!(bytes <= text.len() * 12, "{piece:?} {width:?}: {bytes}");
+            }
+            let pieces = rows(&text, 1, 80);
+            let bytes: usize = pieces.iter().map(String::len).sum();
+            assert!(bytes <= text.len() * 12, "{piece:?}: {bytes}");
+            assert!(begun.elapsed().as_secs() < 10, "{piece:?}");
+        }
+    }
+
     #[test]
     fn a_character_takes_the_most_cells_that_a_terminal_may_give_it() {
         for (c, usual, east_asian) in [

@@ -156,6 +156,22 @@ mod tests {
         );
     }
 
+    /// Texts of strangers of any length and content.
+    #[test]
+    fn a_long_text_takes_its_own_length_only() {
+        const BYTES: usize = 1 << 17;
+        for piece in ["x", "\n", "a b ", "\x1b[2J", "\u{202e}", "❤\u{fe0f}"] {
+            let text = piece.repeat(BYTES / piece.len());
+            let begun = std::time::Instant::now();
+            for shown in [plain, readable_line, readable_block, line, block] {
+                let bytes = shown(&text).len();
+                assert!(bytes <= text.len() * 12, "{piece:?}: {bytes}");
+            }
+            assert!(headline(&text, 80).len() <= 80 * 12, "{piece:?}");
+            assert!(begun.elapsed().as_secs() < 10, "{piece:?}");
+        }
+    }
+
     #[test]
     fn headlines_are_one_sentence() {
         assert_eq!(headline("Does it. And more.", 80), "Does it.");

@@ -27,15 +27,21 @@ pub(super) fn is_escape(text: &str) -> bool {
     backslashes % 2 == 1
 }
 
-/// Whether `c`, directly beside a value, makes both one longer word or name.
-fn continues(c: char) -> bool {
-    continues_value(c) || c == '_'
+/// Whether no letter or digit stands directly before or after that makes both one longer value. An underscore does not, as
+/// in `card_4111…`.
+pub(super) fn is_alone(text: &str, range: &Range<usize>) -> bool {
+    let [before, next] = beside(text, range);
+    !before.is_some_and(continues_value) && !next.is_some_and(continues_value)
 }
 
-/// Whether no character of a word stands directly before or after.
-pub(super) fn is_alone(text: &str, range: &Range<usize>) -> bool {
+/// Whether no letter, digit or underscore stands directly before or after. Some values look like names with underscores.
+pub(super) fn is_no_part_of_a_name(text: &str, range: &Range<usize>) -> bool {
+    is_alone(text, range) && !beside(text, range).contains(&Some('_'))
+}
+
+fn beside(text: &str, range: &Range<usize>) -> [Option<char>; 2] {
     let next = slice(text, range.end..text.len()).chars().next();
-    !before(text, range.start).0.is_some_and(continues) && !next.is_some_and(continues)
+    [before(text, range.start).0, next]
 }
 
 /// True for characters that join the groups of one number.
@@ -47,7 +53,7 @@ fn joins(c: char) -> bool {
 pub(super) fn begins_number(text: &str, start: usize) -> bool {
     let (last, other) = before(text, start);
     let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
-    !goes_before && !last.is_some_and(continues)
+    !goes_before && !last.is_some_and(continues_value)
 }
 
 /// True if [`is_alone`] is, and the value is no part of a longer number with separators.
@@ -70,7 +76,7 @@ pub(super) fn goes_on_in_groups(text: &str, range: &Range<usize>) -> bool {
         let mut after = rest.chars();
         let (first, second) = (after.next(), after.next());
         let is_other = first.is_some_and(joins) && second.is_some_and(is_digit);
-        rest.len() < next.len() && !is_other && !first.is_some_and(continues)
+        rest.len() < next.len() && !is_other && !first.is_some_and(continues_value)
     });
     let previous = slice(text, 0..range.start).strip_suffix(separates);
     let is_group_before = previous.is_some_and(|previous| {

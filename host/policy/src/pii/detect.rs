@@ -2,13 +2,15 @@
 
 use super::Kind;
 use super::bounds::{
-    before, begins_number, goes_on_in_groups, is_alone, is_escape, is_whole_number, slice,
+    before, begins_number, goes_on_in_groups, is_alone, is_escape, is_no_part_of_a_name,
+    is_whole_number, slice,
 };
 use super::checks;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 use toolhold_text::continues_value;
+use toolhold_text::fold::Folded;
 
 /// One piece of data, at these bytes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +38,19 @@ struct Detector {
 
 /// Finds data of the kinds that are `wanted`, in the order of the text. Pieces do not overlap: of two
 /// the one that begins first counts, and of those the longer. A number within a longer one of another kind is that one,
-/// also where the other kind is not wanted: four groups of an IBAN are no phone.
+/// also where the other kind is not wanted: four groups of an IBAN are no phone. Digits, spaces and signs of all scripts
+/// count as those of ASCII.
 pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
+    let folded = Folded::of(text);
+    let mut found = find_folded(folded.text(), wanted);
+    for finding in &mut found {
+        finding.start = folded.origin(finding.start);
+        finding.end = folded.origin(finding.end);
+    }
+    found
+}
+
+fn find_folded(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
     let found_of = |counts: &dyn Fn(Kind) -> bool| {
         let mut found = Vec::new();
         for detector in DETECTORS.iter().filter(|detector| counts(detector.kind)) {
@@ -122,8 +135,14 @@ fn after(text: &str, at: usize) -> usize {
     at + rest.chars().next().map_or(1, char::len_utf8)
 }
 
+/// The formats, with where they are written down. Cards: ISO/IEC 7812-1 and 7813. Account numbers: ISO 13616. Phones: ITU-T
+/// E.164 and E.123, the plan of Russia (order 142 of 2006 of the Ministry of Information Technologies), that of China (MIIT,
+/// 2017), that of North America (NANP). United States: 20 CFR 422.103. United Kingdom: NIM39110 of HMRC. Spain: royal decree
+/// 1553/2005. Italy: decree 13813 of 1976. France: decree 82-103. Brazil: the two check digits of the Receita Federal.
+/// India: Aadhaar of UIDAI. China: GB 11643-1999. Russia: SNILS by order 192p of the pension fund (2006), INN by order
+/// MMV-7-6/435@ (2012), the passport by decree 828 of 1997. Japan: ordinance 85 of 2014.
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, MatchNarrowing); 29] = [
+    let table: [(Kind, &str, MatchNarrowing); 30] = [
         (
             Kind::PrivateKey,
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
@@ -212,7 +231,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[1-9][0-9]{16}[0-9x]",
             |text, range| proven(text, range, checks::resident_identity),
         ),
-        // SNILS of Russia: as it is printed, and in one piece behind its name.
+        // SNILS of Russia: as it is printed, and in any groups behind its name.
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
@@ -220,7 +239,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::NationalId,
-            r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{11})",
+            r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2})",
             |text, range| number(text, range, checks::snils),
         ),
         // Numbers whose check digits many other numbers pass, or that have none, count only behind their names: the tax
@@ -235,6 +254,12 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)(?:паспорт|серия|серии|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
             |text, range| number(text, range, |_| true),
         ),
+        // In one piece its ten digits are a time as well, behind the English word.
+        (
+            Kind::NationalId,
+            r"(?i)(?:паспорт|серия|серии)[^0-9\n]{0,20}(?P<it>[0-9]{10})",
+            passport_in_one_piece,
+        ),
         (
             Kind::NationalId,
             r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
@@ -247,7 +272,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Phone,
-            r"(?:\+|00)[1-9](?:[ ().\u{a0}/-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
+            r"(?:\+|00)[1-9](?:[ ()./-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
             phone,
         ),
         // Russia's national form, with the trunk prefix 8, and China's mobile numbers (13 to 19): eleven digits.
@@ -320,11 +345,26 @@ fn proven(
 fn nino(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let prefix = slice(text, range.start..range.start + 2);
     let is_given = !["BG", "GB", "KN", "NK", "NT", "TN", "ZZ"].contains(&prefix);
-    (is_given && is_alone(text, &range)).then_some(range)
+    (is_given && is_no_part_of_a_name(text, &range)).then_some(range)
 }
 
 fn dni(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    proven(text, range, |dni| checks::dni(&dni.replace('-', "")))
+    let found = proven(text, range, |dni| checks::dni(&dni.replace('-', "")))?;
+    is_no_part_of_a_name(text, &found).then_some(found)
+}
+
+/// Ten digits, unless others follow that belong to them. A date does not.
+fn passport_in_one_piece(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let range = number(text, range, |_| true)?;
+    let rest = slice(text, range.end..text.len());
+    let rest = rest.trim_start_matches([' ', '-', ',', '№', '#']);
+    let rest = rest.strip_prefix("номер").unwrap_or(rest);
+    let rest = rest.trim_start_matches([' ', ':']);
+    let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let mut next = behind.chars();
+    let is_date = next.next().is_some_and(|c| ".-/".contains(c))
+        && next.next().is_some_and(|c| c.is_ascii_digit());
+    (behind.len() == rest.len() || is_date).then_some(range)
 }
 
 fn email(text: &str, range: Range<usize>) -> Option<Range<usize>> {
@@ -383,12 +423,59 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     })
 }
 
+/// Names of phones, and what people say who ask to be called, in small letters. A word for numbers of any kind is none.
+const PHONE_NAMES: [&str; 46] = [
+    "tel",
+    "phone",
+    "mobile",
+    "whatsapp",
+    "viber",
+    "call me",
+    "text me",
+    "reach me",
+    "dial ",
+    "тел",
+    "моб",
+    "сотов",
+    "звон",
+    "набер",
+    "набра",
+    "смс",
+    "ватсап",
+    "вотсап",
+    "вайбер",
+    "контакт",
+    "свяж",
+    "для связи",
+    "мой номер",
+    "моего номер",
+    "ваш номер",
+    "по номеру",
+    "на номер",
+    "手机",
+    "手機",
+    "电话",
+    "電話",
+    "联系",
+    "聯繫",
+    "聯系",
+    "联络",
+    "聯絡",
+    "致电",
+    "致電",
+    "拨打",
+    "撥打",
+    "微信",
+    "短信",
+    "热线",
+    "熱線",
+    "携帯",
+    "연락",
+];
+
 /// A phone number without a country's code. In one piece it is a number as any other, unless a letter of another script
 /// or a name of phones goes before.
 fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    const NAMES: [&str; 9] = [
-        "тел", "моб", "手机", "手機", "电话", "電話", "tel", "phone", "mobile",
-    ];
     let is_in_groups = slice(text, range.clone()).contains([' ', '-', '(']);
     let is_named = || {
         let before = slice(text, 0..range.start);
@@ -399,7 +486,7 @@ fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         let near = before.char_indices().rev().nth(MAX_NAME_CHARS - 1);
         let near = slice(before, near.map_or(0, |(at, _)| at)..before.len()).to_lowercase();
         let near = behind_placeholders(&near);
-        let names = NAMES.iter().filter_map(|name| near.rsplit_once(name));
+        let names = PHONE_NAMES.iter().filter_map(|name| near.rsplit_once(name));
         // Behind another number it is none of that name.
         let is_near = |(_, between): (&str, &str)| {
             between.bytes().filter(u8::is_ascii_digit).count() <= MAX_DIGITS_BEHIND_NAME

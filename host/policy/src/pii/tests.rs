@@ -75,6 +75,8 @@ fn number_of_a_kind_that_is_not_wanted_is_no_shorter_number_of_another() {
 fn national_id_is_found_beside_dates_and_words_with_digits() {
     for (text, part) in [
         ("паспорт 4508 123456 01.02.2010", "4508 123456"),
+        ("паспорт 4508123456 01.02.2010", "4508123456"),
+        ("паспорт 4508123456, выдан в 2010", "4508123456"),
         ("01.02.2010 2341 2341 2346", "2341 2341 2346"),
         ("2341 2341 2346 5th", "2341 2341 2346"),
         ("SSN 536-22-1234 2024", "536-22-1234"),
@@ -105,6 +107,26 @@ proptest! {
                 prop_assert!(!is_part, "{} {:?} in {:?}", text, finding, all);
             }
         }
+    }
+}
+
+proptest! {
+    /// Digits and spaces of any script in a value are those of ASCII, and the place is that of the text itself.
+    #[test]
+    fn values_are_found_in_digits_and_spaces_of_all_scripts(
+        zero in prop::sample::select(vec!['0', '٠', '۰', '०', '๐', '０', '𝟎']),
+        space in prop::sample::select(vec![' ', '\u{a0}', '\u{2009}', '\u{202f}', '\u{3000}']),
+        sample in prop::sample::select(FOUND.to_vec()),
+    ) {
+        let (kind, text, part) = sample;
+        let written = |c: char| match c.to_digit(10) {
+            Some(digit) => char::from_u32(u32::from(zero) + digit).unwrap(),
+            None if c == ' ' => space,
+            None => c,
+        };
+        let part_so: String = part.chars().map(written).collect();
+        let text = text.replace(part, &part_so);
+        prop_assert_eq!(kinds(&text), [(kind, part_so.as_str())], "{}", text);
     }
 }
 
@@ -154,6 +176,10 @@ fn long_hostile_texts_take_their_time_and_no_more() {
         "é@é.",
         "\\n",
         "11",
+        "４",
+        "\u{a0}1",
+        "паспорт 4",
+        "телефон 8916",
     ] {
         let text = piece.repeat(200_000 / piece.len());
         let started = std::time::Instant::now();

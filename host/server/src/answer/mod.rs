@@ -198,6 +198,11 @@ impl Answer {
         shown.collect()
     }
 
+    /// Something of the run's input, without the secrets that the run hides.
+    pub fn shown_input(&self, input: Value) -> Value {
+        self.secrets.clone().value(input)
+    }
+
     /// A text that the model wrote beside its calls, as the client may see it.
     pub fn shown_text(&self, text: &str) -> String {
         if self.is_screened {

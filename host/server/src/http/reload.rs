@@ -15,8 +15,8 @@ pub fn routes() -> OpenApiRouter<App> {
 
 /// Reads the files of the configuration again as they are, as SIGHUP does.
 ///
-/// Files that change are read anyway. This confirms what was held back: a file that sets nothing any more, or names no
-/// endpoint. The server's log tells the outcome.
+/// Files that change are read anyway. This confirms what was held back: files that set nothing any more, or take away the
+/// endpoint of agents or all grants. The server's log tells the outcome.
 #[utoipa::path(
     post, path = "/v1/reload", tag = "health", security(("key" = [])),
     responses((status = 202), (status = "4XX", body = ErrorBody)),

@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use toolhold_connections::Connection;
 use toolhold_connections::websocket::{WebSocketRefusal, WebSocketUpgrade};
+use toolhold_policy::pii::{Kind, find};
+use toolhold_policy::redaction;
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::reply_offset::{NoStreamPosition, StreamPosition};
@@ -84,8 +86,9 @@ pub enum RunState {
     Done,
 }
 
-impl From<RunRow> for RunSummary {
-    fn from(row: RunRow) -> Self {
+impl RunSummary {
+    /// For [`App::summary`], which hides secrets.
+    fn of(row: RunRow) -> Self {
         let state = match (&row.ended, row.is_held, row.waits) {
             (Some(_), _, _) => RunState::Done,
             (None, false, _) => RunState::Parked,
@@ -149,6 +152,27 @@ impl App {
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
     }
 
+    /// The row as the client may see it: without the secrets that the run hides. Rows of older versions have them.
+    pub async fn summary(&self, client: &Client, mut row: RunRow) -> RunSummary {
+        if !client.is_admin() && !find(&row.task, Kind::is_secret).is_empty() {
+            row.task = match secrets_of(self.dispatcher.store(), row.id).await {
+                Ok(mut secrets) => secrets.text(&row.task),
+                // A record that cannot be read hides no other run.
+                Err(_) => redaction::without(&row.task, Kind::is_secret).into_owned(),
+            };
+        }
+        RunSummary::of(row)
+    }
+
+    /// Many rows as the client may see them.
+    pub async fn summaries(&self, client: &Client, rows: Vec<RunRow>) -> Vec<RunSummary> {
+        let mut summaries = Vec::with_capacity(rows.len());
+        for row in rows {
+            summaries.push(self.summary(client, row).await);
+        }
+        summaries
+    }
+
     /// Asks a run to stop, in this process or another. One that was cancelled stays so.
     pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
         match &run.ended {
@@ -193,7 +217,7 @@ async fn list(
         .runs_before(client.owner(), page.before, page.limit)
         .await?;
     Ok(Json(RunList {
-        runs: rows.into_iter().map(RunSummary::from).collect(),
+        runs: app.summaries(&client, rows).await,
     }))
 }
 
@@ -218,8 +242,9 @@ async fn show(
 ) -> Result<Counted<RunDetail>, ApiError> {
     let row = app.run(&client, run).await?;
     let turn = app.turn(&client, run, Gathering::Record).await?;
+    let summary = app.summary(&client, row).await;
     Ok(turn.map(|turn| RunDetail {
-        summary: row.into(),
+        summary,
         answer: turn.into(),
     }))
 }

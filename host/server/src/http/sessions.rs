@@ -162,7 +162,7 @@ async fn show(
     let turns = store.turns(id, end.saturating_sub(page.limit)..end).await?;
     let mut body = SessionBody::from(session);
     body.turn_count = Some(count);
-    body.turns = Some(turns.into_iter().map(RunSummary::from).collect());
+    body.turns = Some(app.summaries(&client, turns).await);
     Ok(Json(body))
 }
 

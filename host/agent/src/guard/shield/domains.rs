@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use regex::Regex;
 use std::sync::LazyLock;
 use toolhold_model::CompletionObserver;
+use toolhold_text::fold::Folded;
 use toolhold_text::may_begin;
 use url::Url;
 
@@ -23,8 +24,12 @@ pub struct Domains {
     allow: Vec<String>,
 }
 
+/// Points between the names of a host: IDNA has three more than ASCII (RFC 3490, section 3.1).
+const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
+
 /// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
-/// after any other, or after none. Where a word goes before, [`Domains::strangers`] decides whether it is one.
+/// after any other. Two without a scheme count behind every sign. Where a word goes before, [`Domains::strangers`] decides
+/// whether it is one.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
 #[expect(
@@ -33,7 +38,7 @@ static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 )]
 fn pattern() -> Regex {
     Regex::new(
-        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,]|(?-i:[^\x00-\x7f]))(?P<rest>//)|www\."#,
+        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?-i:^|[^A-Za-z0-9/\\.])(?P<rest>//)|www[.\u{3002}\u{ff0e}\u{ff61}]"#,
     )
     .expect("a pattern")
 }
@@ -114,12 +119,20 @@ impl Domains {
                 note(url, found);
                 continue;
             }
-            match url.get(..4) {
-                _ if url.starts_with("//") => self.judge_url(&format!("https:{url}"), found),
-                Some(start) if start.eq_ignore_ascii_case("www.") => {
-                    self.judge_url(&format!("https://{url}"), found);
-                }
-                _ => self.judge_url(url, found),
+            if url.starts_with("//") {
+                self.judge_url(&format!("https:{url}"), found);
+            } else if is_of_www(url) {
+                self.judge_url(&format!("https://{url}"), found);
+            } else {
+                self.judge_url(url, found);
+            }
+            // A backslash ends a host (WHATWG), or belongs to the name before an `@` (RFC 3986).
+            let authority = url.get(prefix..).unwrap_or_default();
+            let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+            if authority.contains('\\')
+                && let Some((_, host)) = authority.rsplit_once('@')
+            {
+                self.judge_url(&format!("https://{host}"), found);
             }
             // `xhttp://`: a scheme that nobody knows, and one that is known behind a letter.
             let known = candidate.as_str().to_ascii_lowercase();
@@ -164,6 +177,12 @@ impl Domains {
     }
 }
 
+/// Whether it begins with the usual name of a host.
+fn is_of_www(url: &str) -> bool {
+    let www = url.get(..3).unwrap_or_default();
+    www.eq_ignore_ascii_case("www") && url.get(3..).is_some_and(|rest| rest.starts_with(DOTS))
+}
+
 /// Names a host once.
 fn note(host: &str, found: &mut Vec<String>) {
     let host: String = host.chars().take(80).collect();
@@ -184,17 +203,24 @@ impl Shield for Domains {
 }
 
 impl Domains {
+    /// The strangers of a text as it is written, with its characters of full width as those of ASCII, and of URLs inside of
+    /// URLs.
+    fn all_strangers(&self, text: &str, found: &mut Vec<String>) {
+        self.strangers(text, found);
+        let folded = Folded::of(text);
+        if folded.text() != text {
+            self.strangers(folded.text(), found);
+        }
+        if let Some(decoded) = decoded(text) {
+            self.strangers(&decoded, found);
+        }
+    }
+
     fn judge(&self, screening: &Screening) -> ShieldVerdict {
         let mut found = Vec::new();
         let context = screening.context.iter().map(|(_, value)| value);
         for value in std::iter::once(&screening.value).chain(context) {
-            every_text(value, &mut |text| {
-                self.strangers(text, &mut found);
-                // A URL inside of a URL.
-                if let Some(decoded) = decoded(text) {
-                    self.strangers(&decoded, &mut found);
-                }
-            });
+            every_text(value, &mut |text| self.all_strangers(text, &mut found));
         }
         if found.is_empty() {
             return ShieldVerdict::Pass;
@@ -231,4 +257,45 @@ fn decoded(text: &str) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&out).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_text::continues_value;
+
+    /// Directly before an address, and directly behind it, as scripts without spaces are written.
+    #[test]
+    fn addresses_are_found_beside_letters_of_all_scripts() {
+        let shield = Domains::new(["example.com".to_owned()]).unwrap();
+        let strangers = |text: &str| {
+            let mut found = Vec::new();
+            shield.all_strangers(text, &mut found);
+            found
+        };
+        let letters = ('\u{80}'..'\u{32000}').filter(|c| c.is_alphabetic());
+        // Two of each 256 characters.
+        let letters: Vec<char> = letters
+            .filter(|c| u32::from(*c) % 256 < 2 || "éａ卡のカบ각мЯλאبक".contains(*c))
+            .collect();
+        assert!(letters.len() > 500, "{}", letters.len());
+        for letter in letters {
+            let mut addresses = vec!["http://evil.test/x", "//evil.test/x", "any://evil.test"];
+            if !continues_value(letter) {
+                addresses.extend(["www.evil.test", "https:evil.test", "www。evil.test"]);
+            }
+            for address in addresses {
+                for text in [
+                    format!("{letter}{address}"),
+                    format!("{address}{letter}"),
+                    format!("{letter}{address}{letter}"),
+                    format!("{letter}_{address}"),
+                ] {
+                    assert!(!strangers(&text).is_empty(), "{text}");
+                }
+            }
+            let known = format!("{letter}http://example.com/{letter}");
+            assert!(strangers(&known).is_empty(), "{known}");
+        }
+    }
 }

@@ -5,7 +5,6 @@ use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bold, good, plain};
 use anyhow::{Context as _, Result, bail};
-use similar::TextDiff;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_policy::{GrantChange, PinState};
 use toolhold_runtime::config::Configuration;
@@ -102,12 +101,7 @@ pub fn show(changes: &[GrantChange]) {
             (Some(before), Some(after)) => {
                 output::tell(&format!("  {what} changed"));
                 let (before, after) = (plain(before.raw()), plain(after.raw()));
-                for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
-                    output::tell(&format!(
-                        "    {}",
-                        output::changed_line(line.tag(), line.value())
-                    ));
-                }
+                output::tell_difference(&before, &after);
             }
             (None, None) => output::tell(&format!("  {what}")),
             (None, after) => {

@@ -125,6 +125,9 @@ pub enum ConfigError {
     },
 }
 
+/// Characters of the reason for which a value is refused, which may name a key of any length.
+const MAX_REASON_CHARS: usize = 2_000;
+
 impl ConfigError {
     /// The same error, which may follow from what does not hold.
     pub fn beside(self, untrusted: &Untrusted) -> Self {
@@ -235,9 +238,9 @@ impl Merged {
     /// The error of a wrong value at `key`.
     pub fn wrong(&self, key: &str, reason: String) -> ConfigError {
         ConfigError::Value {
-            key: key.to_owned(),
+            key: known::named(key),
             origin: self.origin(key),
-            reason,
+            reason: toolhold_text::cut(&reason, MAX_REASON_CHARS),
         }
     }
 
@@ -309,7 +312,7 @@ impl Merged {
         Err(ConfigError::UnknownKey {
             origin: origin.to_owned(),
             suggestion: known::advice(&self.order, key),
-            key: key.to_owned(),
+            key: known::named(key),
         })
     }
 

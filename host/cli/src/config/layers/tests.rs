@@ -420,6 +420,24 @@ fn an_unknown_key_is_an_error_though_it_is_empty() {
     assert!(merge_with("", &variables, &Flags::default()).is_err());
 }
 
+/// A file that was found may have a key of any length, which is compared with none and named by its beginning.
+#[test]
+fn a_key_of_any_length_is_refused_in_a_short_message() {
+    let long = "x".repeat(1 << 20);
+    for text in [
+        format!("{long} = 1"),
+        format!("[run]\n{long} = 1"),
+        format!("[module.m]\n{long} = 1"),
+        format!("[module.{long}.limits]\nfuels = 1"),
+        format!("[agents.{long}.approval]\nalways = []"),
+    ] {
+        let error = merge_with(&text, &[], &Flags::default()).unwrap_err();
+        let told = error.to_string();
+        assert!(told.len() < 2_000, "{} bytes", told.len());
+        assert!(told.contains("xxx…\""), "{told}");
+    }
+}
+
 /// A set value counts as set even if it equals the default.
 #[test]
 fn a_default_token_limit_is_known_as_the_default() {

@@ -236,6 +236,20 @@ pub(super) fn said_by(council: &Council) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// A value of a tool is as long as the tool likes.
+    #[test]
+    fn a_long_result_is_shown_by_its_beginning() {
+        let long = "\u{202e}x".repeat(100_000);
+        let value = Value::from(long.as_str());
+        for text in [shown(&value), cut(&long)] {
+            let chars = text.chars().count();
+            assert!(chars < MAX_RESULT_CHARS + 60, "{chars}");
+            assert!(text.contains("more characters"), "{text}");
+        }
+        let begun = beginning(&long);
+        assert_eq!(begun.chars().count(), MAX_IN_LINE_CHARS + 1);
+    }
+
     #[test]
     fn fuel_is_left_out_where_it_is_not_counted() {
         let usage = |fuel| ToolUsage {

@@ -304,6 +304,41 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
+        "lines and text on a terminal",
+        Proof::Tests(
+            "host/cli/src/terminal/style.rs",
+            &["a_long_text_takes_its_own_length_only"],
+        ),
+    ),
+    (
+        "rows of a terminal",
+        Proof::Tests(
+            "host/cli/src/terminal/rows.rs",
+            &["rows_of_a_long_text_take_its_own_length_only"],
+        ),
+    ),
+    (
+        "results and arguments in the view of a run",
+        Proof::Tests(
+            "host/cli/src/terminal/view/words.rs",
+            &["a_long_result_is_shown_by_its_beginning"],
+        ),
+    ),
+    (
+        "differences that `trust`, `modules approve` and `runs diff` show",
+        Proof::Tests(
+            "host/cli/src/terminal/output.rs",
+            &["a_difference_takes_its_time_and_no_more"],
+        ),
+    ),
+    (
+        "keys of the configuration that do not exist",
+        Proof::Tests(
+            "host/cli/src/config/layers/tests.rs",
+            &["a_key_of_any_length_is_refused_in_a_short_message"],
+        ),
+    ),
+    (
         "connections of a call that has ended",
         Proof::Tests(
             "tests/https/mod.rs",

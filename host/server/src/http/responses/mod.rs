@@ -191,7 +191,7 @@ async fn input_items(
 ) -> Result<Counted<InputItems>, ApiError> {
     let row = app.response(&client, &id).await?;
     let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
-    recorded.try_map(|recorded| page.of(recorded.input()))
+    recorded.try_map(|recorded| page.of(recorded.shown_input()))
 }
 
 /// The member that names the response to continue.
@@ -294,6 +294,12 @@ impl RecordedResponse {
             [] => input::of_context(self.turn.answer.id, &self.context),
             items => items.to_vec(),
         }
+    }
+
+    /// The input as lists show it.
+    fn shown_input(&self) -> Vec<Value> {
+        let shown = |item| self.turn.answer.shown_input(item);
+        self.input().into_iter().map(shown).collect()
     }
 
     /// True if the host composed the output, which then may have texts of the record.
