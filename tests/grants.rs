@@ -509,15 +509,26 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     ok(&registry, "probe.remember", entry, "").await;
 }
 
-/// Calls that hold all places while they wait for the calls that their modules make: those have places of their own.
+/// Calls that hold all places, or all that their module may have, while they wait for the calls that their modules make:
+/// those have places of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_hold_all_places_go_on() {
+    for concurrent_calls in [None, Some(2), Some(1)] {
+        callers_go_on_within(concurrent_calls).await;
+    }
+}
+
+async fn callers_go_on_within(concurrent_calls: Option<u64>) {
     let state = tempfile::tempdir().unwrap();
     let grant = Grant {
         tools: vec!["probe".into()],
         ..Grant::default()
     };
-    let registry = probe(state.path(), grant).await;
+    let limits = LimitsRequest {
+        concurrent_calls,
+        ..LimitsRequest::default()
+    };
+    let registry = probe_within(state.path(), grant, limits).await;
     // As deep as calls may be nested.
     let mut arguments = json!({"tool": "probe.draw", "arguments": {}});
     for _ in 1..MAX_CALL_DEPTH {
@@ -534,7 +545,7 @@ async fn callers_that_hold_all_places_go_on() {
         async move { registry.call(&invocation).await.result }
     });
     for result in futures_util::future::join_all(calls).await {
-        result.unwrap();
+        assert!(result.is_ok(), "{concurrent_calls:?}: {result:?}");
     }
 }
 
