@@ -64,6 +64,9 @@ fn lower(value: &Value, shape: &Shape) -> LowerResult {
             let bytes = BASE64
                 .decode(string(value)?)
                 .map_err(|error| TypeMismatch::new(format!("expected base64: {error}")))?;
+            // A value for each byte, 40 times its size: wasmtime lowers bytes as bytes only where the whole signature is a
+            // type of Rust's (`Func::typed`), and not within a `Val` or beside one. The traits with which it could be told
+            // how are `unsafe` and private to it. What bounds this is that its weight is reserved before.
             Val::List(bytes.into_iter().map(Val::U8).collect())
         }
         Shape::List(item) => Val::List(items(array(value)?, item)?),
