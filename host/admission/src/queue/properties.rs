@@ -362,7 +362,7 @@ proptest! {
         prop_assert!(share >= due, "{share} of {permits} after {rounds}, due {due}");
     }
 
-    /// Whatever groups call each other at whatever depth: someone can always go on, and a group holds no more than its
+    /// Groups call each other in any order and at any depth. Someone can always go on, and a group holds no more than its
     /// limit and the places of depths.
     #[test]
     fn holders_that_wait_for_deeper_entries_go_on(

@@ -28,12 +28,12 @@ pub(super) fn group_places_of_depth(group_limit: usize) -> usize {
     (group_limit / 16).max(1)
 }
 
-/// Which of its group's places a permit takes.
+/// The kind of place of its group that a permit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GroupPlace {
-    /// One that the group's limit counts.
+    /// The group's limit counts it.
     Counted,
-    /// One of those for entries that holders of permits wait for.
+    /// Beside the limit, for entries that holders of permits wait for.
     OfDepth,
 }
 
@@ -147,7 +147,7 @@ struct Parties<K>(HashMap<K, Counts, RandomState>);
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     held: usize,
-    /// Of a group, those of `held` that its limit does not count.
+    /// Permits of `held` that the limit of the group does not count.
     of_depth: usize,
     waiting: usize,
 }

@@ -1,8 +1,8 @@
 //! Further attempts of a call that failed for now (docs/protocol.md, 7.8).
 //!
 //! Only a call of a tool that only reads, or may be repeated, is made again, and only if the calls that it made itself
-//! were of such tools. A call that found no place never began, so it is made again whatever its tool is. All attempts and the waits between them are within the time of the one call, and count as
-//! calls in the budget that the call counts in.
+//! were of such tools. A call that found no place never began, so it is made again in any case. All attempts and the
+//! waits between them are within the time of the one call, and count as calls in the budget that the call counts in.
 
 use crate::calls::CallBudget;
 use crate::toolbox::ToolCall;

@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A string in so many types of one kind.
+    /// A string within `levels` types of one kind.
     fn within(levels: usize, of: fn(Shape) -> Shape) -> Shape {
         (0..levels).fold(Shape::String, |inner, _| of(inner))
     }
@@ -337,7 +337,7 @@ mod tests {
             })
             .collect();
         let params = [member("p", Shape::Variant(cases))];
-        let told = |given| weight(&json!({"p": given}), &params, u64::MAX);
+        let told = |given: Value| weight(&json!({"p": given}), &params, u64::MAX);
         assert_eq!(told(json!({"case-999": "abc"})), VALUE + 8 + VALUE + 3);
         assert_eq!(told(json!({"case-9": "abc", "case-99": "abc"})), VALUE);
         assert_eq!(told(json!({"none": "abc"})), VALUE + 4);
