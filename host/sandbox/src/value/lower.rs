@@ -236,7 +236,7 @@ fn items(values: &[Value], shape: &Shape) -> LowerResult<Vec<Val>> {
     each(values.iter(), |item| lower(item, shape))
 }
 
-/// Converts each item. The list has no more room than they need, because its memory was told before.
+/// Converts each item. Weights count no room of the list beside its items, so it has none.
 fn each<I: ExactSizeIterator, T>(
     items: I,
     convert: impl Fn(I::Item) -> LowerResult<T>,
