@@ -509,32 +509,61 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     ok(&registry, "probe.remember", entry, "").await;
 }
 
-/// Calls that hold all places while they wait for the calls that their modules make: those have places of their own.
+/// Calls that hold all places, or all that their modules may have, while they wait for the calls that their modules make:
+/// those have places of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_hold_all_places_go_on() {
+    for concurrent_calls in [None, Some(2), Some(1)] {
+        for modules in [["probe", "probe"], ["probe", "other"]] {
+            callers_go_on(modules, concurrent_calls).await;
+        }
+    }
+}
+
+/// Calls of both modules, each of which calls the other one, as deep as calls may be nested.
+async fn callers_go_on(modules: [&str; 2], concurrent_calls: Option<u64>) {
     let state = tempfile::tempdir().unwrap();
     let grant = Grant {
-        tools: vec!["probe".into()],
+        tools: vec!["probe".into(), "other".into()],
         ..Grant::default()
     };
-    let registry = probe(state.path(), grant).await;
-    // As deep as calls may be nested.
-    let mut arguments = json!({"tool": "probe.draw", "arguments": {}});
-    for _ in 1..MAX_CALL_DEPTH {
-        arguments = json!({"tool": "probe.ask", "arguments": arguments});
+    let limits = LimitsRequest {
+        concurrent_calls,
+        ..LimitsRequest::default()
+    };
+    let mut policy = policy(state.path(), grant, limits);
+    let own = policy.modules["probe"].clone();
+    policy.modules.insert("other".into(), own);
+    let registry = registry(policy);
+    let bytes = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
+    for name in ["probe", "other"] {
+        registry.load_bytes(name, bytes.clone()).await.unwrap();
     }
+    let tool = |depth: usize, own: &str| format!("{}.{own}", modules[depth % 2]);
+    let calls = [0, 1].map(|first| {
+        let deepest = usize::from(MAX_CALL_DEPTH);
+        let draw = json!({"tool": tool(first + deepest, "draw"), "arguments": {}});
+        let arguments = (1..deepest).rev().fold(
+            draw,
+            |inner, depth| json!({"tool": tool(first + depth, "ask"), "arguments": inner}),
+        );
+        (tool(first, "ask"), arguments)
+    });
     let nested = UncheckedCalls::of(&registry);
     // More than the places of the registry of tests, all at once.
-    let calls = (0..24).map(|_| {
+    let calls = calls.iter().cycle().take(24).map(|(tool, arguments)| {
         let invocation = Invocation {
             nested: Some(nested.clone()),
-            ..Invocation::new("c", "probe.ask", &arguments)
+            ..Invocation::new("c", tool, arguments)
         };
         let registry = &registry;
         async move { registry.call(&invocation).await.result }
     });
     for result in futures_util::future::join_all(calls).await {
-        result.unwrap();
+        assert!(
+            result.is_ok(),
+            "{modules:?}, {concurrent_calls:?}: {result:?}"
+        );
     }
 }
 

@@ -181,6 +181,12 @@ impl CallError {
         self.into()
     }
 
+    /// Whether the call found no place, so that nothing of its module ran. Not so where the pool had no instance for it:
+    /// parts of a component may have been started before.
+    pub fn never_began(&self) -> bool {
+        matches!(self, Self::Busy { places, .. } if *places != TakenPlaces::Pool)
+    }
+
     /// Whose move it is.
     pub fn class(&self) -> ErrorClass {
         match self {

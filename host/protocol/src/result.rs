@@ -103,6 +103,9 @@ pub struct ToolUsage {
     /// Further attempts of this call after one that failed for now. The other amounts are those of all attempts.
     #[serde(skip_serializing_if = "is_nothing")]
     pub retries: u32,
+    /// The call found no place, and its tool never began. For who decides about a further attempt; no record has it.
+    #[serde(skip)]
+    pub never_began: bool,
 }
 
 fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {

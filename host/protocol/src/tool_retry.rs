@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// How often a call is made again that failed for now, and after which waits. It holds for tools that only read or
-/// may be repeated; a call of any other tool is made once.
+/// may be repeated, and for calls that never began; any other call is made once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolRetryPolicy {

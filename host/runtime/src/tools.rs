@@ -413,6 +413,8 @@ impl ToolRunner for SandboxTools {
 pub fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
     let module = report.module.map(|digest| digest.to_string());
+    let failed = report.result.as_ref().err();
+    let never_began = failed.is_some_and(CallError::never_began);
     let outcome = match report.result {
         Ok(_) if report.job.is_some() => Ok(ToolOutput {
             job: report.job,
@@ -422,7 +424,10 @@ pub fn result(report: CallReport) -> ToolResult {
         Ok(Output::Message(message)) => message_of(message),
         Err(error) => Err(failure(&error)),
     };
-    let usage = usage(report.usage);
+    let usage = ToolUsage {
+        never_began,
+        ..usage(report.usage)
+    };
     ToolResult {
         outcome,
         usage,

@@ -13,6 +13,9 @@ use url::Url;
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
 
+/// Memory of one call's arguments as component values.
+const MOST_BYTES: u64 = 56 << 20;
+
 /// The parameters of a function.
 #[derive(Debug)]
 pub struct FuzzedSignature(Vec<ShapeMember>);
@@ -53,11 +56,15 @@ impl FuzzedSignature {
     }
 
     /// Arguments as the component would get them, turned back into JSON of at most `limit` bytes a
-    /// parameter. `None` where the arguments are refused.
+    /// parameter. `None` where the arguments are refused, for their types or their memory.
     ///
     /// # Errors
     /// What was accepted and cannot be turned back.
     pub fn round_trip(&self, arguments: &Value, limit: u64) -> Option<Result<Value, LiftError>> {
+        // As a call: nothing becomes values whose memory was not told before.
+        if value::weight(arguments, &self.0, MOST_BYTES) > MOST_BYTES {
+            return None;
+        }
         let values = value::arguments(arguments, &self.0).ok()?;
         let back = values
             .into_iter()

@@ -10,7 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use state::{Depths, QueueState, Shares, Waiter};
+use state::{Depths, GroupPlace, QueueState, Served, Shares, Waiter};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,8 +69,10 @@ pub enum QueueRefusal {
 /// - **Room.** A group may have as many waiting entries as it leaves free for others (the dynamic threshold of
 ///   Choudhury and Hahne, 1998); so may a member, where members are told apart.
 /// - **Depth.** Where holders of permits wait for further entries, each depth has some permits that less deep entries
-///   leave free ([`with_depths`](Self::with_depths)). The deepest wait for nothing and end, so all go on. Limits of groups
-///   hold over all depths.
+///   leave free ([`with_depths`](Self::with_depths)). The deepest wait for nothing and end, so all go on. A group's limit
+///   has the same: beside the permits that it counts, a sixteenth of it (at least one) for each depth of 1 to that of
+///   the entry. Entries of all depths come to the counted permits by the same order, so none waits for deeper ones
+///   without end.
 #[derive(Debug)]
 pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
     /// Permits without those of depths.
@@ -97,6 +99,7 @@ struct QueueEntry<G: LaneKey, M: LaneKey> {
 pub struct Permit<G: LaneKey, M: LaneKey = ()> {
     queue: Arc<FairQueue<G, M>>,
     lane: Lane<G, M>,
+    place: GroupPlace,
 }
 
 impl FairQueue<()> {
@@ -159,7 +162,8 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         self.lock().waiting()
     }
 
-    /// Waits for a permit until `deadline`. The lane's group holds at most `group_limit` permits at a time.
+    /// Waits for a permit until `deadline`. The lane's group holds at most `group_limit` permits at a time, and those of
+    /// depths.
     ///
     /// # Errors
     /// [`QueueRefusal::Full`] at once if the queue has no room for the lane, [`QueueRefusal::Deadline`] or
@@ -229,8 +233,8 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         max_waiting: usize,
     ) -> Result<Admitted<G, M>, QueueRefusal> {
         let mut state = self.lock();
-        if state.take_now(&lane, group_limit) {
-            return Ok(Admitted::Now(self.permit(lane)));
+        if let Some(place) = state.take_now(&lane, group_limit) {
+            return Ok(Admitted::Now(self.permit(lane, place)));
         }
         if !state.has_room(&lane, max_waiting) {
             return Err(QueueRefusal::Full);
@@ -245,10 +249,11 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         }))
     }
 
-    fn permit(self: &Arc<Self>, lane: Lane<G, M>) -> Permit<G, M> {
+    fn permit(self: &Arc<Self>, lane: Lane<G, M>, place: GroupPlace) -> Permit<G, M> {
         Permit {
             queue: self.clone(),
             lane,
+            place,
         }
     }
 
@@ -258,14 +263,18 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         {
             let mut state = self.lock();
             change(&mut state);
-            while let Some((lane, waiter)) = state.next() {
-                served.push((lane, waiter));
+            while let Some(next) = state.next() {
+                served.push(next);
             }
         }
         // Outside the lock: a caller that has just left drops its permit here, which locks again.
-        for (lane, waiter) in served {
-            let Waiter { permit, .. } = waiter;
-            drop(permit.send(self.permit(lane)));
+        for Served {
+            lane,
+            place,
+            waiter: Waiter { permit, .. },
+        } in served
+        {
+            drop(permit.send(self.permit(lane, place)));
         }
     }
 
@@ -284,7 +293,7 @@ impl<G: LaneKey, M: LaneKey> Drop for QueueEntry<G, M> {
 
 impl<G: LaneKey, M: LaneKey> Drop for Permit<G, M> {
     fn drop(&mut self) {
-        let lane = &self.lane;
-        self.queue.changed(|state| state.give_back(lane));
+        let (lane, place) = (&self.lane, self.place);
+        self.queue.changed(|state| state.give_back(lane, place));
     }
 }

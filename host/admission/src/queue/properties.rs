@@ -1,6 +1,6 @@
 //! What holds for any order of arrivals, releases and cancellations.
 
-use super::state::TURN;
+use super::state::{TURN, group_places_of_depth};
 use super::*;
 use proptest::prelude::*;
 
@@ -179,6 +179,117 @@ impl World {
     }
 }
 
+const DEPTHS: u8 = 3;
+
+/// An entry, and the one that waits for it while it holds a permit.
+struct Nested {
+    id: usize,
+    caller: Option<usize>,
+    lane: Lane<u8, u8>,
+    entry: Option<QueueEntry<u8, u8>>,
+    permit: Option<Permit<u8, u8>>,
+    /// For an entry that is deeper by one.
+    waits: bool,
+}
+
+/// Entries of all depths.
+struct Forest {
+    queue: Arc<FairQueue<u8, u8>>,
+    limits: Vec<usize>,
+    entries: Vec<Nested>,
+    next_id: usize,
+}
+
+impl Forest {
+    fn ask(&mut self, lane: Lane<u8, u8>, caller: Option<usize>) {
+        let limit = self.limits[usize::from(lane.group)];
+        let (entry, permit) = match self.queue.ask(lane, limit, 1_000) {
+            Ok(Admitted::Now(permit)) => (None, Some(permit)),
+            Ok(Admitted::Later(entry)) => (Some(entry), None),
+            Err(_) => return,
+        };
+        self.set_waits(caller, true);
+        self.entries.push(Nested {
+            id: self.next_id,
+            caller,
+            lane,
+            entry,
+            permit,
+            waits: false,
+        });
+        self.next_id += 1;
+    }
+
+    fn set_waits(&mut self, id: Option<usize>, waits: bool) {
+        for entry in &mut self.entries {
+            if Some(entry.id) == id {
+                entry.waits = waits;
+            }
+        }
+    }
+
+    /// One of those that hold a permit and wait for no other.
+    fn at_work(&self, place: usize) -> Option<usize> {
+        let holders = self.entries.iter().enumerate();
+        let at_work = holders.filter(|(_, it)| it.permit.is_some() && !it.waits);
+        let places: Vec<_> = at_work.map(|(at, _)| at).collect();
+        let at = place.checked_rem(places.len())?;
+        places.get(at).copied()
+    }
+
+    fn calls(&mut self, place: usize, group: u8) {
+        if let Some(at) = self.at_work(place) {
+            let (id, lane) = (self.entries[at].id, self.entries[at].lane);
+            let depth = lane.depth + 1;
+            if depth <= DEPTHS {
+                self.ask(
+                    Lane {
+                        group,
+                        depth,
+                        ..lane
+                    },
+                    Some(id),
+                );
+            }
+        }
+    }
+
+    fn ends(&mut self, place: usize) {
+        if let Some(at) = self.at_work(place) {
+            let ended = self.entries.swap_remove(at);
+            self.set_waits(ended.caller, false);
+            drop(ended);
+            self.collect();
+        }
+    }
+
+    /// Takes the permits that entries were given.
+    fn collect(&mut self) {
+        for nested in &mut self.entries {
+            let given = nested.entry.as_mut().map(|entry| entry.permit.try_recv());
+            if let Some(Ok(permit)) = given {
+                nested.permit = Some(permit);
+                nested.entry = None;
+            }
+        }
+    }
+
+    fn holds(&self) -> Result<(), TestCaseError> {
+        for group in 0..GROUPS {
+            let held = self
+                .entries
+                .iter()
+                .filter(|it| it.lane.group == group && it.permit.is_some());
+            let limit = self.limits[usize::from(group)];
+            let most = limit + usize::from(DEPTHS) * group_places_of_depth(limit);
+            prop_assert!(held.clone().count() <= most, "{group}");
+            let without_depth = held.filter(|it| it.lane.depth == 0).count();
+            prop_assert!(without_depth <= limit, "{group}");
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
@@ -249,5 +360,37 @@ proptest! {
         // Of four permits at most one goes to the lane whose turn it is instead of the poorer one.
         let due = (rounds * 3 / 4).min(permits * 2 / 5);
         prop_assert!(share >= due, "{share} of {permits} after {rounds}, due {due}");
+    }
+
+    /// Groups call each other in any order and at any depth. Someone can always go on, and a group holds no more than its
+    /// limit and the places of depths.
+    #[test]
+    fn holders_that_wait_for_deeper_entries_go_on(
+        permits in 1_usize..20,
+        limits in prop::collection::vec(1_usize..40, usize::from(GROUPS)),
+        steps in prop::collection::vec((0..5_u8, any::<usize>(), 0..GROUPS, 0..MEMBERS), 0..300),
+    ) {
+        let mut forest = Forest {
+            queue: FairQueue::with_depths(permits, 1_000, DEPTHS, 1),
+            limits,
+            entries: Vec::new(),
+            next_id: 0,
+        };
+        for (kind, place, group, member) in steps {
+            match kind {
+                0 | 1 => forest.ask(Lane { group, member, depth: 0 }, None),
+                2 | 3 => forest.calls(place, group),
+                _ => forest.ends(place),
+            }
+            forest.holds()?;
+        }
+        while !forest.entries.is_empty() {
+            let before = forest.entries.len();
+            forest.ends(0);
+            prop_assert!(forest.entries.len() < before, "{before} wait for each other");
+            forest.holds()?;
+        }
+        prop_assert_eq!(forest.queue.held(), 0);
+        prop_assert!(forest.queue.lock().is_idle(), "nothing is kept of parties that are gone");
     }
 }

@@ -23,6 +23,28 @@ fn reserved(permits: usize) -> usize {
     }
 }
 
+/// Places of one depth beside those that a group's limit counts.
+pub(super) fn group_places_of_depth(group_limit: usize) -> usize {
+    (group_limit / 16).max(1)
+}
+
+/// The kind of place of its group that a permit takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupPlace {
+    /// The group's limit counts it.
+    Counted,
+    /// Beside the limit, for entries that holders of permits wait for.
+    OfDepth,
+}
+
+/// A waiter that gets a permit.
+#[derive(Debug)]
+pub(super) struct Served<G: LaneKey, M: LaneKey> {
+    pub lane: Lane<G, M>,
+    pub place: GroupPlace,
+    pub waiter: Waiter<G, M>,
+}
+
 /// For whom permits and room are kept free.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares {
@@ -82,6 +104,12 @@ impl Depths {
     fn all(self) -> usize {
         self.below(0)
     }
+
+    /// Places of a group, beside those that its limit counts, that an entry of this depth may come to.
+    fn of_group(self, depth: u8, group_limit: usize) -> usize {
+        let depths = usize::from(depth.min(self.depths));
+        depths.saturating_mul(group_places_of_depth(group_limit))
+    }
 }
 
 #[derive(Debug)]
@@ -119,6 +147,8 @@ struct Parties<K>(HashMap<K, Counts, RandomState>);
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     held: usize,
+    /// Permits of `held` that the limit of the group does not count.
+    of_depth: usize,
     waiting: usize,
 }
 
@@ -127,18 +157,6 @@ struct Counts {
 struct HeldPermits {
     by_member: usize,
     by_group: usize,
-}
-
-impl HeldPermits {
-    fn is_at_limit(self, shares: Shares, group_limit: usize) -> bool {
-        let is_newcomer = !shares.tells_members || self.by_member == 0;
-        let kept = if is_newcomer {
-            0
-        } else {
-            reserved(group_limit)
-        };
-        self.by_group >= group_limit - kept
-    }
 }
 
 impl<K: Clone + Eq + Hash> Parties<K> {
@@ -197,17 +215,37 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// Takes a permit, if the lane may have one and has no earlier entry. An entry of another lane that may have it
     /// was served before: [`Self::next`] leaves none.
-    pub fn take_now(&mut self, lane: &Lane<G, M>, group_limit: usize) -> bool {
-        let may_take = !self.lanes.contains_key(lane) && self.may_take(lane, group_limit);
-        if may_take {
-            self.take(lane);
+    pub fn take_now(&mut self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
+        if self.lanes.contains_key(lane) {
+            return None;
         }
-        may_take
+        let place = self.may_take(lane, group_limit)?;
+        self.take(lane, place);
+        Some(place)
     }
 
     /// Whether the lane's group holds as many permits as it may, or as it may for this member.
     pub fn is_at_limit(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
-        self.held_by(lane).is_at_limit(self.shares, group_limit)
+        self.group_place(lane, group_limit).is_none()
+    }
+
+    /// The place that the lane's group has for it. One that the limit counts is taken before one of those of depths:
+    /// these are for entries that would wait for who waits for them.
+    fn group_place(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
+        let Counts { held, of_depth, .. } = self.groups.of(&lane.group);
+        let is_newcomer = !self.shares.tells_members || self.members.of(&lane.member).held == 0;
+        let kept = if is_newcomer {
+            0
+        } else {
+            reserved(group_limit)
+        };
+        if held - of_depth < group_limit - kept {
+            Some(GroupPlace::Counted)
+        } else if of_depth < self.depths.of_group(lane.depth, group_limit) {
+            Some(GroupPlace::OfDepth)
+        } else {
+            None
+        }
     }
 
     fn held_by(&self, lane: &Lane<G, M>) -> HeldPermits {
@@ -217,8 +255,13 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
     }
 
-    /// Whether there is a free permit for the lane.
-    fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
+    /// The place that the lane's group has for it, if there is a free permit for the lane, too.
+    fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
+        let place = self.group_place(lane, group_limit)?;
+        self.is_free_for(lane).then_some(place)
+    }
+
+    fn is_free_for(&self, lane: &Lane<G, M>) -> bool {
         let Shares {
             for_both,
             for_members,
@@ -226,9 +269,6 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             ..
         } = self.shares;
         let held = self.held_by(lane);
-        if held.is_at_limit(self.shares, group_limit) {
-            return false;
-        }
         // The permits of depths are no part of the shares: who waits for the entry holds one of those already.
         if lane.depth > 0 && self.free > self.depths.below(lane.depth) {
             return true;
@@ -271,16 +311,16 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         number
     }
 
-    pub fn give_back(&mut self, lane: &Lane<G, M>) {
+    pub fn give_back(&mut self, lane: &Lane<G, M>, place: GroupPlace) {
         self.free += 1;
-        self.counts_held(lane, |held| held - 1);
+        self.counts_held(lane, place, |held| held - 1);
     }
 
     /// The next waiter that gets a permit, which is taken for it. Called until there is none.
-    pub fn next(&mut self) -> Option<(Lane<G, M>, Waiter<G, M>)> {
+    pub fn next(&mut self) -> Option<Served<G, M>> {
         loop {
-            let place = self.next_place()?;
-            let lane = self.round.remove(place)?;
+            let (at, place) = self.next_place()?;
+            let lane = self.round.remove(at)?;
             let queue = self.lanes.get_mut(&lane)?;
             let waiter = queue.pop_front()?;
             if queue.is_empty() {
@@ -294,34 +334,39 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
                 continue;
             }
             self.served += 1;
-            self.take(&lane);
-            return Some((lane, waiter));
+            self.take(&lane, place);
+            return Some(Served {
+                lane,
+                place,
+                waiter,
+            });
         }
     }
 
-    /// The lane to be served, by its place in the round.
-    fn next_place(&self) -> Option<usize> {
+    /// The lane to be served, by where it is in the round, and the place that it gets of its group.
+    fn next_place(&self) -> Option<(usize, GroupPlace)> {
         if self.free == 0 {
             return None;
         }
-        let mut may_take = self.round.iter().enumerate().filter(|(_, lane)| {
-            let first = self.lanes.get(lane).and_then(VecDeque::front);
-            first.is_some_and(|waiter| self.may_take(lane, waiter.group_limit))
+        let mut may_take = self.round.iter().enumerate().filter_map(|(at, lane)| {
+            let waiter = self.lanes.get(lane).and_then(VecDeque::front)?;
+            let place = self.may_take(lane, waiter.group_limit)?;
+            Some(((at, place), lane))
         });
         if self.served % TURN == TURN - 1 {
-            return may_take.next().map(|(place, _)| place);
+            return may_take.next().map(|(next, _)| next);
         }
         let mut poorest = None;
-        for (place, lane) in may_take {
+        for (next, lane) in may_take {
             let held = self.held_by(lane);
             if held == HeldPermits::default() {
-                return Some(place);
+                return Some(next);
             }
             if poorest.is_none_or(|(_, least)| held < least) {
-                poorest = Some((place, held));
+                poorest = Some((next, held));
             }
         }
-        poorest.map(|(place, _)| place)
+        poorest.map(|(next, _)| next)
     }
 
     /// Removes a waiter that left, unless it was served meanwhile.
@@ -340,15 +385,25 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         self.counts_waiting(lane, |waiting| waiting - 1);
     }
 
-    fn take(&mut self, lane: &Lane<G, M>) {
+    fn take(&mut self, lane: &Lane<G, M>, place: GroupPlace) {
         self.free -= 1;
-        self.counts_held(lane, |held| held + 1);
+        self.counts_held(lane, place, |held| held + 1);
     }
 
-    fn counts_held(&mut self, lane: &Lane<G, M>, change: impl Fn(usize) -> usize) {
-        let change = |counts: &mut Counts| counts.held = change(counts.held);
-        self.groups.change(&lane.group, change);
-        self.members.change(&lane.member, change);
+    fn counts_held(
+        &mut self,
+        lane: &Lane<G, M>,
+        place: GroupPlace,
+        change: impl Fn(usize) -> usize,
+    ) {
+        self.groups.change(&lane.group, |counts| {
+            counts.held = change(counts.held);
+            if place == GroupPlace::OfDepth {
+                counts.of_depth = change(counts.of_depth);
+            }
+        });
+        let of_member = |counts: &mut Counts| counts.held = change(counts.held);
+        self.members.change(&lane.member, of_member);
     }
 
     fn counts_waiting(&mut self, lane: &Lane<G, M>, change: impl Fn(usize) -> usize) {

@@ -78,8 +78,17 @@ async fn waits(
     queue: &Arc<FairQueue<u64, u64>>,
     lane: Lane<u64, u64>,
 ) -> tokio::task::JoinHandle<Result<(), QueueRefusal>> {
+    waits_within(queue, lane, 1).await
+}
+
+/// The same for a group that may have `limit` permits.
+async fn waits_within(
+    queue: &Arc<FairQueue<u64, u64>>,
+    lane: Lane<u64, u64>,
+    limit: usize,
+) -> tokio::task::JoinHandle<Result<(), QueueRefusal>> {
     let queue = queue.clone();
-    let waiting = tokio::spawn(async move { queue.enter(lane, 1, soon()).await.map(drop) });
+    let waiting = tokio::spawn(async move { queue.enter(lane, limit, soon()).await.map(drop) });
     tokio::task::yield_now().await;
     waiting
 }
@@ -334,7 +343,7 @@ async fn shares_are_equal_when_all_want_more() {
     );
 }
 
-/// Holders of all permits wait for deeper entries: those are served, and the limit of a group holds over all depths.
+/// Holders of all permits wait for deeper entries: those are served.
 #[tokio::test]
 async fn deeper_entries_are_served_while_their_callers_hold_all_permits() {
     let queue = FairQueue::with_depths(3, 100, 2, 1);
@@ -361,10 +370,67 @@ async fn deeper_entries_are_served_while_their_callers_hold_all_permits() {
     next.await.unwrap().unwrap();
     drop(middle);
     assert!(!caller.is_finished());
-    assert!(queue.try_enter(at(1, 1), 3).is_none(), "its limit");
-    assert!(queue.try_enter(at(1, 1), 4).is_some());
     callers.pop();
     caller.await.unwrap().unwrap();
+}
+
+/// Holders of all permits that a group may have wait for deeper entries of the same group: it has one more for each
+/// depth, and no more than that.
+#[test]
+fn deeper_entries_are_served_while_their_callers_hold_all_that_their_group_may() {
+    let queue = FairQueue::with_depths(64, 100, 4, 4);
+    let at = |depth| Lane {
+        group: 1,
+        member: 1,
+        depth,
+    };
+    let enter = |depth, limit| queue.try_enter(at(depth), limit);
+    let callers: Vec<_> = std::iter::from_fn(|| enter(0, 4)).collect();
+    assert_eq!(callers.len(), 4);
+    let nested: Vec<_> = std::iter::from_fn(|| enter(1, 4)).collect();
+    assert_eq!(nested.len(), 1);
+    let deepest: Vec<_> = std::iter::from_fn(|| enter(4, 4)).collect();
+    assert_eq!(deepest.len(), 3);
+    assert_eq!(queue.held(), 8);
+    // A sixteenth of a higher limit. What is kept for other members is for entries that nobody waits for, too.
+    let wide = |depth| {
+        let lane = Lane {
+            group: 2,
+            member: 1,
+            depth,
+        };
+        let permits = std::iter::from_fn(|| queue.try_enter(lane, 32));
+        permits.collect::<Vec<_>>()
+    };
+    let (callers, nested) = (wide(0), wide(1));
+    assert_eq!((callers.len(), nested.len()), (28, 2));
+}
+
+/// What a group's limit counts goes by the same order to entries of all depths: one that nobody waits for does not wait
+/// for all that deeper ones ask for.
+#[tokio::test]
+async fn deeper_entries_of_other_callers_keep_a_group_from_nobody() {
+    let queue = FairQueue::with_depths(16, 100, 2, 1);
+    let at = |member, depth| Lane {
+        group: 1,
+        member,
+        depth,
+    };
+    let mut nested: Vec<_> = std::iter::from_fn(|| queue.try_enter(at(2, 1), 2)).collect();
+    // The limit, and one more.
+    assert_eq!(nested.len(), 3);
+    let caller = waits_within(&queue, at(1, 0), 2).await;
+    let mut next = Vec::new();
+    for _ in 0..9 {
+        next.push(waits_within(&queue, at(2, 1), 2).await);
+    }
+    // One that the limit counts becomes free.
+    drop(nested.remove(0));
+    caller.await.unwrap().unwrap();
+    drop(nested);
+    for next in next {
+        next.await.unwrap().unwrap();
+    }
 }
 
 /// The permits of depths change nothing for a queue whose entries have none.

@@ -1,8 +1,8 @@
 //! Further attempts of a call that failed for now (docs/protocol.md, 7.8).
 //!
 //! Only a call of a tool that only reads, or may be repeated, is made again, and only if the calls that it made itself
-//! were of such tools. All attempts and the waits between them are within the time of the one call, and count as
-//! calls in the budget that the call counts in.
+//! were of such tools. A call that found no place never began, so it is made again in any case. All attempts and the
+//! waits between them are within the time of the one call, and count as calls in the budget that the call counts in.
 
 use crate::calls::CallBudget;
 use crate::toolbox::ToolCall;
@@ -60,6 +60,8 @@ pub(crate) struct Attempts {
     policy: ToolRetryPolicy,
     /// The end of the call's time. Absent: there is none.
     until: Option<Instant>,
+    /// Whether the call is one that is tried again here.
+    is_tried: bool,
     may_be_repeated: bool,
     nested: NestedEffects,
     failed: u32,
@@ -84,7 +86,8 @@ impl Attempts {
         Self {
             policy,
             until: Instant::now().checked_add(call.timeout),
-            may_be_repeated: is_tried && bound.tool.annotations.may_be_repeated(),
+            is_tried,
+            may_be_repeated: bound.tool.annotations.may_be_repeated(),
             nested,
             failed: 0,
             waited: Duration::ZERO,
@@ -104,7 +107,8 @@ impl Attempts {
     ) -> ControlFlow<ToolResult, ToolRetry> {
         let failure = result.outcome.as_ref().err();
         let for_now = failure.filter(|failure| failure.class == ErrorClass::Retryable);
-        let Some(failure) = for_now.filter(|_| self.has_another()) else {
+        let never_began = result.usage.never_began;
+        let Some(failure) = for_now.filter(|_| self.has_another(never_began)) else {
             return ControlFlow::Break(self.whole(result));
         };
         if !budget.take_again() {
@@ -134,8 +138,10 @@ impl Attempts {
     }
 
     /// Whether there may be a further attempt, after [`Self::wait`].
-    fn has_another(&mut self) -> bool {
-        if !self.may_be_repeated || self.failed.saturating_add(1) >= self.policy.attempts {
+    fn has_another(&mut self, never_began: bool) -> bool {
+        // Those of its attempts that began were judged by what the tool says of itself.
+        let is_safe = never_began || (self.may_be_repeated && self.nested.may_be_repeated());
+        if !self.is_tried || !is_safe || self.failed.saturating_add(1) >= self.policy.attempts {
             return false;
         }
         self.wait = Backoff::new(self.policy.backoff, self.policy.max_backoff)
@@ -145,9 +151,7 @@ impl Attempts {
             let next = Instant::now().checked_add(self.wait);
             next.is_some_and(|next| next < until)
         });
-        is_in_time
-            && self.waited.saturating_add(self.wait) <= self.policy.total_wait
-            && self.nested.may_be_repeated()
+        is_in_time && self.waited.saturating_add(self.wait) <= self.policy.total_wait
     }
 
     /// Every attempt is denied the same.
@@ -169,6 +173,7 @@ impl Attempts {
 
     /// The result with what the attempts before it took and printed.
     fn whole(&mut self, mut result: ToolResult) -> ToolResult {
+        result.usage.never_began = false;
         if self.failed == 0 {
             return result;
         }

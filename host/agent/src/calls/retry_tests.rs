@@ -22,6 +22,8 @@ struct Flaky {
     failures: u32,
     takes: Duration,
     class: ErrorClass,
+    /// Of the first attempts, those that found no place.
+    placeless: usize,
     /// The time that each attempt was given.
     given: Mutex<Vec<Duration>>,
 }
@@ -32,6 +34,7 @@ impl Flaky {
             failures,
             takes: Duration::from_secs(1),
             class: ErrorClass::Retryable,
+            placeless: 0,
             given: Mutex::default(),
         }
     }
@@ -79,6 +82,7 @@ impl ToolRunner for Flaky {
                     duration_us: 1_000_000,
                     fuel: 5,
                     memory_bytes: 7,
+                    never_began: attempt <= self.placeless,
                     ..ToolUsage::default()
                 },
                 printed: vec!["denied: a file".into(), format!("attempt {attempt}")],
@@ -242,6 +246,23 @@ async fn a_tool_that_may_not_be_repeated_is_called_once() {
     assert_eq!(result.outcome.unwrap_err().message, "try again later");
     assert_eq!((toolbox.attempts(), told.len()), (1, 0));
     assert_eq!(result.usage.retries, 0);
+}
+
+/// A call that found no place is made again whatever its tool is; once it began, its tool decides.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_began_is_made_again() {
+    for (failures, placeless, attempts) in [(1, 1, 2), (2, 2, 3), (2, 1, 2), (99, 99, 3)] {
+        let toolbox = Arc::new(Flaky {
+            placeless,
+            ..Flaky::new(failures)
+        });
+        let (result, told) = called(&toolbox, WRITES, ToolRetryPolicy::default(), MINUTE).await;
+        assert_eq!(toolbox.attempts(), attempts, "{failures} {placeless}");
+        assert_eq!(told.len(), attempts - 1);
+        let is_done = usize::try_from(failures).unwrap() < attempts;
+        assert_eq!(result.outcome.is_ok(), is_done, "{failures} {placeless}");
+        assert!(!result.usage.never_began, "it is for attempts alone");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,13 +39,14 @@ fn too_deep(limit: u64) -> String {
     format!("the JSON is nested deeper than {limit} levels")
 }
 
-/// Longer arguments are written again when the call runs: those that wait for a place are kept once, by their caller.
+/// Longer arguments are written again when the call runs, and so are those of a call that waits for a place: arguments
+/// that wait are kept once, by their caller.
 const SHORT_BYTES: usize = 4 << 10;
 
 /// Arguments as JSON text, measured before a call has its place.
 pub(crate) struct ArgumentText {
     bytes: u64,
-    /// Absent if the text is long.
+    /// Absent if the text is long, or its call waits.
     short: Option<String>,
 }
 
@@ -65,6 +66,11 @@ impl ArgumentText {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Gives back the text, which is written again when it is needed.
+    pub fn forget(&mut self) {
+        self.short = None;
     }
 
     /// The text of the same arguments.
@@ -130,6 +136,10 @@ mod tests {
                 (bytes, whole.len() <= SHORT_BYTES)
             );
             assert_eq!(text.text(&arguments), whole);
+            let mut waiting = ArgumentText::of(&arguments, bytes).unwrap();
+            waiting.forget();
+            assert_eq!((waiting.bytes(), &waiting.short), (bytes, &None));
+            assert_eq!(waiting.text(&arguments), whole);
             assert!(ArgumentText::of(&arguments, bytes - 1).is_err());
             let members = arguments.as_object().unwrap();
             assert!(fit(members, bytes) && !fit(members, bytes - 1));

@@ -73,7 +73,7 @@ pub enum KeptTooMuch {
     #[error("the host keeps all that it may for this caller, of {ceiling} bytes for all")]
     Host { ceiling: u64 },
     #[error(
-        "the arguments take {needed} bytes as the tool's types, and one caller may have {most} (modules.kept_bytes)"
+        "the arguments take {needed} bytes or more as the tool's types, and one caller may have {most} (modules.kept_bytes)"
     )]
     Arguments { needed: u64, most: u64 },
 }
@@ -140,6 +140,12 @@ impl Gauge {
             }
             self.full(full)
         })
+    }
+
+    /// The most bytes of arguments that [`Self::keep_arguments`] may ever take: more need not be counted exactly.
+    pub fn most_of_arguments(&self) -> u64 {
+        let most = self.0.share.ceiling().most_of_one();
+        most.max(SMALL_ARGUMENT_BYTES)
     }
 
     fn take(&self, bytes: u64) -> Result<(), KeptTooMuch> {

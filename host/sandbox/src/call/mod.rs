@@ -62,6 +62,9 @@ pub(crate) trait GuestCall: Send {
     /// The value that the guest returned.
     type Return: Send;
 
+    /// The call waits for its place: it gives back what it can make again.
+    fn waits(&mut self) {}
+
     /// Instantiates the component in `store` and calls the function.
     fn perform(
         self,
@@ -187,7 +190,10 @@ pub(crate) struct CallContext<'a> {
 }
 
 /// Runs `call` in a fresh instance and returns within the timeout.
-pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
+pub(crate) async fn run<C: GuestCall>(
+    context: CallContext<'_>,
+    mut call: C,
+) -> CallOutcome<C::Return> {
     let CallContext {
         engine,
         limits,
@@ -217,6 +223,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         match queue.try_enter(lane(), most) {
             Some(permit) => (Ok(Some(permit)), Duration::ZERO),
             None => {
+                call.waits();
                 let permit = queue.enter(lane(), most, clock.deadline().into()).await;
                 (permit.map(Some), clock.elapsed())
             }

@@ -250,8 +250,10 @@ impl Module {
         places: Vec<ExclusivePlace>,
         tool: &str,
         invocation: &Invocation<'_>,
-        text: ArgumentText,
+        mut text: ArgumentText,
     ) -> (CallReport, DenialLog) {
+        // It may wait long, and in any number.
+        text.forget();
         let (began, timeout) = (Instant::now(), context.timeout);
         let holder = Holder {
             lane: Lane {
@@ -332,6 +334,7 @@ impl Module {
             }
             Code::Shield(_) | Code::Extractor(_) => unknown(),
             Code::Typed { pre, functions } => {
+                drop(text);
                 let Some(function) = functions.get(tool) else {
                     return unknown();
                 };

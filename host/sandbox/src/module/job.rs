@@ -29,6 +29,10 @@ pub(super) struct StartJob<'a> {
 impl GuestCall for StartJob<'_> {
     type Return = JobAnswer;
 
+    fn waits(&mut self) {
+        self.call.waits();
+    }
+
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let _kept = store.data().gauge.keep_arguments(self.call.weight())?;
         let invocation = self.call.guest();

@@ -157,6 +157,10 @@ impl CallTool<'_> {
 impl GuestCall for CallTool<'_> {
     type Return = Result<types::Output, types::ToolError>;
 
+    fn waits(&mut self) {
+        self.text.forget();
+    }
+
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let _kept = store.data().gauge.keep_arguments(self.weight())?;
         let pre = self.pre;

@@ -154,6 +154,7 @@ async fn a_busy_module_says_whose_places_are_taken() {
         invocation.timeout = Some(Duration::from_millis(50));
         let error = registry.call(&invocation).await.result.unwrap_err();
         assert_eq!(error.kind(), "busy", "{error}");
+        assert!(error.never_began(), "{error}");
         assert!(error.to_string().contains(places), "{error}");
         for call in running {
             call.abort();

@@ -52,7 +52,7 @@ mod tests {
     fn flags_of_short_names_take_more_than_their_fuel() {
         let letters = Shape::Flags((b'a'..=b'z').map(|c| char::from(c).to_string()).collect());
         assert_eq!(bytes_per_fuel(&letters), 35);
-        let words = Shape::Flags(vec!["read".into(), "write".into(), "execute".into()]);
+        let words = Shape::Flags(vec!["read".to_owned(), "write".into(), "execute".into()].into());
         assert_eq!(bytes_per_fuel(&words), 8);
         let name = "flags".to_owned();
         let record = Shape::Record(vec![ShapeMember {
@@ -69,7 +69,7 @@ mod tests {
             Shape::Bytes,
             Shape::List(Box::new(Shape::String)),
             Shape::Record(Vec::new()),
-            Shape::Flags(Vec::new()),
+            Shape::Flags(Vec::<String>::new().into()),
         ] {
             assert_eq!(bytes_per_fuel(&shape), BYTES_PER_FUEL, "{shape:?}");
         }

@@ -136,14 +136,12 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
         (Val::Variant(name, None), Shape::Variant(_)) | (Val::Enum(name), Shape::Enum(_)) => {
             room.string(name)?
         }
-        (Val::Variant(name, Some(payload)), Shape::Variant(cases)) => {
-            match cases.iter().find(|case| case.name == name) {
-                Some(Case {
-                    shape: Some(shape), ..
-                }) => wrapped(name, *payload, Some(shape), room)?,
-                _ => return Err(no_form()),
-            }
-        }
+        (Val::Variant(name, Some(payload)), Shape::Variant(cases)) => match cases.find(&name) {
+            Some(Case {
+                shape: Some(shape), ..
+            }) => wrapped(name, *payload, Some(shape), room)?,
+            _ => return Err(no_form()),
+        },
         (Val::Option(None), Shape::Option(_)) => room.null()?,
         (Val::Option(Some(value)), Shape::Option(inner)) => match &**inner {
             Shape::Option(_) => wrapped("some".into(), *value, Some(inner), room)?,

@@ -1,7 +1,7 @@
 //! JSON → component values.
 
 use super::misfit::TypeMismatch;
-use crate::value::shape::{Case, Shape, ShapeMember};
+use crate::value::shape::{Case, NamedParts, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value};
@@ -64,6 +64,9 @@ fn lower(value: &Value, shape: &Shape) -> LowerResult {
             let bytes = BASE64
                 .decode(string(value)?)
                 .map_err(|error| TypeMismatch::new(format!("expected base64: {error}")))?;
+            // A value for each byte, 40 times its size: wasmtime lowers bytes as bytes only where the whole signature is a
+            // type of Rust's (`Func::typed`), and not within a `Val` or beside one. The traits with which it could be told
+            // how are `unsafe` and private to it. What bounds this is that its weight is reserved before.
             Val::List(bytes.into_iter().map(Val::U8).collect())
         }
         Shape::List(item) => Val::List(items(array(value)?, item)?),
@@ -76,14 +79,10 @@ fn lower(value: &Value, shape: &Shape) -> LowerResult {
             })?;
             Val::Record(out)
         }
-        Shape::Tuple(shapes) => Val::Tuple(
-            exactly(value, shapes.len())?
-                .iter()
-                .zip(shapes)
-                .enumerate()
-                .map(|(i, (item, shape))| lower(item, shape).map_err(|e| e.at_index(i)))
-                .collect::<Result<_, _>>()?,
-        ),
+        Shape::Tuple(shapes) => {
+            let members = exactly(value, shapes.len())?.iter().zip(shapes);
+            Val::Tuple(each(members, |(item, shape)| lower(item, shape))?)
+        }
         Shape::Variant(cases) => variant(value, cases)?,
         Shape::Enum(names) => Val::Enum(one_of(value, names)?),
         Shape::Option(_) if value.is_null() => Val::Option(None),
@@ -104,13 +103,10 @@ fn lower(value: &Value, shape: &Shape) -> LowerResult {
             Some(("err", payload)) => Val::Result(Err(side(payload, err.as_deref(), "err")?)),
             _ => return Err(expected("{\"ok\": …} or {\"err\": …}", value)),
         },
-        Shape::Flags(names) => Val::Flags(
-            at_most(value, names.len())?
-                .iter()
-                .enumerate()
-                .map(|(i, item)| one_of(item, names).map_err(|e| e.at_index(i)))
-                .collect::<Result<_, _>>()?,
-        ),
+        Shape::Flags(names) => {
+            let given = at_most(value, names.len())?;
+            Val::Flags(each(given.iter(), |item| one_of(item, names))?)
+        }
     })
 }
 
@@ -168,20 +164,16 @@ fn pairs(value: &Value, key: &Shape, of: &Shape) -> LowerResult<Vec<(Val, Val)>>
         };
         Ok((part("key", key)?, part("value", of)?))
     };
-    array(value)?
-        .iter()
-        .enumerate()
-        .map(|(i, item)| pair(item).map_err(|e| e.at_index(i)))
-        .collect()
+    each(array(value)?.iter(), pair)
 }
 
-fn variant(value: &Value, cases: &[Case]) -> LowerResult {
+fn variant(value: &Value, cases: &NamedParts<Case>) -> LowerResult {
     let (name, payload) = match (value, single(value)) {
         (Value::String(name), _) => (name.as_str(), None),
         (_, Some((name, payload))) => (name, Some(payload)),
         _ => return Err(not_a_case(value, cases)),
     };
-    let Some(case) = cases.iter().find(|case| case.name == name) else {
+    let Some(case) = cases.find(name) else {
         return Err(not_a_case(value, cases));
     };
     match (&case.shape, payload) {
@@ -210,10 +202,10 @@ fn not_a_case(value: &Value, cases: &[Case]) -> TypeMismatch {
     expected(&format!("one of {}", forms.join(", ")), value)
 }
 
-fn one_of(value: &Value, names: &[String]) -> LowerResult<String> {
+fn one_of(value: &Value, names: &NamedParts<String>) -> LowerResult<String> {
     let name = string(value)?;
-    if names.iter().any(|known| known == name) {
-        return Ok(name.to_owned());
+    if let Some(known) = names.find(name) {
+        return Ok(known.clone());
     }
     Err(TypeMismatch::new(format!(
         "expected one of {}",
@@ -232,7 +224,7 @@ fn side(payload: &Value, shape: Option<&Shape>, name: &str) -> LowerResult<Optio
 }
 
 /// The only key of an object of one key.
-fn single(value: &Value) -> Option<(&str, &Value)> {
+pub(super) fn single(value: &Value) -> Option<(&str, &Value)> {
     let object = value.as_object().filter(|object| object.len() == 1)?;
     object
         .iter()
@@ -241,9 +233,17 @@ fn single(value: &Value) -> Option<(&str, &Value)> {
 }
 
 fn items(values: &[Value], shape: &Shape) -> LowerResult<Vec<Val>> {
-    let mut out = Vec::with_capacity(values.len());
-    for (i, item) in values.iter().enumerate() {
-        out.push(lower(item, shape).map_err(|e| e.at_index(i))?);
+    each(values.iter(), |item| lower(item, shape))
+}
+
+/// Converts each item. Weights count no room of the list beside its items, so it has none.
+fn each<I: ExactSizeIterator, T>(
+    items: I,
+    convert: impl Fn(I::Item) -> LowerResult<T>,
+) -> LowerResult<Vec<T>> {
+    let mut out = Vec::with_capacity(items.len());
+    for (i, item) in items.enumerate() {
+        out.push(convert(item).map_err(|e| e.at_index(i))?);
     }
     Ok(out)
 }

@@ -7,6 +7,7 @@ pub mod fuel;
 mod lift;
 mod lower;
 mod misfit;
+mod named_parts;
 pub mod schema;
 pub mod shape;
 mod weight;

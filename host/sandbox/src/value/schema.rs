@@ -97,7 +97,7 @@ fn nested(shape: &Shape, glossary: Glossary<'_>) -> Value {
             json!({"anyOf": cases.collect::<Vec<_>>()})
         }
         Shape::Enum(names) => {
-            let schema = json!({"type": "string", "enum": names});
+            let schema = json!({"type": "string", "enum": **names});
             described(schema, None, meanings(names, glossary, &entry))
         }
         Shape::Option(inner) => {
@@ -118,7 +118,7 @@ fn nested(shape: &Shape, glossary: Glossary<'_>) -> Value {
             json!({"anyOf": [side("ok", ok, 0), side("err", err, 1)]})
         }
         Shape::Flags(names) => {
-            let item = json!({"type": "string", "enum": names});
+            let item = json!({"type": "string", "enum": **names});
             let item = described(item, None, meanings(names, glossary, &entry));
             json!({"type": "array", "items": item, "maxItems": names.len()})
         }

@@ -4,6 +4,7 @@
 //! names and parts. It exists only for types that have a JSON form, so code that has one never meets
 //! a resource again. [`crate::value::schema`] says what a shape accepts, [`crate::value`] converts it.
 
+pub use super::named_parts::NamedParts;
 use toolhold_policy::text;
 use wasmtime::component::{ResourceType, Type};
 
@@ -53,16 +54,16 @@ pub enum Shape {
     /// A list of exactly these items.
     Tuple(Vec<Shape>),
     /// `"case"`, or `{"case": payload}`.
-    Variant(Vec<Case>),
+    Variant(NamedParts<Case>),
     /// One of these strings.
-    Enum(Vec<String>),
+    Enum(NamedParts<String>),
     /// `null` or the value. Directly within another option the value is `{"some": …}`, so that
     /// `some(none)` and `none` differ.
     Option(Box<Shape>),
     /// `{"ok": …}` or `{"err": …}`, with `null` for a side without a payload.
     Result(Option<Box<Shape>>, Option<Box<Shape>>),
     /// A list of the names that are set.
-    Flags(Vec<String>),
+    Flags(NamedParts<String>),
 }
 
 /// A parameter of a function or a field of a record.
@@ -77,6 +78,12 @@ pub struct ShapeMember {
 pub struct Case {
     pub name: String,
     pub shape: Option<Shape>,
+}
+
+impl AsRef<str> for Case {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Shape {

@@ -49,7 +49,7 @@ fn wide_integers_in_text_are_plain_digits() {
 
 #[test]
 fn no_more_flags_are_taken_than_there_are() {
-    let shape = Shape::Flags(vec!["read".into(), "write".into()]);
+    let shape = Shape::Flags(vec!["read".to_owned(), "write".into()].into());
     assert_eq!(
         back(&json!(["write", "read"]), &shape),
         json!(["write", "read"])
@@ -172,7 +172,7 @@ fn any_case() -> impl Strategy<Value = (Shape, Value)> {
         }),
         (0_usize..3).prop_map(|i| {
             let names = ["red", "light-green", "blue"].map(str::to_owned);
-            (Shape::Enum(names.to_vec()), json!(names[i]))
+            (Shape::Enum(names.to_vec().into()), json!(names[i]))
         }),
         any::<[bool; 3]>().prop_map(|set| {
             let names = ["r", "w", "x"].map(str::to_owned);
@@ -183,7 +183,7 @@ fn any_case() -> impl Strategy<Value = (Shape, Value)> {
                 .map(|(n, _)| n)
                 .collect();
             let json = json!(on);
-            (Shape::Flags(names.to_vec()), json)
+            (Shape::Flags(names.to_vec().into()), json)
         }),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
@@ -231,7 +231,7 @@ fn any_case() -> impl Strategy<Value = (Shape, Value)> {
                     name: "none".into(),
                     shape: None,
                 });
-                (Shape::Variant(cases), value)
+                (Shape::Variant(cases.into()), value)
             }),
             (inner.clone(), any::<bool>()).prop_map(|((shape, value), none)| {
                 let value = match shape {

@@ -101,10 +101,10 @@ readers! {
         }
     };
     component_values: "values of a component's types", 256 KiB, 2 * VALUE, 0 ms, [VALUES], |text| {
-        if let Ok(value) = serde_json::from_str(text)
-            && let Some(signature) = SIGNATURE.as_ref()
-        {
-            drop(signature.round_trip(&value, 1 << 20));
+        if let Ok(value) = serde_json::from_str(text) {
+            for signature in SIGNATURES.iter() {
+                drop(signature.round_trip(&value, 1 << 20));
+            }
         }
     };
     streams: "answers of model endpoints", 256 KiB, VALUE, 0 ms, [shapes::STREAMS, shapes::JSON], |text| {
@@ -405,24 +405,68 @@ const TYPES: &str = r#"(component (import "i" (instance
         (param "numbers" (list u32)) (param "texts" (list string)) (param "rows" (list (tuple string (option u32))))
         (param "text" string))))))"#;
 
-static SIGNATURE: LazyLock<Option<FuzzedSignature>> = LazyLock::new(|| {
-    let engine = Engine::new(EngineConfig {
+/// Types whose values are dear where a part is come to more than once, or looked for among all parts.
+fn dear_types() -> Vec<String> {
+    let options = (0..OPTIONS).fold("u8".to_owned(), |inner, _| format!("(option {inner})"));
+    let names = |unit: fn(usize) -> String| (0..NAMES).map(unit).collect::<String>();
+    let of_names = [
+        ("enum", names(|at| format!(" \"kind{at:04}\""))),
+        ("variant", names(|at| format!(" (case \"kind{at:04}\" u8)"))),
+        (
+            "record",
+            names(|at| {
+                format!(" (field \"member-that-callers-may-leave-out{at:04}\" (option u8))")
+            }),
+        ),
+    ];
+    let of_names = of_names.map(|(kind, parts)| {
+        format!(
+            "(component (import \"i\" (instance (type $of ({kind}{parts})) (export \"of\" (type $named (eq $of)))
+                (export \"f\" (func (param \"{kind}s\" (list $named)))))))"
+        )
+    });
+    let options = format!(
+        "(component (import \"i\" (instance (export \"f\" (func (param \"options\" (list {options})))))))"
+    );
+    of_names.into_iter().chain([options]).collect()
+}
+
+/// Options in each other: as many as types may be deep, with the list around them.
+const OPTIONS: usize = 15;
+/// Names of a type: with a payload each, no more parts than a function may have.
+const NAMES: usize = 600;
+
+static SIGNATURES: LazyLock<Vec<FuzzedSignature>> = LazyLock::new(|| {
+    let Ok(engine) = Engine::new(EngineConfig {
         concurrent_calls: 2,
         max_memory_bytes: 16 << 20,
         ..EngineConfig::default()
+    }) else {
+        return Vec::new();
+    };
+    let types = [TYPES.to_owned()].into_iter().chain(dear_types());
+    let signatures = types.filter_map(|types| {
+        let component = wat::parse_str(types).ok()?;
+        FuzzedSignature::imported(&engine, &component).ok()?
     });
-    FuzzedSignature::imported(&engine.ok()?, &wat::parse_str(TYPES).ok()?)
-        .ok()
-        .flatten()
+    signatures.collect()
 });
 
 #[test]
 fn the_types_have_a_json_form() {
-    let value = json!({"numbers": [1], "texts": ["a"], "rows": [["a", 1]], "text": "a"});
-    let back = SIGNATURE
-        .as_ref()
-        .and_then(|signature| signature.round_trip(&value, 1 << 20));
-    assert_eq!(back.and_then(Result::ok), Some(value));
+    let some = (1..OPTIONS).fold(json!(1), |inner, _| json!({"some": inner}));
+    let values = [
+        json!({"numbers": [1], "texts": ["a"], "rows": [["a", 1]], "text": "a"}),
+        json!({"enums": ["kind0599"]}),
+        json!({"variants": [{"kind0599": 1}]}),
+        json!({"records": []}),
+        json!({"options": [some]}),
+    ];
+    assert_eq!(SIGNATURES.len(), values.len());
+    for (signature, value) in SIGNATURES.iter().zip(values) {
+        let back = signature.round_trip(&value, 1 << 20);
+        assert_eq!(back.and_then(Result::ok), Some(value));
+    }
     assert_eq!(VALIDATORS.len(), CHECKS.len());
     assert!(!REDACTOR.is_empty());
 }
@@ -449,7 +493,35 @@ const VALUES: &[Shape] = &[
     ("what is not there", |n| {
         shapes::many(n, "{", "\"k#\":0", ",", "}")
     }),
+    // Deeper the longer: a part that is come to twice at each level costs as much as its depth allows.
+    ("options in each other", |n| {
+        let deep = (n.ilog2().saturating_sub(10) as usize * 2).min(OPTIONS - 1);
+        let item = format!("{}0{}", "{\"some\":".repeat(deep), "}".repeat(deep));
+        shapes::many(n, "{\"options\":[", &item, ",", "]}")
+    }),
+    // Later names the longer.
+    ("names of an enum", |n| {
+        shapes::many(
+            n,
+            "{\"enums\":[",
+            &format!("\"{}\"", last_name(n)),
+            ",",
+            "]}",
+        )
+    }),
+    ("cases of a variant", |n| {
+        let item = format!("{{\"{}\":0}}", last_name(n));
+        shapes::many(n, "{\"variants\":[", &item, ",", "]}")
+    }),
+    ("records without their members", |n| {
+        shapes::many(n, "{\"records\":[", "{}", ",", "]}")
+    }),
 ];
+
+/// A name of [`dear_types`], later for more bytes.
+fn last_name(bytes: usize) -> String {
+    format!("kind{:04}", (bytes / 256).clamp(1, NAMES) - 1)
+}
 
 const REFERENCES: &[Shape] = &[
     ("a long path", |n| {

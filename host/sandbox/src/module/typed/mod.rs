@@ -258,8 +258,10 @@ impl GuestCall for CallFunction<'_> {
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         // Reserved first: values take many times the bytes of their text, and wasmtime wants them as long as the guest runs.
-        let weight = value::weight(self.arguments, &self.function.params);
-        let _kept = store.data().gauge.keep_arguments(weight)?;
+        let gauge = &store.data().gauge;
+        let most = gauge.most_of_arguments();
+        let weight = value::weight(self.arguments, &self.function.params, most);
+        let _kept = gauge.keep_arguments(weight)?;
         let arguments = match value::arguments(self.arguments, &self.function.params) {
             Ok(arguments) => arguments,
             Err(reason) => return Ok(Err(reason)),
