@@ -177,7 +177,12 @@ impl Performer {
                 if let Some(told) = told.take() {
                     let (stepped, next) = match told.input() {
                         Ok(input) => self.step(machine, input, elapsed()).await,
-                        Err(event) => (machine, only(*event)),
+                        Err(event) => {
+                            if let EventKind::Sub { call, what } = &*event {
+                                machine.note_nested(call, what);
+                            }
+                            (machine, only(*event))
+                        }
                     };
                     machine = stepped;
                     effects.add(next);

@@ -68,8 +68,9 @@ impl Machine {
     }
 
     fn tell_background(&mut self, call: Call, ending: SettledResult, effects: &mut Effects) {
+        let calls_change = self.calls_change(&call.id);
         if !ending.by_host {
-            self.tools.checks.may_have_changed(&call.tool);
+            self.tools.checks.may_have_changed(&call.tool, calls_change);
         }
         match &ending.outcome {
             Ok(_) => self.tools.checks.was_useful(&call),
@@ -87,6 +88,11 @@ impl Machine {
             by_host: ending.by_host,
             cached: ending.cached,
         });
+    }
+
+    /// True if a call that the ended call `id` made may have changed something, under rules that ask for it.
+    fn calls_change(&mut self, id: &str) -> bool {
+        self.running.take_changes(id) && self.rules.are_current()
     }
 
     /// A background call that will not return after a restart.
@@ -142,8 +148,14 @@ impl Machine {
             }
             Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
+        let calls_change = self.calls_change(&call.id);
         if let (true, Some(own)) = (ran, self.step.calls.get(index)) {
-            self.tools.checks.ran(&call, &own.arguments, &result);
+            let checks = &mut self.tools.checks;
+            checks.ran(&call, &own.arguments, &result, calls_change);
+            if self.rules.are_current() && self.running.may_change() {
+                // What it returned may be something else already.
+                checks.may_have_changed(&call.tool, true);
+            }
         }
         let is_again = match &outcome {
             // What is held may be made again.

@@ -96,19 +96,26 @@ impl Machine {
         self.start_queued(effects);
     }
 
-    /// An event in the call `id`, of a record that is replayed: what that call did by way of another one is done,
+    /// An event in the call `id`, which happens or is replayed: what that call did by way of another one is done,
     /// whatever its tool says of itself.
     pub fn note_nested(&mut self, id: &str, event: &EventKind) {
         let mut event = event;
         while let EventKind::Sub { what, .. } = event {
             event = what;
         }
-        if let EventKind::ToolStart {
-            may_be_repeated: false,
+        let EventKind::ToolStart {
+            call,
+            may_be_repeated,
             ..
         } = event
-        {
+        else {
+            return;
+        };
+        if !may_be_repeated {
             self.running.had_effects(id);
+        }
+        if !self.tools.checks.only_reads(&call.tool) {
+            self.running.had_changes(id);
         }
     }
 
