@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toolhold_json::repair::Repair;
 use toolhold_json::rules::ReadingRules;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::solution::Call;
 use toolhold_schema::Violation;
 use toolhold_text::cut;
@@ -186,8 +186,7 @@ impl CallChecks {
         step: u32,
         shortened: impl FnOnce(&str) -> String,
     ) -> bool {
-        let may_work_later =
-            failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
+        let may_work_later = failure.class == ErrorClass::Retryable || failure.kind == INTERRUPTED;
         !may_work_later
             && self
                 .refusals
