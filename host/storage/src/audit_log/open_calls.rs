@@ -112,8 +112,8 @@ impl Store {
         Ok(abandoned)
     }
 
-    /// Writes the calls of a run that this process has parked: those that had begun and had not ended. When the run goes on,
-    /// their unknown ends get no second row. Nothing is written if another process works on the run by now.
+    /// Writes the open calls of a run that this process has parked. When the run goes on, their unknown ends get no second
+    /// row. Writes nothing if another process works on the run by now.
     ///
     /// # Errors
     /// The database cannot be read or written to.

@@ -203,8 +203,8 @@ impl Driver {
         self.take_up(replayed, journal, Input::Resumed)
     }
 
-    /// Ends a run whose process ended, as cancelled for this reason. Nothing of it goes on: the calls that it had begun have
-    /// ends as those of a run that is cancelled while it is at work.
+    /// Ends a run whose process ended, as cancelled for this reason. No call goes on; each has the end of a call whose run is
+    /// cancelled at work.
     pub fn cancel(
         &self,
         replayed: Replayed,

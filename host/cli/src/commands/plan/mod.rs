@@ -9,6 +9,7 @@ mod run;
 pub use dry_run::rehearsed;
 pub use run::driver;
 
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::input;
 use crate::terminal::style::plain;
@@ -83,12 +84,13 @@ pub enum Format {
     Dot,
 }
 
-pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> {
+pub async fn plan(loaded: &Loaded, command: PlanCommand) -> Result<Exit> {
+    let config = &loaded.configuration;
     match command {
         PlanCommand::Show { file, format } => show(config, &file, format).await,
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
         PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
-        PlanCommand::Run(args) => Box::pin(run::run(config, *args)).await,
+        PlanCommand::Run(args) => Box::pin(run::run(loaded, *args)).await,
     }
 }
 
