@@ -26,7 +26,7 @@ pub async fn modules(config: &Configuration, only: Option<&[String]>) -> Result<
     Ok(registry)
 }
 
-/// As [`modules`], for a command that runs them: what a person takes back meanwhile ends their calls.
+/// Returns [`modules`] for a command that runs them. Revocations end their calls.
 pub async fn running_modules(
     loaded: &Loaded,
     config: &Configuration,

@@ -112,8 +112,8 @@ impl Store {
         Ok(abandoned)
     }
 
-    /// Writes the open calls of a run that this process has parked. When the run goes on, their unknown ends get no second
-    /// row. Writes nothing if another process works on the run by now.
+    /// Writes the open calls of a run that this process has parked, unless another process works on it by now. Their unknown
+    /// ends get no second row when the run is resumed.
     ///
     /// # Errors
     /// The database cannot be read or written to.

@@ -203,7 +203,7 @@ impl Driver {
         self.take_up(replayed, journal, Input::Resumed)
     }
 
-    /// Ends a run whose process ended, as cancelled for this reason. No call goes on; each has the end of a call whose run is
+    /// Ends a run whose process ended, as cancelled for this reason. No call continues; each has the end of a call whose run is
     /// cancelled at work.
     pub fn cancel(
         &self,
