@@ -323,8 +323,9 @@ mod tests {
         for made in [&state, &config, &state.join("approvals")] {
             std::fs::create_dir(made).unwrap();
         }
+        let none = folder.join("none");
         let watched = Folders {
-            modules: Some(&folder.join("none")),
+            modules: Some(&none),
             requests: Some(&config),
             pins: &state.join("approvals"),
             state: &state,
