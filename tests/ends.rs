@@ -4,6 +4,7 @@
 use crate::mcp_server::{call, wire::Stdio};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio as Pipe;
 use support::endpoint::{Endpoint, Scenario};
 use support::host::{Host, finish, signal};
@@ -79,6 +80,26 @@ fn row(host: &Host) -> Value {
     rows[0].clone()
 }
 
+/// Grants the module of the tool something that can be taken back.
+const GRANTING: &str = "[module.bad]\nkey_value = {}\n";
+
+fn take_back(host: &Host) {
+    host.write("toolhold.toml", CONFIG);
+}
+
+/// The tool's own time is over soon.
+const SHORT: &str = "[module.bad.limits]\ntimeout_ms = 1_500\n";
+
+/// Tries something with each of [`calls_of_it`], both at the same time.
+fn with_each_call(tried: impl Fn(&'static str, Value) + Sync) {
+    std::thread::scope(|scope| {
+        for (tool, arguments) in calls_of_it() {
+            let tried = &tried;
+            scope.spawn(move || tried(tool, arguments));
+        }
+    });
+}
+
 fn events(server: &Server, run: &str) -> Vec<Value> {
     let told = server.get(&format!("/v1/runs/{run}/events")).events();
     told.iter()
@@ -138,29 +159,99 @@ fn a_run_that_is_stopped_ends_its_calls() {
 
 #[test]
 fn a_direct_call_that_is_cut_says_so() {
-    let host = host("[run]\ntimeout_ms = 4_000\n");
-    let (_endpoint, server) = serve(&host, TOOL, &json!({}));
-    let answer = server
-        .post(&format!("/v1/tools/{TOOL}"), &json!({"arguments": {}}))
-        .good();
-    assert_eq!(answer["result"], Value::Null);
-    assert!(
-        answer["error"].to_string().contains("not known whether"),
-        "{answer}"
-    );
-    end(&events(&server, answer["run"].as_str().unwrap()));
-    assert_eq!(row(&host)["status"], "interrupted");
+    for (config, is_cancelled) in [("[run]\ntimeout_ms = 4_000\n", false), ("", true)] {
+        with_each_call(|tool, arguments| {
+            let host = host(config);
+            let (_endpoint, server) = serve(&host, tool, &json!({}));
+            let (path, body) = (format!("/v1/tools/{tool}"), json!({"arguments": arguments}));
+            let answer = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| server.post(&path, &body).good());
+                if is_cancelled {
+                    let run = newest_run(&host);
+                    until_the_call_runs(&host, &run, tool);
+                    let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+                    assert_eq!(cancelled.status, 202, "{cancelled:?}");
+                }
+                asked.join().expect("it answers")
+            });
+            assert_eq!(answer["result"], Value::Null);
+            assert!(
+                answer["error"].to_string().contains("not known whether"),
+                "{answer}"
+            );
+            end(&events(&server, answer["run"].as_str().unwrap()));
+            assert_eq!(row(&host)["status"], "interrupted");
+        });
+    }
+}
+
+/// Another server goes on with the run, or a person ends it. Its tool was called by the one that is gone.
+#[test]
+fn a_run_whose_server_is_killed_ends_its_calls() {
+    for (is_held, reason, status) in [
+        (false, "output", "unknown"),
+        (true, "cancelled", "cancelled"),
+    ] {
+        with_each_call(|tool, arguments| {
+            let host = host("");
+            let (endpoint, mut server) = serve(&host, tool, &arguments);
+            let task = json!({"messages": [{"role": "user", "content": "t"}], "stream": true});
+            let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
+            let run = begun[0].json()["run"].as_str().unwrap().to_owned();
+            until_the_call_runs(&host, &run, tool);
+            server.kill();
+            let url = endpoint.base_url();
+            let mut flags = vec!["--base-url", url.as_str(), "--model", "m"];
+            if is_held {
+                flags.push("--hold-runs");
+            }
+            let server = Server::start(&host, &flags);
+            if is_held {
+                let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+                assert_eq!(cancelled.status, 202, "{cancelled:?}");
+            }
+            let path = format!("/v1/runs/{run}");
+            until("the end of the run", || {
+                (server.get(&path).good()["state"] == "done").then_some(())
+            });
+            let events = events(&server, &run);
+            let end = end(&events);
+            let is_outer = tool == TOOL && !is_held;
+            let kind = if is_outer {
+                "interrupted"
+            } else {
+                "unfinished"
+            };
+            assert_eq!(end["error"]["kind"], kind, "{tool}: {end}");
+            assert!(end.get("by_host").is_none(), "{end}");
+            assert_eq!(events.last().unwrap()["reason"], reason, "{tool}");
+            let answer = server.get(&path).good()["answer"].clone();
+            let told = &answer["steps"][0]["calls"][0];
+            assert_eq!(told["status"], status, "{told}");
+            assert!(
+                told["error"].to_string().contains("not known whether"),
+                "{told}"
+            );
+            let row = row(&host);
+            assert_eq!(
+                (&row["status"], &row["by_host"]),
+                (&json!("interrupted"), &json!(false)),
+                "{row}"
+            );
+            assert!(
+                row.get("duration_us").is_none(),
+                "nobody measured it: {row}"
+            );
+            assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
+        });
+    }
 }
 
 /// The host stops the call alone: the run continues, and the caller gets the reason.
 #[test]
 fn a_call_whose_grant_is_taken_back_ends() {
-    let take_back = |host: &Host| {
-        host.write("toolhold.toml", CONFIG);
-    };
-    let granting = "[module.bad]\nkey_value = {}\n";
     for (tool, arguments) in calls_of_it() {
-        let host = host(granting);
+        let host = host(GRANTING);
         let (_endpoint, server) = serve(&host, tool, &arguments);
         let task = json!({"messages": [{"role": "user", "content": "t"}], "stream": true});
         let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
@@ -176,26 +267,19 @@ fn a_call_whose_grant_is_taken_back_ends() {
         assert_eq!(row(&host)["error"], "revoked", "{tool}");
         assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
     }
-    let direct = host(granting);
-    let (_endpoint, server) = serve(&direct, TOOL, &json!({}));
-    let body = json!({"arguments": {}});
-    let answer = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| server.post(&format!("/v1/tools/{TOOL}"), &body));
-        Records::of(&direct).until_there_is("tool_start");
-        take_back(&direct);
-        asked.join().expect("it answers")
+    with_each_call(|tool, arguments| {
+        let direct = host(GRANTING);
+        let (_endpoint, server) = serve(&direct, tool, &json!({}));
+        let (path, body) = (format!("/v1/tools/{tool}"), json!({"arguments": arguments}));
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| server.post(&path, &body));
+            until_the_call_runs(&direct, &newest_run(&direct), tool);
+            take_back(&direct);
+            asked.join().expect("it answers")
+        });
+        assert!(answer.text.contains("taken back"), "{answer:?}");
+        assert_eq!(row(&direct)["error"], "revoked");
     });
-    assert!(answer.text.contains("taken back"), "{answer:?}");
-    assert_eq!(row(&direct)["error"], "revoked");
-
-    let over_mcp = host(granting);
-    let mut client = Stdio::session(&over_mcp, &[], json!({}));
-    client.send(call(7, TOOL, json!({})));
-    until_it_begins(&over_mcp);
-    take_back(&over_mcp);
-    let answer = client.reply(7);
-    assert!(answer.to_string().contains("taken back"), "{answer}");
-    assert_eq!(row(&over_mcp)["error"], "revoked");
 }
 
 #[test]
@@ -217,62 +301,158 @@ fn a_plan_that_runs_out_of_time_ends_its_calls() {
     }
 }
 
-/// The next process that opens the database writes the row of one that was killed. A run that Ctrl-C parks is not over: its
-/// call ends when it is resumed.
+/// Stops `plan run` while its call runs. The next process that opens the database writes the row of one that was killed. One
+/// that Ctrl-C parks writes it itself, and the run that goes on, or is ended, writes no second one.
 #[test]
-fn calls_of_a_process_that_was_killed_end() {
-    let host = host("");
-    host.write("plan.json", json!([{"_tool": TOOL}]).to_string());
-    let mut command = host.command(&["plan", "run", "plan.json", "--json"]);
-    let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
-    let child = child.expect("it starts");
-    Records::of(&host).until_there_is("tool_start");
-    signal(child.id(), "KILL");
-    let done = finish(child.wait_with_output().expect("it ends"));
-    assert_eq!(row(&host)["status"], "interrupted", "{done:?}");
+fn a_plan_whose_process_is_stopped_ends_its_calls() {
+    for (stop, code, words, status) in [
+        ("park", Some(130), "parked:", "interrupted"),
+        ("end", Some(130), "cancelled:", "interrupted"),
+        ("KILL", None, "", "interrupted"),
+        ("revoke", Some(5), "taken back", "error"),
+    ] {
+        with_each_call(|tool, arguments| {
+            let host = host(GRANTING);
+            let mut step = arguments;
+            step["_tool"] = tool.into();
+            host.write("plan.json", json!([step]).to_string());
+            let mut command = host.command(&["plan", "run", "plan.json", "--json"]);
+            let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
+            let mut child = child.expect("it starts");
+            let run = newest_run(&host);
+            until_the_call_runs(&host, &run, tool);
+            let mut told = String::new();
+            match stop {
+                "revoke" => take_back(&host),
+                "KILL" => signal(child.id(), stop),
+                _ => signal(child.id(), "INT"),
+            }
+            if stop == "end" {
+                let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+                while !told.contains("Ctrl-C again") {
+                    assert_ne!(said.read_line(&mut told).expect("text"), 0, "{told}");
+                }
+                signal(child.id(), "INT");
+                said.read_to_string(&mut told).expect("text");
+            }
+            let done = finish(child.wait_with_output().expect("it ends"));
+            assert_eq!(done.code, code, "{stop} {tool}: {done:?} {told}");
+            let all = [told, done.stdout, done.stderr].concat();
+            assert!(all.contains(words), "{stop} {tool}: {all}");
+            assert_eq!(row(&host)["status"], status, "{stop} {tool}");
+            let events = || -> Vec<Value> {
+                let lines = Records::of(&host).lines(&run);
+                let event = |line: &String| serde_json::from_str(line).expect("an event");
+                lines.iter().map(event).collect()
+            };
+            match stop {
+                "park" => {
+                    host.run(&["resume", &run]);
+                    end(&events());
+                    assert_eq!(row(&host)["status"], status, "one row for one begin");
+                }
+                "end" => {
+                    assert_eq!(end(&events())["error"]["kind"], "unfinished");
+                    assert_eq!(events().last().unwrap()["reason"], "cancelled");
+                }
+                "revoke" => assert_eq!(end(&events())["error"]["kind"], "revoked"),
+                _ => return,
+            }
+            assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{stop}");
+        });
+    }
+}
+
+/// The status and the error of the row of a call of no run, by what stopped it, and what its caller is told.
+const STOPS: [(&str, &str, &str, &str, &str); 6] = [
+    ("cancel", "", "interrupted", "", ""),
+    ("close", "", "interrupted", "", ""),
+    ("INT", "", "interrupted", "", ""),
+    ("KILL", "", "interrupted", "", ""),
+    ("time", SHORT, "error", "deadline", "within its deadline"),
+    ("revoke", GRANTING, "error", "revoked", "taken back"),
+];
+
+fn assert_row(host: &Host, stop: &str, (status, error): (&str, &str)) {
+    let row = row(host);
+    assert_eq!(
+        (&row["status"], &row["by_host"]),
+        (&json!(status), &json!(false)),
+        "{stop}: {row}"
+    );
+    // A process that ended in time has written how the call was cut.
+    if status == "error" {
+        assert_eq!(row["error"], error, "{stop}: {row}");
+    }
 }
 
 #[test]
-fn calls_of_no_run_end() {
-    let host_of = || host("");
-    for stop in ["cancel", "close", "KILL"] {
-        let host = host_of();
-        let mut client = Stdio::session(&host, &[], json!({}));
-        client.send(call(7, TOOL, json!({})));
-        until_it_begins(&host);
-        match stop {
-            "cancel" => {
-                let params = json!({"requestId": 7, "reason": "enough"});
-                client.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
-                until("the row", || {
-                    let found = host.run(&["audit", "search", "--json", "--tool", TOOL]);
-                    (!found.stdout.is_empty()).then_some(())
-                });
-            }
-            "close" => drop(client.close()),
-            signalled => {
-                signal(client.child.id(), signalled);
-                client.child.wait().expect("it ends");
-            }
+fn calls_of_an_mcp_client_end() {
+    for (stop, config, status, error, words) in STOPS {
+        if stop == "INT" {
+            continue;
         }
-        let row = row(&host);
-        assert_eq!(
-            (&row["status"], &row["by_host"]),
-            (&json!("interrupted"), &json!(false)),
-            "{stop}: {row}"
-        );
+        with_each_call(|tool, arguments| {
+            let host = host(config);
+            let mut client = Stdio::session(&host, &[], json!({}));
+            client.send(call(7, tool, arguments));
+            until_it_begins(&host, tool);
+            match stop {
+                "cancel" => {
+                    let params = json!({"requestId": 7, "reason": "enough"});
+                    client.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+                    until("the row", || {
+                        let found = host.run(&["audit", "search", "--json", "--tool", TOOL]);
+                        (!found.stdout.is_empty()).then_some(())
+                    });
+                }
+                "close" => drop(client.close()),
+                "KILL" => {
+                    signal(client.child.id(), stop);
+                    client.child.wait().expect("it ends");
+                }
+                _ => {
+                    if stop == "revoke" {
+                        take_back(&host);
+                    }
+                    let answer = client.reply(7);
+                    assert!(answer.to_string().contains(words), "{stop}: {answer}");
+                }
+            }
+            assert_row(&host, stop, (status, error));
+        });
     }
-    for name in ["INT", "KILL"] {
-        let host = host_of();
-        let mut command = host.command(&["modules", "call", TOOL, "{}"]);
-        let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
-        let child = child.expect("it starts");
-        until_it_begins(&host);
-        signal(child.id(), name);
-        let done = finish(child.wait_with_output().expect("it ends"));
-        assert_ne!(done.code, Some(0), "{done:?}");
-        assert_eq!(row(&host)["status"], "interrupted", "{name}: {done:?}");
+}
+
+#[test]
+fn calls_of_a_person_end() {
+    for (stop, config, status, error, words) in STOPS {
+        if matches!(stop, "cancel" | "close") {
+            continue;
+        }
+        with_each_call(|tool, arguments| {
+            let host = host(config);
+            let mut command = host.command(&["modules", "call", tool, &arguments.to_string()]);
+            let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
+            let child = child.expect("it starts");
+            until_it_begins(&host, tool);
+            match stop {
+                "revoke" => take_back(&host),
+                "time" => {}
+                _ => signal(child.id(), stop),
+            }
+            let done = finish(child.wait_with_output().expect("it ends"));
+            assert_ne!(done.code, Some(0), "{done:?}");
+            let all = [done.stdout, done.stderr].concat();
+            assert!(all.contains(words), "{stop}: {all}");
+            assert_row(&host, stop, (status, error));
+        });
     }
+}
+
+/// The newest run, once there is one.
+fn newest_run(host: &Host) -> String {
+    until("a run", || Records::of(host).runs().pop())
 }
 
 /// Until the record of the run has the begin of the call; `tool` is the one that the model called.
@@ -287,9 +467,11 @@ fn until_the_call_runs(host: &Host, run: &str, tool: &str) {
     });
 }
 
-/// Until the begin of a call of no run is in the database.
-fn until_it_begins(host: &Host) {
+/// Until the begin of a call of no run is in the database; `tool` is the one that the client called.
+fn until_it_begins(host: &Host, tool: &str) {
+    // A module's call has a row of its own.
+    let needed = if tool == TOOL { 1 } else { 2 };
     until("the begin", || {
-        Records::of(host).has_open_call().then_some(())
+        (Records::of(host).open_calls() >= needed).then_some(())
     });
 }

@@ -76,14 +76,14 @@ impl Records {
         });
     }
 
-    /// Whether a call of no run has begun and has no end.
-    pub fn has_open_call(&self) -> bool {
+    /// Number of calls of no run that have begun and have no end; none while there is no database.
+    pub fn open_calls(&self) -> i64 {
         let found = self.try_with(async |connection| {
             sqlx::query_scalar("SELECT count(*) FROM open_calls")
                 .fetch_one(connection)
                 .await
         });
-        found.is_ok_and(|count: i64| count > 0)
+        found.unwrap_or_default()
     }
 
     /// The lines of a run's record, with their key and with the texts that are kept beside them.

@@ -134,12 +134,12 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Ok::<_, ConfigError>(loaded)
     };
     match cli.command {
-        Command::Run(args) => Box::pin(run::run(load(&flags)?.run_agent()?, *args)).await,
+        Command::Run(args) => Box::pin(run::run(&load(&flags)?, *args)).await,
         Command::Request(RequestCommand::Run(args)) => {
-            Box::pin(run::request(load(&flags)?.run_agent()?, *args)).await
+            Box::pin(run::request(&load(&flags)?, *args)).await
         }
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.configuration)),
-        Command::Resume(args) => Box::pin(run::resume(load(&flags)?.run_agent()?, *args)).await,
+        Command::Resume(args) => Box::pin(run::resume(&load(&flags)?, *args)).await,
         Command::Runs {
             command: None,
             list,
@@ -158,7 +158,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             backup::backup(&load(&flags)?.configuration, file.as_deref(), args).await
         }
         Command::Restore(args) => backup::restore(&load(&flags)?.configuration, args).await,
-        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
+        Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?, *args)).await,
         Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Licences(args) => Ok(licences::licences(&args)),
         Command::Serve(args) => serve::serve(&args, &load(&flags)?).await,
@@ -170,7 +170,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Memory(command) => memory::memory(&load(&flags)?.configuration, command).await,
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
-        Command::Plan(command) => plan::plan(load(&flags)?.run_agent()?, command).await,
+        Command::Plan(command) => plan::plan(&load(&flags)?, command).await,
         Command::Build {
             folders,
             dev,

@@ -22,7 +22,16 @@ pub const UNFINISHED: &str = "unfinished";
 /// alone has it, of calls that the host ended (`by_host`).
 pub const NOT_MADE: &str = "not_made";
 
+/// The kind of the failure of a call whose process ended while it ran, in a run that went on in another process. It is not
+/// known whether it took effect.
+pub const INTERRUPTED: &str = "interrupted";
+
 impl ToolFailure {
+    /// True if the call had begun and its end is not known: its run, its caller or its process was over before it.
+    pub fn is_of_unknown_end(&self) -> bool {
+        [UNFINISHED, INTERRUPTED].contains(&self.kind.as_str())
+    }
+
     pub fn correctable(kind: &str, message: impl Into<String>) -> Self {
         Self {
             kind: kind.to_owned(),

@@ -34,10 +34,10 @@ pub enum Changed {
 /// The folders that are watched.
 #[derive(Debug, Clone, Copy)]
 pub struct Folders<'a> {
-    /// Including subfolders.
-    pub modules: &'a Path,
-    /// Saved Requests, including subfolders.
-    pub requests: &'a Path,
+    /// Including subfolders. Absent: modules are not loaded again.
+    pub modules: Option<&'a Path>,
+    /// Saved Requests, including subfolders. Absent: they are read when they are used.
+    pub requests: Option<&'a Path>,
     pub pins: &'a Path,
     /// The folder of the database. Files of the configuration that are directly in it are polled: the system would wake
     /// the watch with each write of the database. What changes in it is no change of a folder around it.
@@ -50,11 +50,11 @@ impl Folders<'_> {
         let folders = [
             (self.modules, RecursiveMode::Recursive),
             (self.requests, RecursiveMode::Recursive),
-            (self.pins, RecursiveMode::NonRecursive),
+            (Some(self.pins), RecursiveMode::NonRecursive),
         ];
         let folders = folders.into_iter();
         folders
-            .filter_map(|(folder, mode)| Some((folder.canonicalize().ok()?, mode)))
+            .filter_map(|(folder, mode)| Some((folder?.canonicalize().ok()?, mode)))
             .collect()
     }
 
@@ -323,9 +323,10 @@ mod tests {
         for made in [&state, &config, &state.join("approvals")] {
             std::fs::create_dir(made).unwrap();
         }
+        let none = folder.join("none");
         let watched = Folders {
-            modules: &folder.join("none"),
-            requests: &config,
+            modules: Some(&none),
+            requests: Some(&config),
             pins: &state.join("approvals"),
             state: &state,
         };

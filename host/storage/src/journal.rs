@@ -108,6 +108,16 @@ impl RunJournal {
         self.known.audit.under(policy);
     }
 
+    /// True if a call of the events so far has begun and not ended.
+    pub(crate) fn has_begun_calls(&self) -> bool {
+        self.known.audit.has_begun()
+    }
+
+    /// Notes the events that have rows in the audit log, as [`RunAudit::note_logged`].
+    pub(crate) fn note_logged(&mut self, rows: &[i64]) {
+        self.known.audit.note_logged(rows);
+    }
+
     /// The changes that follow from events. `texts` are their JSON texts.
     fn changes(&mut self, events: &[Event], texts: Vec<String>) -> Vec<Change> {
         let Some(first) = events.first() else {

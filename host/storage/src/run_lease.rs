@@ -100,7 +100,7 @@ impl Store {
         let known = events.as_deref().unwrap_or_default();
         // Created even if reading failed: dropping it releases the lease.
         let audit = RunAudit::new(run, &owner, self.content.clone());
-        let journal = RunJournal::after(
+        let mut journal = RunJournal::after(
             run,
             known,
             self.writer.clone(),
@@ -111,6 +111,11 @@ impl Store {
             Some(claim),
             audit,
         );
+        if journal.has_begun_calls() {
+            // After the lease was taken: who writes such rows looks at the lease in the same transaction.
+            let logged = self.logged_events(run).await?;
+            journal.note_logged(&logged);
+        }
         Ok((journal, events?))
     }
 

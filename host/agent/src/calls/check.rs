@@ -1,6 +1,7 @@
 //! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
 //! call is no repetition, the result fits (docs/protocol.md).
 
+use crate::calls::repeats::MAX_IDENTICAL_CALLS;
 use crate::calls::{Refusal, Refusals, Repeats};
 use crate::catalogue::{ToolCatalogue, ToolCheck};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use toolhold_json::repair::Repair;
 use toolhold_json::rules::ReadingRules;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::solution::Call;
 use toolhold_schema::Violation;
 use toolhold_text::cut;
@@ -43,7 +44,7 @@ impl CallChecks {
         Self {
             catalogue,
             rules,
-            repeats: Repeats::default(),
+            repeats: Repeats::under(rules),
             refusals: Refusals::default(),
         }
     }
@@ -94,16 +95,41 @@ impl CallChecks {
     /// # Errors
     /// The call was made too often with the same result.
     pub fn not_repeated(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
-        match self.repeats.intercept(call, arguments) {
-            None => Ok(()),
-            Some(earlier) => Err(ToolFailure::correctable(
-                "repeated",
-                format!(
-                    "this very call was not made again; it gave the same result each time before: {earlier}. \
-                     Use that result, or do something else"
-                ),
-            )),
+        let Some(repetition) = self.repeats.intercept(call, arguments) else {
+            return Ok(());
+        };
+        let earlier = repetition.earlier;
+        let message = if !self.rules.are_current() {
+            format!(
+                "this very call was not made again; it gave the same result each time before: {earlier}. \
+                 Use that result, or do something else"
+            )
+        } else if repetition.reads_only {
+            format!(
+                "this very call was not made again: it was made {MAX_IDENTICAL_CALLS} times, and this run has made no \
+                 call since that may have changed something. Do something else. When it was made last, the result was: \
+                 {earlier}"
+            )
+        } else {
+            format!(
+                "this very call was not made again now: it was made {MAX_IDENTICAL_CALLS} times, with no other call in \
+                 between that may have changed something, and its result was the same each time. If you wait for something, make it once \
+                 more; otherwise do something else. When it was made last, the result was: {earlier}"
+            )
+        };
+        Err(ToolFailure::correctable("repeated", message))
+    }
+
+    /// Judges a call that is about to begin, as [`Self::not_repeated`], and counts that it was held back.
+    ///
+    /// # Errors
+    /// As [`Self::not_repeated`].
+    pub fn may_begin(&mut self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
+        let judged = self.not_repeated(call, arguments);
+        if judged.is_err() {
+            self.repeats.held_back(call, arguments);
         }
+        judged
     }
 
     /// As [`ToolCheck::place`].
@@ -160,8 +186,7 @@ impl CallChecks {
         step: u32,
         shortened: impl FnOnce(&str) -> String,
     ) -> bool {
-        let may_work_later =
-            failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
+        let may_work_later = failure.class == ErrorClass::Retryable || failure.kind == INTERRUPTED;
         !may_work_later
             && self
                 .refusals
@@ -184,20 +209,26 @@ impl CallChecks {
         self.refusals = Refusals::default();
     }
 
-    /// A call of the tool ended that is not told as others are: what it changed, calls that read may see.
-    pub fn may_have_changed(&mut self, tool: &str) {
-        if !self
-            .of(tool)
-            .is_some_and(|check| check.annotations().read_only)
-        {
-            self.repeats.forget_reads();
+    /// A call of the tool ended that is not told as others are: what it changed, other calls may see. `calls_change`: a call
+    /// that it made may have changed something.
+    pub fn may_have_changed(&mut self, tool: &str, calls_change: bool) {
+        if calls_change || !self.only_reads(tool) {
+            self.repeats.forget();
         }
     }
 
-    /// Remembers the text that the model is given for a call that ran.
-    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
+    /// True if the run has a tool of this name, and it says that it only reads.
+    pub fn only_reads(&self, tool: &str) -> bool {
+        self.of(tool)
+            .is_some_and(|check| check.annotations().read_only)
+    }
+
+    /// Remembers the text that the model is given for a call that ran. `calls_change`: a call that it made may have changed
+    /// something.
+    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str, calls_change: bool) {
         let annotations = self.of(&call.tool).map(|check| check.annotations());
         let annotations = annotations.unwrap_or_default();
-        self.repeats.record(call, arguments, text, annotations);
+        self.repeats
+            .record(call, arguments, text, annotations, calls_change);
     }
 }

@@ -1,7 +1,12 @@
 //! The guard against repetition: weak models make the same call again and again. The third
-//! identical call with an identical result is not made, and the model receives the earlier result
-//! (docs/security.md, row 28). After a call that may have changed something, calls that only read may have other results,
-//! so their counts begin anew; and what lies outside (open world) changes by itself, so calls about it are not counted.
+//! identical call with an identical result is refused with this reason (docs/security.md, row 28).
+//!
+//! After a call that may have changed something, all other calls may have other results: their counts begin anew.
+//! A call changes nothing if its tool says that it only reads, and if the tools that it called say so too.
+//! An open world changes by itself, so calls about it are not counted.
+//! A call that may change something may also ask whether something is ready: each third one is held back once, and is made
+//! when the model makes it again.
+//!
 //! A call that was refused, and is made again in the same way, is remembered with its reason: a run does not go on with
 //! it without end (docs/protocol.md, 7.8).
 //!
@@ -11,15 +16,18 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Annotations;
 
 /// Number of times a call is made with the same result before it is intercepted.
-const MAX_IDENTICAL_CALLS: u32 = 2;
+pub(super) const MAX_IDENTICAL_CALLS: u32 = 2;
 
 /// The calls of one run and their results.
 #[derive(Debug, Default)]
 pub struct Repeats {
+    /// In a record of format 3, calls of tools that may have effects keep their counts until the end of the run.
+    rules: ReadingRules,
     seen: HashMap<CallKey, SeenCall>,
 }
 
@@ -27,21 +35,66 @@ pub struct Repeats {
 struct SeenCall {
     text: String,
     times: u32,
+    /// True if the call changed nothing, as its tool says, and the tools that it called.
     reads_only: bool,
 }
 
+/// A call that was made often enough already, with the same result each time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Repetition<'a> {
+    /// The text that the model was given for the last of them.
+    pub earlier: &'a str,
+    /// True if no call that may have changed something was made since the first of them, these calls included.
+    pub reads_only: bool,
+}
+
 impl Repeats {
-    /// The earlier result if this call was made often enough already.
-    pub fn intercept(&self, call: &Call, arguments: &Value) -> Option<&str> {
+    /// No calls yet, of a run under these rules.
+    pub fn under(rules: ReadingRules) -> Self {
+        Self {
+            rules,
+            seen: HashMap::new(),
+        }
+    }
+
+    /// The calls before this one, if there were enough of them already.
+    pub fn intercept(&self, call: &Call, arguments: &Value) -> Option<Repetition<'_>> {
         let seen = self.seen.get(&key(call, arguments))?;
-        (seen.times >= MAX_IDENTICAL_CALLS).then_some(seen.text.as_str())
+        (seen.times >= MAX_IDENTICAL_CALLS).then_some(Repetition {
+            earlier: &seen.text,
+            reads_only: seen.reads_only,
+        })
+    }
+
+    /// Notes that the call was intercepted. Unless it changes nothing, its count begins anew: it may be one that asks until
+    /// something is ready.
+    pub fn held_back(&mut self, call: &Call, arguments: &Value) {
+        if self.rules.are_current()
+            && let Entry::Occupied(seen) = self.seen.entry(key(call, arguments))
+            && !seen.get().reads_only
+        {
+            seen.remove();
+        }
     }
 
     /// Remembers the text the model was given for a call of a tool with these annotations. A different result starts a new
-    /// count.
-    pub fn record(&mut self, call: &Call, arguments: &Value, text: &str, of_tool: Annotations) {
-        if !of_tool.read_only {
-            self.forget_reads();
+    /// count. `calls_change`: a call that it made may have changed something.
+    pub fn record(
+        &mut self,
+        call: &Call,
+        arguments: &Value,
+        text: &str,
+        of_tool: Annotations,
+        calls_change: bool,
+    ) {
+        let own = key(call, arguments);
+        let reads_only = of_tool.read_only && !calls_change;
+        if !reads_only {
+            if self.rules.are_current() {
+                self.seen.retain(|other, _| *other == own);
+            } else {
+                self.seen.retain(|_, seen| !seen.reads_only);
+            }
         }
         if of_tool.open_world {
             return;
@@ -49,18 +102,23 @@ impl Repeats {
         let new = || SeenCall {
             text: text.to_owned(),
             times: 0,
-            reads_only: of_tool.read_only,
+            reads_only,
         };
-        let seen = self.seen.entry(key(call, arguments)).or_insert_with(new);
+        let seen = self.seen.entry(own).or_insert_with(new);
         if seen.text != text {
             *seen = new();
         }
         seen.times += 1;
+        seen.reads_only &= reads_only;
     }
 
-    /// Something may have changed: what was read may be something else now.
-    pub fn forget_reads(&mut self) {
-        self.seen.retain(|_, seen| !seen.reads_only);
+    /// Something may have changed: each call may have another result now.
+    pub fn forget(&mut self) {
+        if self.rules.are_current() {
+            self.seen.clear();
+        } else {
+            self.seen.retain(|_, seen| !seen.reads_only);
+        }
     }
 }
 
@@ -164,25 +222,43 @@ mod tests {
         ..READS
     };
 
+    fn of(tool: &str) -> Call {
+        Call {
+            tool: tool.into(),
+            ..call()
+        }
+    }
+
+    /// Records `times` calls of a tool without arguments.
+    fn made(repeats: &mut Repeats, call: &Call, times: u32, text: &str, tool: Annotations) {
+        for _ in 0..times {
+            repeats.record(call, &json!({}), text, tool, false);
+        }
+    }
+
+    fn is_intercepted(repeats: &Repeats, call: &Call) -> bool {
+        repeats.intercept(call, &json!({})).is_some()
+    }
+
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        repeats.record(&call(), &json!({"a": 1, "b": 2}), "7", READS);
-        assert_eq!(repeats.intercept(&call(), &json!({"a": 1, "b": 2})), None);
-        repeats.record(&call(), &json!({"b": 2, "a": 1}), "7", READS);
-        assert_eq!(
-            repeats.intercept(&call(), &json!({"a": 1, "b": 2})),
-            Some("7")
-        );
+        let (one, other) = (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}));
+        repeats.record(&call(), &one, "7", READS, false);
+        assert_eq!(repeats.intercept(&call(), &one), None);
+        repeats.record(&call(), &other, "7", READS, false);
+        let expected = Repetition {
+            earlier: "7",
+            reads_only: true,
+        };
+        assert_eq!(repeats.intercept(&call(), &one), Some(expected));
         assert_eq!(repeats.intercept(&call(), &json!({"a": 1})), None);
     }
 
     #[test]
     fn for_another_instance_or_place_it_is_another_call() {
         let mut repeats = Repeats::default();
-        for _ in 0..2 {
-            repeats.record(&call(), &json!({}), "7", READS);
-        }
+        made(&mut repeats, &call(), 2, "7", READS);
         let elsewhere = [
             Call {
                 instance: Some("i".into()),
@@ -194,43 +270,73 @@ mod tests {
             },
         ];
         for other in elsewhere {
-            assert_eq!(repeats.intercept(&other, &json!({})), None, "{other:?}");
+            assert!(!is_intercepted(&repeats, &other), "{other:?}");
         }
-        assert!(repeats.intercept(&call(), &json!({})).is_some());
+        assert!(is_intercepted(&repeats, &call()));
     }
 
     #[test]
     fn after_a_change_and_in_an_open_world_nothing_is_known() {
-        let mut repeats = Repeats::default();
-        let write = Call {
-            tool: "write".into(),
-            ..call()
-        };
-        for _ in 0..2 {
-            repeats.record(&call(), &json!({}), "7", READS);
+        for read in [READS, CHANGES] {
+            let mut repeats = Repeats::default();
+            made(&mut repeats, &of("read"), 2, "7", read);
+            made(&mut repeats, &of("write"), 1, "done", CHANGES);
+            assert!(!is_intercepted(&repeats, &of("read")));
+            // A change that is made again and again in the same way is a repetition itself.
+            made(&mut repeats, &of("write"), 1, "done", CHANGES);
+            assert!(is_intercepted(&repeats, &of("write")));
         }
-        repeats.record(&write, &json!({}), "done", CHANGES);
-        assert_eq!(repeats.intercept(&call(), &json!({})), None);
-        // A change that is made again and again in the same way is a repetition itself.
-        repeats.record(&call(), &json!({}), "7", READS);
-        repeats.record(&write, &json!({}), "done", CHANGES);
-        assert_eq!(repeats.intercept(&write, &json!({})), Some("done"));
+        let mut repeats = Repeats::default();
         let open = Annotations {
             open_world: true,
             ..READS
         };
         for _ in 0..9 {
-            repeats.record(&call(), &json!({"page": 1}), "busy", open);
-            assert_eq!(repeats.intercept(&call(), &json!({"page": 1})), None);
+            made(&mut repeats, &call(), 1, "busy", open);
+            assert!(!is_intercepted(&repeats, &call()));
         }
+    }
+
+    #[test]
+    fn a_call_that_may_have_effects_is_held_back_once_and_made_again() {
+        let mut repeats = Repeats::default();
+        for tool in [CHANGES, READS] {
+            made(&mut repeats, &call(), 2, "busy", tool);
+            repeats.held_back(&call(), &json!({}));
+            assert_eq!(is_intercepted(&repeats, &call()), tool.read_only);
+        }
+    }
+
+    #[test]
+    fn calls_of_a_call_that_change_something_are_its_own_changes() {
+        let mut repeats = Repeats::default();
+        made(&mut repeats, &of("read"), 2, "7", READS);
+        repeats.record(&of("asks"), &json!({}), "done", READS, true);
+        assert!(!is_intercepted(&repeats, &of("read")));
+        repeats.record(&of("asks"), &json!({}), "done", READS, false);
+        let repetition = repeats.intercept(&of("asks"), &json!({}));
+        assert!(repetition.is_some_and(|it| !it.reads_only));
+        repeats.forget();
+        assert!(!is_intercepted(&repeats, &of("asks")));
+    }
+
+    #[test]
+    fn records_of_format_3_keep_the_counts_of_calls_that_may_have_effects() {
+        let mut repeats = Repeats::under(ReadingRules::Format3);
+        made(&mut repeats, &of("recall"), 2, "one", CHANGES);
+        made(&mut repeats, &of("read"), 2, "7", READS);
+        made(&mut repeats, &of("remember"), 1, "done", CHANGES);
+        repeats.held_back(&of("recall"), &json!({}));
+        assert!(is_intercepted(&repeats, &of("recall")));
+        assert!(!is_intercepted(&repeats, &of("read")));
     }
 
     #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
         for text in ["1", "2", "3", "4"] {
-            repeats.record(&call(), &json!({}), text, READS);
-            assert_eq!(repeats.intercept(&call(), &json!({})), None);
+            made(&mut repeats, &call(), 1, text, READS);
+            assert!(!is_intercepted(&repeats, &call()));
         }
     }
 

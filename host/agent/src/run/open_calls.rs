@@ -30,8 +30,8 @@ pub(in crate::run) struct OpenCalls {
 struct UnfinishedCall {
     step: u32,
     tool: String,
-    /// In this process.
-    begun: Instant,
+    /// Absent if another process began it: how long it ran is not known.
+    begun: Option<Instant>,
 }
 
 impl OpenCalls {
@@ -48,6 +48,14 @@ impl OpenCalls {
     /// Notes that all events so far are recorded, so that their calls are made.
     pub fn recorded(&mut self) {
         self.unrecorded.clear();
+    }
+
+    /// Notes that another process has recorded all events so far, and has ended: how long its calls ran is not known.
+    pub fn are_left(&mut self) {
+        self.recorded();
+        for call in self.open.values_mut() {
+            call.begun = None;
+        }
     }
 
     /// Returns the ends of calls that end with this event. `None` for the end of a call that [`OpenCalls`] has ended.
@@ -77,7 +85,7 @@ impl OpenCalls {
                     let open = UnfinishedCall {
                         step: *step,
                         tool: call.tool.clone(),
-                        begun: Instant::now(),
+                        begun: Some(Instant::now()),
                     };
                     self.unrecorded.insert(within.clone());
                     self.open.insert(within, open);
@@ -118,7 +126,8 @@ impl OpenCalls {
     fn end(&mut self, mut place: Within, call: UnfinishedCall) -> EventKind {
         let is_made = !self.unrecorded.remove(&place);
         let (failure, took) = if is_made {
-            (unfinished(), call.begun.elapsed())
+            let took = call.begun.map(|begun| begun.elapsed());
+            (unfinished(), took.unwrap_or_default())
         } else {
             (not_made(), Duration::ZERO)
         };

@@ -18,6 +18,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{
     Event, EventKind, FORMAT, OLDEST_FORMAT, PROMPTS, Seal, StopReason, ToolOutcome,
 };
+use toolhold_protocol::failure::INTERRUPTED;
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
@@ -154,7 +155,7 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
         // The record has the ends that were written.
         replayed.open.take(&event.kind);
     }
-    replayed.open.recorded();
+    replayed.open.are_left();
     Ok(replayed)
 }
 
@@ -504,6 +505,18 @@ fn comparable(event: &EventKind) -> Value {
         fields.shift_remove("duration_ms");
         fields.shift_remove("host");
         fields.shift_remove("prompts");
+    }
+    // Earlier versions wrote of a call that was interrupted that the host had answered itself.
+    if let (
+        EventKind::ToolResult {
+            outcome: ToolOutcome::Error(failure),
+            ..
+        },
+        Value::Object(fields),
+    ) = (event, &mut value)
+        && failure.kind == INTERRUPTED
+    {
+        fields.shift_remove("by_host");
     }
     value
 }

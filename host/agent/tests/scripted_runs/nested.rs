@@ -58,6 +58,8 @@ impl CallClock for Paused {
 #[derive(Debug, Default)]
 struct Modules {
     clock: Arc<Paused>,
+    /// True if `m.ask` says that it only reads.
+    ask_only_reads: bool,
     /// What the tool was given, and what it got for its call.
     seen: Mutex<Vec<Value>>,
 }
@@ -99,7 +101,9 @@ impl Modules {
 
 impl ToolSource for Modules {
     fn tools(&self) -> Vec<Arc<Tool>> {
-        vec![Self::named("m.ask").into(), Self::named("taken").into()]
+        let mut ask = Self::named("m.ask");
+        ask.annotations.read_only = self.ask_only_reads;
+        vec![ask.into(), Self::named("taken").into()]
     }
 
     fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
@@ -223,6 +227,43 @@ async fn a_module_reaches_the_activities_and_the_saved_requests_that_the_run_off
         .unwrap();
     assert_eq!(took["usage"]["calls"], 1, "{took}");
     assert_eq!(took["usage"]["tokens"], 34, "{took}");
+}
+
+/// A call that only reads, and one that writes by way of another: what they change, the run's other calls may see.
+#[tokio::test]
+async fn a_nested_call_that_may_write_begins_the_counts_of_all_calls_anew() {
+    let look = || Reply::calls(&[json!({"_tool": "look", "of": 1})]);
+    for (nested, made) in [("write", 3), ("look_too", 2)] {
+        let script = Script::new([
+            look(),
+            look(),
+            asks(nested, &json!({"of": 7})),
+            look(),
+            Reply::output("done"),
+        ]);
+        let (echo, modules) = (
+            Echo::default(),
+            Modules {
+                ask_only_reads: true,
+                ..Modules::default()
+            },
+        );
+        let other = |_: Value| async { Ok(json!("by the other")) };
+        let activities = Activities::default()
+            .with("look", echo.activity())
+            .with("look_too", other)
+            .with("write", other);
+        let reads = json!({"readOnly": true});
+        let offered = tools(&[
+            ("look", reads.clone()),
+            ("look_too", reads),
+            ("write", json!({})),
+        ]);
+        let driver = driver(&script, &Arc::new(modules), activities);
+        let events = run(&driver, request([offered])).await;
+        assert_eq!(echo.count(), made, "{nested}: {}", lines(&events));
+        holds(&events);
+    }
 }
 
 #[tokio::test]

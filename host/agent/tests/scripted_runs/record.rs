@@ -2,8 +2,8 @@
 //! was changed in it.
 
 use super::support::{
-    Echo, Gate, Reply, Script, driver, end, holds, lines, place, plain_tools, request, rest,
-    results, run, tools, watch, watched,
+    Echo, Gate, Reply, Script, driver, end, holds, json_of, lines, place, plain_tools, request,
+    rest, results, run, tools, watch, watched,
 };
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
@@ -165,6 +165,46 @@ async fn begun_calls_are_repeated_only_if_harmless() {
     assert_eq!(made, [json!("reads"), json!("waits for room")]);
     assert_eq!(results(&events)[0].1["error"]["kind"], "interrupted");
     assert!(script.told(1).contains("not known whether it took effect"));
+    let own = |event: &Event| {
+        let end = json_of(event);
+        end["error"]["kind"] == "interrupted" && end.get("by_host").is_none()
+    };
+    let lost = events.iter().position(own).expect("its tool was called");
+    // Records of earlier versions say that the host had answered it.
+    if let EventKind::ToolResult { by_host, .. } = &mut events[lost].kind {
+        *by_host = true;
+    }
+    holds(&events);
+}
+
+/// Nothing of it goes on: neither the host's answers for the calls, nor the end of a plan.
+#[tokio::test]
+async fn a_left_run_that_is_cancelled_ends_as_one_at_work() {
+    for plan in [false, true] {
+        let call = json!({"_tool": "echo", "of": 1});
+        let script = Script::new([Reply::calls(std::slice::from_ref(&call))]);
+        let hangs = |_: Value| std::future::pending();
+        let driver = driver(&script, Activities::default().with("echo", hangs));
+        let mut asked = request([plain_tools(&["echo"])]);
+        asked.plan = plan.then(|| vec![call]);
+        let mut run = driver.start(asked, Box::new(NoJournal)).await.unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        while !events
+            .iter()
+            .any(|e| matches!(e.kind, EventKind::ToolStart { .. }))
+        {
+            events.push(run.events.recv().await.unwrap());
+        }
+        run.stop().await;
+        let replayed = replay(&events).unwrap();
+        let ended = driver.cancel(replayed, Box::new(NoJournal), Some("enough".into()));
+        events.extend(rest(ended).await);
+        holds(&events);
+        assert_eq!(end(&events).0, "cancelled", "{}", lines(&events));
+        let ends = results(&events);
+        assert_eq!(ends.len(), 1, "{}", lines(&events));
+        assert_eq!(ends[0].1["error"]["kind"], "unfinished");
+    }
 }
 
 /// A background call does not return after a restart: the run ends all the same.

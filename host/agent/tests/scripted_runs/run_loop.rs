@@ -6,6 +6,7 @@ use super::support::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::{Activities, language};
 use toolhold_policy::ErrorClass;
@@ -226,6 +227,48 @@ async fn the_same_call_is_not_made_without_end() {
     assert_eq!(results(&events)[2].1["error"]["kind"], "repeated");
     let told = script.told(3);
     assert!(told.contains("was not made again"), "{told}");
+}
+
+/// A tool without annotations may ask for what changes, and may change it.
+#[tokio::test]
+async fn the_same_call_of_a_tool_without_annotations_is_made_after_others_and_while_it_waits() {
+    let call = |tool: &str, of: &str| Reply::calls(&[json!({"_tool": tool, "of": of})]);
+    let mut replies = vec![
+        call("remember", "one"),
+        call("recall", "a"),
+        call("recall", "a"),
+        call("remember", "two"),
+        call("recall", "a"),
+    ];
+    replies.extend((0..7).map(|_| call("job", "done?")));
+    replies.push(Reply::output("done"));
+    let script = Script::new(replies);
+    let kept = Arc::new(Mutex::new(Value::Null));
+    let written = kept.clone();
+    let remember = move |of: Value| {
+        *written.lock().unwrap() = of["of"].clone();
+        async { Ok(json!("kept")) }
+    };
+    let recall = move |_: Value| {
+        let value = kept.lock().unwrap().clone();
+        async move { Ok(value) }
+    };
+    let activities = Activities::default()
+        .with("remember", remember)
+        .with("recall", recall)
+        .with("job", |_: Value| async { Ok(json!("running")) });
+    let offered = plain_tools(&["remember", "recall", "job"]);
+    let events = run(&driver(&script, activities), request([offered])).await;
+    let results: Vec<Value> = results(&events).into_iter().map(|(_, it)| it).collect();
+    let recalled = [1, 2, 4].map(|at: usize| results[at]["output"].clone());
+    assert_eq!(recalled, ["one", "one", "two"], "{}", lines(&events));
+    let waited = results[5..].iter().map(|it| it["output"] == "running");
+    let waited: Vec<bool> = waited.collect();
+    assert_eq!(waited, [true, true, false, true, true, false, true]);
+    for refused in [7, 10] {
+        let error = results[refused]["error"].to_string();
+        assert!(error.contains("make it once more"), "{error}");
+    }
 }
 
 /// What was read may have changed, and what is outside changes by itself.

@@ -3,7 +3,7 @@
 use crate::commands::endpoint::EndpointArgs;
 use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::run::{Attached, exit_of, redact};
-use crate::config::Flags;
+use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::decider::{InvalidAnswer, decision, question, unclear};
 use crate::terminal::standing::StandingDecisions;
@@ -28,7 +28,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
-use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
+use toolhold_runtime::config::DEFAULT_AGENT;
 use toolhold_runtime::stored_decider::first_decision;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::sessions::{PAGE_TURNS, goes_on_from, left_by};
@@ -67,8 +67,9 @@ const HELP: &str = "\
 /quit         leave; Ctrl-D does, too
 Ctrl-C stops a turn that goes on. A line that ends in \\ goes on with the next.";
 
-pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
-    let registry = loaded::modules(config, None).await?;
+pub async fn chat(loaded: &Loaded, args: ChatArgs) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let registry = loaded::running_modules(loaded, config, None).await?;
     warn_of_failures(&registry);
     let store = host::store(config).await?;
     let knowledge = knowledge::open(config, store.clone(), Settings::default()).await?;

@@ -1,6 +1,7 @@
 //! The modules of a command: loaded while a person sees that it takes time, and those that are missing named.
 
-use crate::config::most_similar;
+use crate::commands::revocations;
+use crate::config::{Loaded, most_similar};
 use crate::terminal::output::{NoteMark, note, note_command};
 use crate::terminal::progress::Loading;
 use anyhow::{Result, bail};
@@ -10,6 +11,7 @@ use toolhold_policy::is_name;
 use toolhold_policy::text::shell_word;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_runtime::watch::ConfigDigests;
 use toolhold_sandbox::{LoadError, Registry};
 
 /// Maximum entries of the modules folder that are compared with a name that is not there.
@@ -21,6 +23,18 @@ pub async fn modules(config: &Configuration, only: Option<&[String]>) -> Result<
     let loading = Loading::default();
     host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
     check_names(config, &registry, only)?;
+    Ok(registry)
+}
+
+/// Returns [`modules`] for a command that runs them. Revocations end their calls.
+pub async fn running_modules(
+    loaded: &Loaded,
+    config: &Configuration,
+    only: Option<&[String]>,
+) -> Result<Registry> {
+    let seen = ConfigDigests::now(&loaded.files());
+    let registry = modules(config, only).await?;
+    revocations::heed(loaded, &registry, seen);
     Ok(registry)
 }
 

@@ -26,6 +26,7 @@ pub mod policy;
 pub mod probe;
 pub mod pull;
 pub mod record;
+pub mod revocations;
 pub mod run;
 pub mod runs;
 pub mod secrets;

@@ -150,8 +150,21 @@ pub fn watch(loaded: &Loaded) -> ConfigWatch {
         tracing::warn!(%error, "approvals are seen after a reload, because their folder cannot be made");
     }
     let folders = Folders {
-        modules: config.modules_folder(),
-        requests: config.requests_folder(),
+        modules: Some(config.modules_folder()),
+        requests: Some(config.requests_folder()),
+        pins: pins.folder(),
+        state: config.state_folder(),
+    };
+    ConfigWatch::start(loaded.files(), &folders)
+}
+
+/// A watch of what a person decides: of the configuration's files and of the pins. For a process that loads nothing again.
+pub fn watch_decisions(loaded: &Loaded) -> ConfigWatch {
+    let config = &loaded.configuration;
+    let pins = config.module_pins();
+    let folders = Folders {
+        modules: None,
+        requests: None,
         pins: pins.folder(),
         state: config.state_folder(),
     };
@@ -309,7 +322,7 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
 /// It reads files, and waits for nothing that is loaded or built, and for no keyring.
 ///
 /// Returns what to read again: the configuration, if it takes something back, whatever was reported first.
-async fn take_back(
+pub async fn take_back(
     changed: Changed,
     cause: ReloadCause,
     held: &Loaded,

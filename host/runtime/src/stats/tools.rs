@@ -38,7 +38,11 @@ impl Tools {
             stats.by_host += 1;
         } else {
             stats.calls += 1;
-            stats.duration_us.add(usage.duration_us);
+            let is_unknown =
+                matches!(outcome, ToolOutcome::Error(failure) if failure.is_of_unknown_end());
+            if !is_unknown || usage.duration_us > 0 {
+                stats.duration_us.add(usage.duration_us);
+            }
             if usage.fuel > 0 {
                 stats.fuel.add(usage.fuel);
             }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::ToolOutcome;
-use toolhold_protocol::failure::{NOT_MADE, UNFINISHED};
+use toolhold_protocol::failure::{INTERRUPTED, NOT_MADE, UNFINISHED};
 use toolhold_protocol::knowledge::RetrievedPassage;
 use toolhold_protocol::shield::{Judgement, Ruling, ShieldPlace};
 use utoipa::ToSchema;
@@ -201,9 +201,6 @@ pub enum CallStatus {
 
 /// The kind of a failure that is a shield's (docs/protocol.md, 7.10).
 const SHIELD: &str = "shield";
-
-/// The kind of a failure of a call during which the process ended.
-const INTERRUPTED: &str = "interrupted";
 
 impl CallStatus {
     pub(super) fn of(outcome: &ToolOutcome, by_host: bool, is_begun: bool) -> Self {

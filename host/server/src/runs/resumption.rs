@@ -258,11 +258,7 @@ pub async fn cancel_orphan(
     let (journal, events) = store.reopen(run).await?;
     let replayed = replay(&events)?;
     let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
-    let mut run = driver.resume(replayed, Box::new(journal));
-    match reason {
-        Some(reason) => run.cancel.cancel_because(reason),
-        None => run.cancel.cancel(),
-    }
+    let mut run = driver.cancel(replayed, Box::new(journal), reason);
     while run.events.recv().await.is_some() {}
     Ok(run.finished().await?)
 }

@@ -24,6 +24,10 @@ const MAX_RUNS: i64 = 256;
 const TAKE_CALLS: &str = "DELETE FROM open_calls WHERE holder = $1 RETURNING draft";
 const RELEASE: &str =
     "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2 AND ended_ms IS NULL";
+/// Changes nothing, and locks the row of a run that no process works on.
+const LOCK_FREE: &str =
+    "UPDATE runs SET holder = NULL WHERE id = $1 AND holder IS NULL AND ended_ms IS NULL";
+const LOGGED: &str = "SELECT seq FROM audit WHERE run = $1 AND seq IS NOT NULL";
 
 impl Store {
     /// Writes that a call of no run is about to be made, and returns when that survives a crash of this process. It is
@@ -108,19 +112,64 @@ impl Store {
         Ok(abandoned)
     }
 
+    /// Writes the open calls of a run that this process has parked, unless another process works on it by now. Their unknown
+    /// ends get no second row when the run is resumed.
+    ///
+    /// # Errors
+    /// The database cannot be read or written to.
+    pub async fn audit_parked(&self, run: Uuid) -> Result<(), StoreError> {
+        // The lease is released by a write that nobody waits for.
+        self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
+        let Some(row) = self.run(run).await? else {
+            return Ok(());
+        };
+        let drafts = self.begun_calls(run, &row.owner).await.unwrap_or_default();
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let values = [SqlValue::from(run)];
+        let work = self.transact_long(move |mut transaction| {
+            Box::pin(async move {
+                if transaction.execute(LOCK_FREE, &values).await? > 0 {
+                    let refs: Vec<&Draft> = drafts.iter().collect();
+                    audit_rows::append(&mut transaction, &refs).await?;
+                }
+                Ok(())
+            })
+        });
+        work.await
+    }
+
+    /// The events of a run that have rows in the log, by their numbers.
+    pub(crate) async fn logged_events(&self, run: Uuid) -> Result<Vec<i64>, StoreError> {
+        let rows: Vec<i64> = sqlx::query_scalar(LOGGED)
+            .bind(run.to_string())
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(rows)
+    }
+
+    /// Rows for the calls that a run has begun and not ended. None if its record cannot be read, which is logged.
+    async fn begun_calls(&self, run: Uuid, owner: &str) -> Option<Vec<Draft>> {
+        let mut audit = RunAudit::new(run, owner, self.content.clone());
+        let source = Source::Run(run);
+        let read = self.scan(&source, |event| drop(audit.take(&event)));
+        if let Err(error) = read.await {
+            tracing::warn!(%run, %error, "the calls that a stopped run was making are not in the audit log");
+            return None;
+        }
+        Some(audit.interrupted())
+    }
+
     /// Writes the calls that a run has begun and not ended, and releases the dead process' lease, so that the run is
     /// read for this once. Each call has one such row at most, by the event of its begin.
     async fn audit_begun_by(&self, abandoned: &AbandonedRun) -> Result<(), StoreError> {
         let AbandonedRun { run, owner, holder } = abandoned;
         let run = *run;
-        let mut audit = RunAudit::new(run, owner, self.content.clone());
-        let source = Source::Run(run);
-        let read = self.scan(&source, |event| drop(audit.take(&event)));
-        if let Err(error) = read.await {
-            tracing::warn!(%run, %error, "the calls that a killed run was making are not in the audit log");
+        let Some(drafts) = self.begun_calls(run, owner).await else {
             return Ok(());
-        }
-        let drafts = audit.interrupted();
+        };
         let values = [SqlValue::from(run), holder.clone().into()];
         let work = self.transact_long(move |mut transaction| {
             Box::pin(async move {

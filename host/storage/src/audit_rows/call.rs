@@ -7,7 +7,7 @@ use crate::time::now_ms;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{Cached, ToolUsage};
 
 /// Characters of a call's arguments, and of its result, in the log; longer ones are cut.
@@ -254,11 +254,16 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
     for (name, value) in [
         ("call", call.call.into()),
         ("arguments", call.arguments),
-        ("duration_us", call.usage.duration_us.into()),
         ("policy", call.policy.into()),
         ("by_host", call.by_host.into()),
     ] {
         details.insert(name.into(), value);
+    }
+    let is_unknown = outcome.is_err_and(ToolFailure::is_of_unknown_end);
+    let duration_us = call.usage.duration_us;
+    // The process that began it is gone, and nobody measured the call.
+    if !is_unknown || duration_us > 0 {
+        details.insert("duration_us".into(), duration_us.into());
     }
     if call.usage.retries > 0 {
         details.insert("retries".into(), call.usage.retries.into());
@@ -267,8 +272,7 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
         Err(failure) => {
             details.insert("error".into(), failure.kind.as_str().into());
-            let is_over = failure.kind != UNFINISHED;
-            let status = if is_over { "error" } else { INTERRUPTED };
+            let status = if is_unknown { INTERRUPTED } else { "error" };
             (status, digest(failure.message.as_bytes()))
         }
     };

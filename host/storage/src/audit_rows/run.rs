@@ -69,6 +69,8 @@ struct CallBegin {
     tool: String,
     seq: i64,
     at_ms: i64,
+    /// True if the log has a row for it, which says that the call was interrupted.
+    is_logged: bool,
 }
 
 /// A row that waits for the end of its reply.
@@ -105,6 +107,20 @@ impl RunAudit {
     /// Sets the hash of the policy: a resumed run may have another one than at its begin.
     pub fn under(&mut self, policy: &str) {
         policy.clone_into(&mut self.policy);
+    }
+
+    /// Notes the events of the run that have rows already: of an interrupted call, the event of its begin has one, and its
+    /// unknown end gets no other.
+    pub fn note_logged(&mut self, rows: &[i64]) {
+        let begun = self.open.values_mut().filter_map(|it| it.begun.as_mut());
+        for begun in begun {
+            begun.is_logged = rows.contains(&begun.seq);
+        }
+    }
+
+    /// True if a call has begun and not ended.
+    pub fn has_begun(&self) -> bool {
+        self.open.values().any(|it| it.begun.is_some())
     }
 
     /// Takes the run's next event, and returns the rows that follow from it. A call that ended while its reply streamed
@@ -222,6 +238,7 @@ impl RunAudit {
                     tool: call.tool.clone(),
                     seq: signed(event.seq),
                     at_ms: signed(event.at_ms),
+                    is_logged: false,
                 };
                 let arguments = filled.as_ref().unwrap_or(&call.arguments);
                 self.keep(within, call, arguments, Some(begin));
@@ -238,6 +255,10 @@ impl RunAudit {
                 ..
             } => {
                 let open = self.open.remove(&(within, id.clone()));
+                let begun = open.as_ref().and_then(|it| it.begun.as_ref());
+                if begun.is_some_and(|begun| begun.is_logged) && is_of_unknown_end(outcome) {
+                    return None;
+                }
                 let is_told = open.is_some();
                 let way = filled_mark(open.as_ref().is_some_and(|it| it.is_filled));
                 let (arguments, reason, model) = open
@@ -395,6 +416,10 @@ impl RunAudit {
         };
         self.open.insert((within, call.id.clone()), open);
     }
+}
+
+fn is_of_unknown_end(outcome: &ToolOutcome) -> bool {
+    matches!(outcome, ToolOutcome::Error(failure) if failure.is_of_unknown_end())
 }
 
 /// The member of the row of a call whose tool was given more than the row's arguments.

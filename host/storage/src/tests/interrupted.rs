@@ -1,10 +1,11 @@
 //! Calls whose process was killed, the same for both databases.
 
-use super::audit::{all, faults, started};
+use super::audit::{all, ended, faults, started};
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases};
 use crate::*;
 use serde_json::{Map, json};
-use toolhold_protocol::event::{EventKind, Journal as _};
+use toolhold_protocol::event::{EventKind, Journal as _, ToolOutcome};
+use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::result::ToolUsage;
 
 fn record(id: &str) -> CallRecord {
@@ -135,7 +136,7 @@ async fn a_call_of_a_killed_run_is_in_the_log_once() {
             ] {
                 journal.append(&[event]).await.unwrap();
             }
-            journals.push((journal, script.run));
+            journals.push((journal, script));
         }
         store.audit_interrupted().await.unwrap();
         assert_eq!(all(&store).await.len(), 0, "they run");
@@ -149,7 +150,7 @@ async fn a_call_of_a_killed_run_is_in_the_log_once() {
             .iter()
             .map(|it| (&it["call"], &it["status"], &it["seq"], &it["run"]))
             .collect();
-        let (status, run) = (json!("interrupted"), json!(journals[0].1));
+        let (status, run) = (json!("interrupted"), json!(journals[0].1.run));
         assert_eq!(
             seen,
             [
@@ -159,8 +160,70 @@ async fn a_call_of_a_killed_run_is_in_the_log_once() {
             "a server resumes its own runs"
         );
         // The run is read for its calls once.
-        assert_eq!(store.holder(journals[0].1).await.unwrap(), None);
-        assert!(store.holder(journals[1].1).await.unwrap().is_some());
+        assert_eq!(store.holder(journals[0].1.run).await.unwrap(), None);
+        assert!(store.holder(journals[1].1.run).await.unwrap().is_some());
+        assert!(faults(&store).await.is_empty());
+
+        // When the run goes on, the unknown ends of these calls get no second rows.
+        let (journal, mut script) = journals.remove(0);
+        drop(journal);
+        store.writer.catch_up().await.unwrap();
+        let (mut journal, _) = store.reopen(script.run).await.unwrap();
+        let inner = EventKind::Sub {
+            call: "outer".into(),
+            what: Box::new(unknown_end("inner")),
+        };
+        for event in [
+            script.event(inner),
+            script.event(unknown_end("c1")),
+            script.event(started("c2", json!({}))),
+            script.event(unknown_end("c2")),
+        ] {
+            journal.append(&[event]).await.unwrap();
+        }
+        let told = all(&store).await;
+        let seen: Vec<_> = told.iter().map(|it| (&it["call"], &it["status"])).collect();
+        let calls = ["c1", "inner", "c2"].map(|call| json!(call));
+        assert_eq!(seen, [0, 1, 2].map(|at: usize| (&calls[at], &status)));
+        assert!(faults(&store).await.is_empty());
+    }
+}
+
+fn unknown_end(call: &str) -> EventKind {
+    let failure = ToolFailure::correctable(INTERRUPTED, "its process ended");
+    ended(call, ToolOutcome::Error(failure))
+}
+
+/// It may never be resumed. When it is, its calls have their rows.
+#[tokio::test]
+async fn the_calls_of_a_parked_run_are_in_the_log_once() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        for event in [
+            script.begin("t"),
+            script.event(started("c1", json!({"a": 1}))),
+        ] {
+            journal.append(&[event]).await.unwrap();
+        }
+        store.audit_parked(script.run).await.unwrap();
+        assert_eq!(all(&store).await.len(), 0, "it is at work");
+
+        drop(journal);
+        for _ in 0..2 {
+            store.audit_parked(script.run).await.unwrap();
+        }
+        let (mut journal, _) = store.reopen(script.run).await.unwrap();
+        let end = script.event(unknown_end("c1"));
+        journal.append(&[end, script.done()]).await.unwrap();
+        let told = all(&store).await;
+        let seen: Vec<_> = told
+            .iter()
+            .map(|it| (&it["call"], &it["status"], &it["by_host"]))
+            .collect();
+        let expected = [json!("c1"), json!("interrupted"), json!(false)];
+        assert_eq!(seen, [(&expected[0], &expected[1], &expected[2])]);
         assert!(faults(&store).await.is_empty());
     }
 }

@@ -25,7 +25,8 @@ const JOINS: usize = 16;
 pub(super) enum TaskUpdate {
     /// By the model.
     Wrote(Delta),
-    /// Another event, which must not change the state of the run.
+    /// Another event, which must not change the state of the run, but for calls that calls make: the machine notes these as
+    /// a replay does.
     Event(Box<EventKind>),
 }
 

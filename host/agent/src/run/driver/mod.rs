@@ -205,6 +205,24 @@ impl Driver {
 
     /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
     pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
+        self.take_up(replayed, journal, Input::Resumed)
+    }
+
+    /// Ends a run whose process ended, as cancelled for this reason. No call continues; each has the end of a call whose run is
+    /// cancelled at work.
+    pub fn cancel(
+        &self,
+        replayed: Replayed,
+        journal: Box<dyn Journal>,
+        reason: Option<String>,
+    ) -> Run {
+        let run = self.take_up(replayed, journal, Input::Cancelled { reason });
+        // It waits for its journal no longer than a run that is cancelled at work.
+        run.cancel.cancel();
+        run
+    }
+
+    fn take_up(&self, replayed: Replayed, journal: Box<dyn Journal>, input: Input) -> Run {
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = RunCancel::default();
         let spent = replayed.spent();
@@ -212,6 +230,7 @@ impl Driver {
         let open = replayed.open.clone();
         let time_left = replayed.time_left;
         let (machine, begin) = StartingPoint::again(replayed, time_left);
+        let begin = StartingPoint { input, ..begin };
         let id = machine.request().id;
         let sink = Sink::Journal(Publisher {
             run: id,

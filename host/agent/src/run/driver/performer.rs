@@ -43,7 +43,7 @@ use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
-use toolhold_protocol::failure::{NOT_MADE, ToolFailure, UNFINISHED};
+use toolhold_protocol::failure::{INTERRUPTED, NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::settings::RunRequest;
@@ -177,7 +177,12 @@ impl Performer {
                 if let Some(told) = told.take() {
                     let (stepped, next) = match told.input() {
                         Ok(input) => self.step(machine, input, elapsed()).await,
-                        Err(event) => (machine, only(*event)),
+                        Err(event) => {
+                            if let EventKind::Sub { call, what } = &*event {
+                                machine.note_nested(call, what);
+                            }
+                            (machine, only(*event))
+                        }
                     };
                     machine = stepped;
                     effects.add(next);
@@ -648,7 +653,7 @@ impl Performer {
                 job = FollowedJob::of(job_policy, &open_jobs, &runner, &work.call);
             };
             if let Err(failure) = &mut result.outcome
-                && [UNFINISHED, NOT_MADE].contains(&failure.kind.as_str())
+                && [UNFINISHED, NOT_MADE, INTERRUPTED].contains(&failure.kind.as_str())
             {
                 // Only the record says so of a call.
                 "tool".clone_into(&mut failure.kind);

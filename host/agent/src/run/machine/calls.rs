@@ -227,7 +227,7 @@ impl Machine {
             .for_tool(bound, call.instance.as_deref(), arguments);
         let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
         self.tell_repaired(&call, repairs, effects);
-        self.tools.checks.not_repeated(&call, &arguments)?;
+        self.tools.checks.may_begin(&call, &arguments)?;
         self.screen_call(index, arguments, false, effects)
     }
 

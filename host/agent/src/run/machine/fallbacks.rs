@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::fallback::{Candidate, Fallback};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::solution::Call;
@@ -17,7 +17,7 @@ use toolhold_protocol::turn::Turn;
 const NOT_THE_MODELS: [&str; 8] = [
     HELD,
     "refused",
-    "interrupted",
+    INTERRUPTED,
     "depth",
     "shield",
     "calls",

@@ -12,7 +12,7 @@ use toolhold_protocol::advisor::CONSULT_ADVISOR;
 use toolhold_protocol::blob;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
@@ -69,8 +69,9 @@ impl Machine {
     }
 
     fn tell_background(&mut self, call: Call, ending: SettledResult, effects: &mut Effects) {
-        if !ending.by_host {
-            self.tools.checks.may_have_changed(&call.tool);
+        let calls_change = self.calls_change(&call.id);
+        if ending.ran() || self.may_have_run(&ending) {
+            self.tools.checks.may_have_changed(&call.tool, calls_change);
         }
         match &ending.outcome {
             Ok(_) => self.tools.checks.was_useful(&call),
@@ -90,15 +91,20 @@ impl Machine {
         });
     }
 
+    /// True if the process of the call ended while it ran, under rules that ask for it.
+    fn may_have_run(&self, ending: &SettledResult) -> bool {
+        !ending.by_host && !ending.ran() && self.rules.are_current()
+    }
+
+    /// True if a call that the ended call `id` made may have changed something, under rules that ask for it.
+    fn calls_change(&mut self, id: &str) -> bool {
+        self.running.take_changes(id) && self.rules.are_current()
+    }
+
     /// A background call that will not return after a restart.
-    pub(super) fn lose_background(
-        &mut self,
-        id: &str,
-        failure: ToolFailure,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn lose_background(&mut self, id: &str, effects: &mut Effects) {
         if let Some(Background { call, .. }) = self.running.take(id) {
-            self.tell_background(call, SettledResult::refused(failure), effects);
+            self.tell_background(call, SettledResult::interrupted(), effects);
         }
     }
 
@@ -115,7 +121,8 @@ impl Machine {
             return;
         };
         let call = own.call.clone();
-        let ran = !ending.by_host;
+        let ran = ending.ran();
+        let may_have_run = self.may_have_run(&ending);
         let checked = ending.outcome.and_then(|output| {
             let value = self.tools.checks.output(&call.tool, output.value)?;
             Ok(ToolOutput { value, ..output })
@@ -146,8 +153,17 @@ impl Machine {
             }
             Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
+        let calls_change = self.calls_change(&call.id);
         if let (true, Some(own)) = (ran, self.step.calls.get(index)) {
-            self.tools.checks.ran(&call, &own.arguments, &result);
+            let checks = &mut self.tools.checks;
+            checks.ran(&call, &own.arguments, &result, calls_change);
+            if self.rules.are_current() && self.running.may_change() {
+                // What it returned may be something else already.
+                checks.may_have_changed(&call.tool, true);
+            }
+        }
+        if may_have_run {
+            self.tools.checks.may_have_changed(&call.tool, calls_change);
         }
         let is_again = match &outcome {
             // What is held may be made again.
@@ -388,6 +404,22 @@ impl SettledResult {
             cached: None,
             by_host: true,
         }
+    }
+
+    /// The process ended while the call ran. Its tool was called, and nothing more is known of it.
+    pub(super) fn interrupted() -> Self {
+        let message = "the host was interrupted while this call ran; it is not known whether it took effect. Find out \
+                       before you make it again";
+        Self {
+            by_host: false,
+            ..Self::refused(ToolFailure::correctable(INTERRUPTED, message))
+        }
+    }
+
+    /// True if the tool was called, and the call came to its end.
+    fn ran(&self) -> bool {
+        let is_interrupted = matches!(&self.outcome, Err(failure) if failure.kind == INTERRUPTED);
+        !self.by_host && !is_interrupted
     }
 }
 

@@ -1,11 +1,10 @@
 //! A run that goes on after its process ended: what was begun and not finished is begun again where
 //! that does no harm.
 
+use super::results::SettledResult;
 use super::{Action, Effects, Machine, RetrievalState, Work, millis};
-use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
 
 impl Machine {
@@ -60,7 +59,7 @@ impl Machine {
             }
         }
         for id in lost {
-            self.lose_background(&id, interrupted(), effects);
+            self.lose_background(&id, effects);
         }
         let mut lost = Vec::new();
         for index in self.step.calls.begun() {
@@ -91,24 +90,32 @@ impl Machine {
             effects.actions.push(Action::Call(Box::new(work)));
         }
         for index in lost {
-            self.refuse(index, interrupted(), effects);
+            self.settle(index, SettledResult::interrupted(), effects);
+            self.begin_unblocked(effects);
         }
         self.start_queued(effects);
     }
 
-    /// An event in the call `id`, of a record that is replayed: what that call did by way of another one is done,
+    /// An event in the call `id`, which happens or is replayed: what that call did by way of another one is done,
     /// whatever its tool says of itself.
     pub fn note_nested(&mut self, id: &str, event: &EventKind) {
         let mut event = event;
         while let EventKind::Sub { what, .. } = event {
             event = what;
         }
-        if let EventKind::ToolStart {
-            may_be_repeated: false,
+        let EventKind::ToolStart {
+            call,
+            may_be_repeated,
             ..
         } = event
-        {
+        else {
+            return;
+        };
+        if !may_be_repeated {
             self.running.had_effects(id);
+        }
+        if !self.tools.checks.only_reads(&call.tool) {
+            self.running.had_changes(id);
         }
     }
 
@@ -133,15 +140,5 @@ impl Machine {
                             && self.running.may_be_repeated(&call.id))
                 }
             })
-    }
-}
-
-fn interrupted() -> ToolFailure {
-    ToolFailure {
-        kind: "interrupted".into(),
-        class: ErrorClass::Correctable,
-        message: "the host was interrupted while this call ran; it is not known whether it took effect. Find out \
-                  before you make it again"
-            .into(),
     }
 }

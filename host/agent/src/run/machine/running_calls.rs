@@ -12,8 +12,10 @@ pub(super) struct RunningCalls {
     count: usize,
     /// By id.
     background: BTreeMap<String, Background>,
-    /// The ids of those that called what may not be called twice, as a replayed record tells.
+    /// The ids of those that called what may not be called twice.
     effects: BTreeSet<String>,
+    /// The ids of those that called what may have changed something.
+    changes: BTreeSet<String>,
     /// The ids of those that continue as jobs, as a replayed record tells.
     jobs: BTreeSet<String>,
 }
@@ -58,6 +60,22 @@ impl RunningCalls {
     /// A call made another one, of a tool that may not be repeated.
     pub fn had_effects(&mut self, id: &str) {
         self.effects.insert(id.to_owned());
+    }
+
+    /// A call made another one, which may have changed something.
+    pub fn had_changes(&mut self, id: &str) {
+        self.changes.insert(id.to_owned());
+    }
+
+    /// True if a call that the call `id` made may have changed something. Forgets it, because that call is over.
+    pub fn take_changes(&mut self, id: &str) -> bool {
+        self.changes.remove(id)
+    }
+
+    /// True if a call that runs may change something while others end: one in the background, or one that made such a call.
+    pub fn may_change(&self) -> bool {
+        let mut background = self.background.values();
+        !self.changes.is_empty() || background.any(|one| !one.work.bound.tool.annotations.read_only)
     }
 
     /// Whether the calls that the call `id` made may be repeated.

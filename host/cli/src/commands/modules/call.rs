@@ -3,6 +3,8 @@
 use super::profile::{RequestedProfile, WrittenProfile};
 use super::{built_on_first_use, load, module};
 use crate::commands::build::until_stopped;
+use crate::commands::revocations;
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::decider::Terminal;
 use crate::terminal::output::NoteMark;
@@ -25,12 +27,12 @@ use toolhold_protocol::decision::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_runtime::components::Components;
-use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::AuditMode;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
+use toolhold_runtime::watch::ConfigDigests;
 use uuid::Uuid;
 
 /// Flags of the call.
@@ -47,7 +49,7 @@ pub struct CallFlags<'a> {
 
 /// Calls `tool`. Builds its module first if only the component is missing.
 pub async fn call(
-    config: &Configuration,
+    loaded: &Loaded,
     tool: &str,
     arguments: &str,
     said: CallFlags<'_>,
@@ -60,7 +62,7 @@ pub async fn call(
     let profile = said.profile.map(RequestedProfile::new).transpose()?;
     // Not before: what reads the arguments from the terminal hears of no signal.
     let jobs = OpenJobs::held();
-    let called = called(config, tool, parts, arguments, said, profile, &jobs);
+    let called = called(loaded, tool, parts, arguments, said, profile, &jobs);
     let exit = until_stopped(Box::pin(called)).await;
     // Of a call that was stopped: nothing asks about its job any more.
     jobs.cancel_all().await;
@@ -68,7 +70,7 @@ pub async fn call(
 }
 
 async fn called(
-    config: &Configuration,
+    loaded: &Loaded,
     tool: &str,
     (name, own): (&str, &str),
     arguments: Value,
@@ -76,11 +78,14 @@ async fn called(
     profile: Option<RequestedProfile>,
     jobs: &OpenJobs,
 ) -> Result<Exit> {
+    let config = &loaded.configuration;
+    let seen = ConfigDigests::now(&loaded.files());
     let mut registry = load(config, Some(name)).await?;
     if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
+    revocations::heed(loaded, &registry, seen);
     let module = module(config, &registry, name)?;
     for note in &module.notes {
         output::note(NoteMark::Warn("note:"), &format!("{name}: {note}"));

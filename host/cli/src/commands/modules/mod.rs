@@ -176,7 +176,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
                 profile: profile.as_deref(),
                 is_json: json,
             };
-            call::call(config, &tool, &arguments, said).await
+            call::call(loaded, &tool, &arguments, said).await
         }
         ModulesCommand::Test { name, json } => {
             until_stopped(Box::pin(test::test(config, &name, json))).await

@@ -9,6 +9,7 @@ mod run;
 pub use dry_run::rehearsed;
 pub use run::driver;
 
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::input;
 use crate::terminal::style::plain;
@@ -19,7 +20,7 @@ use std::path::Path;
 use toolhold_protocol::context::{Context, Input, Message};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan};
-use toolhold_runtime::config::{AgentConfiguration, Configuration};
+use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 
 #[derive(Debug, Subcommand)]
@@ -83,13 +84,13 @@ pub enum Format {
     Dot,
 }
 
-pub async fn plan(agent: &AgentConfiguration, command: PlanCommand) -> Result<Exit> {
-    let config = &*agent.configuration;
+pub async fn plan(loaded: &Loaded, command: PlanCommand) -> Result<Exit> {
+    let config = &*loaded.run_agent()?.configuration;
     match command {
         PlanCommand::Show { file, format } => show(config, &file, format).await,
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
         PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
-        PlanCommand::Run(args) => Box::pin(run::run(agent, *args)).await,
+        PlanCommand::Run(args) => Box::pin(run::run(loaded, *args)).await,
     }
 }
 

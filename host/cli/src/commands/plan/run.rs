@@ -4,6 +4,7 @@ use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
 use crate::commands::run::launch;
 use crate::commands::{loaded, plan};
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::decider::TerminalDecider;
 use crate::terminal::output::{self, NoteMark};
@@ -29,7 +30,7 @@ use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Tool;
-use toolhold_runtime::config::{AgentConfiguration, Configuration};
+use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::shields::shields;
@@ -49,7 +50,8 @@ pub struct PlanRunArgs {
     verbose: bool,
 }
 
-pub async fn run(agent: &AgentConfiguration, args: PlanRunArgs) -> Result<Exit> {
+pub async fn run(loaded: &Loaded, args: PlanRunArgs) -> Result<Exit> {
+    let agent = loaded.run_agent()?;
     let config = &*agent.configuration;
     let saved = args.plan.saved(config).await?;
     let plan = match Plan::parse(&saved.plan) {
@@ -62,7 +64,7 @@ pub async fn run(agent: &AgentConfiguration, args: PlanRunArgs) -> Result<Exit> 
     request.settings = config.settings();
     request.allowed.clone_from(&agent.tools);
     request.plan = Some(calls);
-    let tools = tools(config, &request).await?;
+    let tools = tools(loaded, config, &request).await?;
     if !tools.faults.is_empty() {
         return Ok(refused(&tools.faults));
     }
@@ -82,12 +84,13 @@ pub async fn run(agent: &AgentConfiguration, args: PlanRunArgs) -> Result<Exit> 
 
 /// The settings with which a run of a saved plan resumes.
 pub async fn driver(
+    loaded: &Loaded,
     config: &Configuration,
     store: &Store,
     request: &RunRequest,
     json: bool,
 ) -> Result<(Driver, Servers)> {
-    let tools = tools(config, request).await?;
+    let tools = tools(loaded, config, request).await?;
     with(config, store, tools, json).await
 }
 
@@ -141,7 +144,7 @@ struct PlanTools {
     faults: Vec<String>,
 }
 
-async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools> {
+async fn tools(loaded: &Loaded, config: &Configuration, request: &RunRequest) -> Result<PlanTools> {
     let plan = request.plan.as_deref().unwrap_or_default();
     let steps: Vec<(usize, &str, &Value)> = plan
         .iter()
@@ -157,7 +160,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     let only: Vec<String> = modules.into_iter().collect();
     // A tool that the context defines may belong to any module.
     let only = defined.is_empty().then_some(only.as_slice());
-    let registry = loaded::modules(config, only).await?;
+    let registry = loaded::running_modules(loaded, config, only).await?;
     if only.is_none() {
         loaded::warn_of_failures(&registry);
     } else {

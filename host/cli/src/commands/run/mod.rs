@@ -12,6 +12,7 @@ pub use resume::resume;
 pub use watch::{Watched, cancel_on_ctrl_c, exit_of, redact, watch};
 
 use crate::commands::{knowledge::OWNER as TERMINAL_OWNER, loaded, plan};
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::decider::TerminalDecider;
 use crate::terminal::view::{EventPrinter, OutputOptions};
@@ -31,7 +32,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::intersect_names;
-use toolhold_runtime::config::{AgentConfiguration, Configuration, DEFAULT_AGENT};
+use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::dialect::ProbedDialects;
 use toolhold_runtime::host;
 use toolhold_runtime::knowledge;
@@ -45,7 +46,8 @@ use toolhold_storage::{Label, ResultBlobs, Source, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
-pub async fn run(agent: &AgentConfiguration, args: RunArgs) -> Result<Exit> {
+pub async fn run(loaded: &Loaded, args: RunArgs) -> Result<Exit> {
+    let agent = loaded.run_agent()?;
     let config = &*agent.configuration;
     let mut request = RunRequest::new(Uuid::now_v7(), "");
     request.context = match &args.context {
@@ -89,12 +91,12 @@ pub async fn run(agent: &AgentConfiguration, args: RunArgs) -> Result<Exit> {
             request.output_schema.clone_from(&agent.output_schema);
         }
     }
-    Box::pin(start(agent, request, None, operator, args.options)).await
+    Box::pin(start(loaded, request, None, operator, args.options)).await
 }
 
 /// Runs a saved Request (docs/protocol.md, 6).
-pub async fn request(agent: &AgentConfiguration, args: RequestArgs) -> Result<Exit> {
-    let config = &*agent.configuration;
+pub async fn request(loaded: &Loaded, args: RequestArgs) -> Result<Exit> {
+    let config = &*loaded.run_agent()?.configuration;
     let requests = Requests::new(config.requests_folder());
     let saved = saved(&requests, &args.request)?;
     let mut request = RunRequest::new(Uuid::now_v7(), "");
@@ -123,7 +125,7 @@ pub async fn request(agent: &AgentConfiguration, args: RequestArgs) -> Result<Ex
     request.output_schema = saved.schema;
     let operator = OperatorTexts::default();
     Box::pin(start(
-        agent,
+        loaded,
         request,
         saved.max_steps,
         operator,
@@ -189,12 +191,13 @@ pub fn requests(config: &Configuration) -> Exit {
 }
 
 async fn start(
-    agent: &AgentConfiguration,
+    loaded: &Loaded,
     mut request: RunRequest,
     max_steps: Option<u32>,
     operator: OperatorTexts,
     options: Options,
 ) -> Result<Exit> {
+    let agent = loaded.run_agent()?;
     let config = &*agent.configuration;
     request.settings = config.settings();
     // The Request's limits may be lower than the operator's, not higher.
@@ -214,7 +217,7 @@ async fn start(
     };
     let own = request.own_tools_only;
     let (mut driver, servers, dialects) =
-        Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
+        Box::pin(driver((loaded, config), &store, means, tools, timeout, own)).await?;
     driver.operator = operator;
     driver.retriever = retriever(config, &store, &request).await?;
     dialects.adapt(&mut request.settings, config);
@@ -274,7 +277,7 @@ struct AllowedTools<'a> {
 
 /// The model, the modules, the MCP servers and the decider; and the probe results of the endpoints.
 async fn driver(
-    config: &Configuration,
+    (loaded, config): (&Loaded, &Configuration),
     store: &Store,
     means: &EndpointAndOutput,
     allowed: AllowedTools<'_>,
@@ -285,7 +288,7 @@ async fn driver(
     let toolbox = if own_tools_only && !config.has_modules() {
         host::toolbox(config, host::registry(config)?)
     } else {
-        toolbox(config, allowed).await?
+        toolbox(loaded, config, allowed).await?
     };
     let toolbox = toolbox.within(config.bounds());
     let mut models = Models::new(config, timeout, means.record.as_deref())?
@@ -327,11 +330,15 @@ async fn retriever(
 }
 
 /// The loaded modules, or only those that `allowed` names.
-async fn toolbox(config: &Configuration, tools: AllowedTools<'_>) -> Result<SandboxTools> {
+async fn toolbox(
+    loaded: &Loaded,
+    config: &Configuration,
+    tools: AllowedTools<'_>,
+) -> Result<SandboxTools> {
     let allowed = tools.names;
     // With an allow-list, only the named modules are loaded.
     let only = allowed.map(loaded::modules_of);
-    let registry = loaded::modules(config, only.as_deref()).await?;
+    let registry = loaded::running_modules(loaded, config, only.as_deref()).await?;
     loaded::warn_of_failures(&registry);
     let mut toolbox = host::toolbox(config, registry);
     if let Some(allowed) = allowed {

@@ -3,6 +3,7 @@
 use super::options::ResumeArgs;
 use super::{AllowedTools, driver, retriever, subject, watch};
 use crate::commands::plan;
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::output::{self, NoteMark};
 use crate::terminal::view::EventPrinter;
@@ -14,15 +15,14 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Execution;
-use toolhold_runtime::config::AgentConfiguration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
 use toolhold_server::rights::{Right, Rights};
 use toolhold_telemetry::ObservedRun;
 
 /// Resumes a run whose process ended.
-pub async fn resume(agent: &AgentConfiguration, args: ResumeArgs) -> Result<Exit> {
-    let config = &*agent.configuration;
+pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
+    let config = &*loaded.run_agent()?.configuration;
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
     let rights = Rights::new(store.clone());
@@ -43,7 +43,7 @@ pub async fn resume(agent: &AgentConfiguration, args: ResumeArgs) -> Result<Exit
         if let Some(flag) = means.asking() {
             bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
         }
-        plan::driver(config, &store, request, means.json).await?
+        plan::driver(loaded, config, &store, request, means.json).await?
     } else {
         let timeout = request.settings.timeout;
         let own = request.own_tools_only;
@@ -51,8 +51,15 @@ pub async fn resume(agent: &AgentConfiguration, args: ResumeArgs) -> Result<Exit
             names: request.allowed.as_deref(),
             origin: "the run's tool",
         };
-        let (driver, servers, known) =
-            Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
+        let (driver, servers, known) = Box::pin(driver(
+            (loaded, config),
+            &store,
+            means,
+            allowed,
+            timeout,
+            own,
+        ))
+        .await?;
         let change = EndpointChange {
             doubt: known.doubt(request.settings.contract, config),
             settings: &request.settings,

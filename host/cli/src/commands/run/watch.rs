@@ -144,6 +144,10 @@ impl Watcher {
                 output::say_command(&mark, &before, &format!("toolhold show {id}"), " prints it");
             }
             Some(_) => {
+                // Now, because nobody may ever resume it.
+                if let Err(error) = store.audit_parked(id).await {
+                    tracing::warn!(%error, "the calls that were interrupted are not in the audit log yet");
+                }
                 let (mark, command) = (
                     format!("\n{}", warn("parked:")),
                     format!("toolhold resume {id}"),

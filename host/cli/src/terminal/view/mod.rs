@@ -287,7 +287,7 @@ impl EventPrinter {
                 ..
             } => {
                 self.decided(id);
-                let cost = if *by_host || cached.is_some() {
+                let cost = if *by_host || cached.is_some() || usage.duration_us == 0 {
                     took(usage, *by_host, cached.as_ref())
                 } else {
                     cost(usage)

@@ -27,14 +27,14 @@ pub(super) fn plain_json(value: &Value) -> String {
 }
 
 /// 1.2 ms · fuel 35.1 k · 1.1 MiB.
-/// What a call took, or where its result is from; empty if no tool was called.
+/// What a call took, or where its result is from; empty if no tool was called, or if that is not known.
 pub fn took(usage: &ToolUsage, by_host: bool, cached: Option<&Cached>) -> String {
     match cached {
         Some(cached) => format!(
             "cached, {} old",
             duration(cached.age_ms.saturating_mul(1_000))
         ),
-        None if by_host => String::new(),
+        None if by_host || usage.duration_us == 0 => String::new(),
         None => duration(usage.duration_us),
     }
 }
