@@ -232,6 +232,12 @@ attacks! {
         row_74_parents_in_all_places_of_a_module
         row_75_pieces_of_bodies_over_tls
         row_76_answers_that_nobody_reads
+        row_77_values_beside_letters
+        row_77_values_in_other_forms
+        row_78_configuration_that_is_cut
+        row_79_resumed_before_modules_are_loaded
+        row_80_blocked_texts_in_every_field
+        row_80_hidden_secrets_that_leave
     }
     alone {
         row_01_loops_beside_a_benign_call
