@@ -89,7 +89,7 @@ const OTHER_FORMS: [(&str, &str); 18] = [
     ("паспорт РФ 4508123456", "8123456"),
     ("паспорт 45 08 № 123456", "123456"),
 ];
-/// The same for the addresses, each of which is another host than it seems, or is one only for some readers.
+/// Addresses whose host is another than it seems, or that only some readers take for one.
 const OTHER_ADDRESSES: [&str; 6] = [
     "访问www。evil.test",
     "_//evil.test/x",

@@ -152,7 +152,7 @@ fn parameters(keyword: &str, value: Value) -> Value {
 
 /// Members of an object whose only name is the address.
 fn named(value: Value) -> Value {
-    Value::Object(Map::from_iter([(BLOCKED.to_owned(), value)]))
+    Value::Object([(BLOCKED.to_owned(), value)].into_iter().collect())
 }
 
 /// Roles, earlier calls and their results, in chats and responses.
@@ -234,7 +234,10 @@ fn in_schemas() -> Vec<(&'static str, BorderRequest)> {
     let keyed = json!({"type": "object", "properties": named(json!({"type": "string"}))});
     let defined = json!({"type": "object", "properties": {"city": {"$ref": "#/$defs/a"}},
         "$defs": {"a": {"type": "string", "description": BLOCKED}}});
-    let form = |schema: &Value| json!({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}});
+    let form = |schema: &Value| {
+        let form = json!({"name": "a", "schema": schema});
+        json!({"response_format": {"type": "json_schema", "json_schema": form}})
+    };
     let output =
         json!({"text": {"format": {"type": "json_schema", "name": "a", "schema": described}}});
     let tool =

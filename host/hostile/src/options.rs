@@ -1,4 +1,4 @@
-//! Row 73: types of a component by which a short text is much work before its guest runs.
+//! Row 73: types of a component by which a short text is much work before its guest runs (docs/security.md, promise 1).
 
 use crate::attack::{Attack, Company};
 use crate::components;
@@ -52,7 +52,7 @@ fn options(name: char, levels: usize, inner: &str) -> (String, String) {
     (definitions, inner)
 }
 
-/// The value in all of so many options. The innermost one needs no object.
+/// The value inside `levels` options, the innermost of which needs no object.
 fn wrapped(levels: usize, value: Value) -> Value {
     (1..levels).fold(value, |value, _| json!({"some": value}))
 }

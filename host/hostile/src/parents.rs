@@ -1,4 +1,5 @@
-//! Row 74: calls that hold all places of their own module, and wait for nested calls that need such a place.
+//! Row 74: calls that hold all places of their own module, and wait for nested calls that need such a place
+//! (docs/security.md, promise 1).
 
 use crate::attack::{Attack, Company};
 use crate::command::CommandFolder;

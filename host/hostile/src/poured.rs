@@ -1,4 +1,5 @@
-//! Row 75: bodies of requests in very many pieces of very few bytes, to a peer over TLS that reads none of them.
+//! Row 75: bodies of requests in very many pieces of very few bytes, to a peer over TLS that reads none of them
+//! (docs/security.md, promises 1, 2 and 8).
 
 use crate::attack::{Attack, Company};
 use crate::command::CommandFolder;
@@ -103,17 +104,18 @@ fn hear(
 }
 
 fn tls() -> Result<Arc<ServerConfig>, AttackFailure> {
-    fn unable(error: impl Display) -> AttackFailure {
+    fn unable(error: &dyn Display) -> AttackFailure {
         AttackFailure::Unable(format!("no peer over TLS can be made here: {error}"))
     }
-    let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).map_err(unable)?;
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).map_err(unable)?;
+    let certificate =
+        CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).map_err(|error| unable(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).map_err(|error| unable(&error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(unable)?
+        .map_err(|error| unable(&error))?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
-        .map_err(unable)?;
+        .map_err(|error| unable(&error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

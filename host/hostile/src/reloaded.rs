@@ -67,7 +67,7 @@ impl CutBench<'_> {
         Ok((!is_good).then(|| format!("the agent: {} {:.200}", answered.status, answered.body)))
     }
 
-    /// What is not as it was.
+    /// The first of the grants and endpoints that is not in use, and why.
     fn lost(&self) -> Result<Option<String>, AttackFailure> {
         for module in ["probe", "other"] {
             if let Some(lost) = self.denied(module)? {

@@ -1,4 +1,4 @@
-//! Row 76: clients of the HTTP API that ask for long answers and read none of them.
+//! Row 76: clients of the HTTP API that ask for long answers and read none of them (docs/security.md, promise 2).
 
 use crate::attack::{Attack, Company};
 use crate::command::{Bounds, CommandFolder};
@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_millis(400);
 const ANSWERS: usize = 64;
 /// Bytes of the text that the run returned.
 const BYTES: usize = 3_900_000;
-/// What the system keeps of an answer for a client that does not read.
+/// Bytes that the system keeps of an answer for a client that does not read.
 const UNREAD_BYTES: usize = 4 << 10;
 const UPGRADE: &str = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -67,7 +67,7 @@ struct UnreadBench<'a> {
 }
 
 impl UnreadBench<'_> {
-    /// Requests whose answers nobody reads, on as many connections as there are `ends` of paths and headers.
+    /// Sends a request for each end of a path, with headers, and reads no answer.
     fn asked(&self, ends: &[(&str, &str)]) -> Result<Vec<TcpStream>, AttackFailure> {
         let silent = |(end, more): &(&str, &str)| {
             let stream = self.served.open(&self.request(end, more))?;
@@ -104,7 +104,7 @@ impl UnreadBench<'_> {
         }
     }
 
-    /// What the server grew by, and the slowest request of the other key.
+    /// Growth of the server in bytes, and the slowest request of the other key.
     fn attacked(&self, way: UnreadWay) -> Result<(u64, Duration), AttackFailure> {
         let resident = || {
             self.served.resident().ok_or_else(|| {
