@@ -238,6 +238,7 @@ attacks! {
         row_79_resumed_before_modules_are_loaded
         row_80_blocked_texts_in_every_field
         row_80_hidden_secrets_that_leave
+        row_81_reads_after_writes
     }
     alone {
         row_01_loops_beside_a_benign_call

@@ -479,6 +479,7 @@ fn hidden_secrets_that_leave(lab: &Lab) -> Result<String, AttackFailure> {
             format!("/v1/runs/{run}"),
             format!("/v1/runs/{run}/events"),
             format!("/v1/responses/resp_{}", run.replace('-', "")),
+            format!("/v1/responses/resp_{}/input_items", run.replace('-', "")),
         ] {
             check(
                 &format!("GET {path}"),

@@ -9,7 +9,7 @@
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
 //! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
 //! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`, `jobs`, `left`, `bodies`,
-//! `reduced`, `alike`, `pictures`, `options`, `parents`, `poured`, `unread`, `beside`, `reloaded`, `awaited`, `borders`;
+//! `reduced`, `alike`, `pictures`, `options`, `parents`, `poured`, `unread`, `beside`, `reloaded`, `awaited`, `borders`, `stale`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `far` an MCP server, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -99,6 +99,7 @@ mod secrets;
 mod serving;
 mod shipped;
 mod shown;
+mod stale;
 mod swaps;
 mod swept;
 mod tenants;
@@ -156,7 +157,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 80;
+pub const ROWS: u8 = 81;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -236,6 +237,7 @@ pub fn suite() -> Vec<Attack> {
         reloaded::ATTACKS,
         awaited::ATTACKS,
         borders::ATTACKS,
+        stale::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

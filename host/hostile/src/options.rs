@@ -18,8 +18,8 @@ pub const ATTACKS: &[Attack] = &[Attack {
     tries: |lab| Box::pin(arguments_of_nested_options(lab)),
 }];
 
-/// Deadline of a call.
-const DEADLINE: Duration = Duration::from_secs(1);
+/// Deadline of a call, which is more than the work on arguments of their size needs.
+const DEADLINE: Duration = Duration::from_millis(400);
 /// Bytes of the arguments, which are fewer than a module may be given.
 const BYTES: usize = 900_000;
 /// Options in each other: as many as a type may be deep.
