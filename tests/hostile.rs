@@ -149,6 +149,7 @@ attacks! {
         row_35_results_of_many_values
         row_35_weight_of_all_places
         row_35_arguments_in_all_places
+        row_35_bytes_that_wait_for_a_place
         row_36_descriptors_hoarded_by_two
         row_36_fifo_by_a_race
         row_36_module_becomes_a_fifo
@@ -227,6 +228,17 @@ attacks! {
         row_70_schemas_that_cost_work
         row_71_names_like_those_of_others
         row_72_images_of_others
+        row_73_arguments_of_nested_options
+        row_74_parents_in_all_places_of_a_module
+        row_75_pieces_of_bodies_over_tls
+        row_76_answers_that_nobody_reads
+        row_77_values_beside_letters
+        row_77_values_in_other_forms
+        row_78_configuration_that_is_cut
+        row_79_resumed_before_modules_are_loaded
+        row_80_blocked_texts_in_every_field
+        row_80_hidden_secrets_that_leave
+        row_81_reads_after_writes
     }
     alone {
         row_01_loops_beside_a_benign_call

@@ -50,7 +50,7 @@ const LONGEST: [&str; 23] = [
 
 /// Attacks that wait for deadlines and turns and compute next to nothing, the longest first. They wait beside those that
 /// compute, and take no place of these.
-const WAITING: [&str; 12] = [
+const WAITING: [&str; 15] = [
     "calls_in_places_that_an_end_frees",
     "directory_never_left",
     "failures_for_now_without_end",
@@ -59,10 +59,13 @@ const WAITING: [&str; 12] = [
     "requests_that_wait_for_their_turn",
     "memory_kept_by_one_key",
     "descriptors_hoarded_by_two",
+    "configuration_that_is_cut",
     "sweeps_beside_a_stopped_process",
     "work_of_an_expired_key",
     "locks_never_released",
     "work_of_a_revoked_key",
+    "resumed_before_modules_are_loaded",
+    "bytes_that_wait_for_a_place",
 ];
 
 /// What happens while a suite runs.

@@ -4,6 +4,7 @@
 use crate::components::beside;
 use crate::fault::AttackFailure;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// A module's claims about one of its tools.
 #[derive(Debug, Clone)]
@@ -222,20 +223,46 @@ pub fn stalling_beside(parts: &str, stall: Stall) -> Result<Vec<u8>, AttackFailu
         .replace("{data}", "");
     let world = match stall {
         Stall::Spins => world.replace("(i32.const {list})", "(loop (br 0)) (unreachable)"),
-        Stall::Sleeps => world
-            .replace("(component", &format!("(component {CLOCK}"))
-            .replace("(core module $m", &format!("(core module $m {CORE_CLOCK}"))
-            .replace(
-                "(instantiate $m)",
-                "(instantiate $m (with \"h\" (instance
-                   (export \"block\" (func $block)) (export \"subscribe\" (func $subscribe)))))",
-            )
-            .replace(
-                "(i32.const {list})",
-                "(call $block (call $subscribe (i64.const 3600000000000))) (unreachable)",
-            ),
+        Stall::Sleeps => with_clock(&world).replace(
+            "(i32.const {list})",
+            "(call $block (call $subscribe (i64.const 3600000000000))) (unreachable)",
+        ),
     };
     Ok(wat::parse_str(beside(parts, &world))?)
+}
+
+/// A [`component`] that sleeps for so long each time before it lists its tools.
+///
+/// # Errors
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn listing_late(
+    tools: &[Claim],
+    reply: &LiarReply,
+    pause: Duration,
+) -> Result<Vec<u8>, AttackFailure> {
+    let (world, list) = text(tools, reply);
+    let function = "(func (export \"list\") (result i32)";
+    let late = format!(
+        "{function} (call $block (call $subscribe (i64.const {})))",
+        pause.as_nanos()
+    );
+    let world = with_clock(&world).replace(
+        &format!("{function} (i32.const {list})"),
+        &format!("{late} (i32.const {list})"),
+    );
+    Ok(wat::parse_str(world)?)
+}
+
+/// The component of the world with the functions `$block` and `$subscribe`, by which it sleeps.
+fn with_clock(world: &str) -> String {
+    world
+        .replace("(component", &format!("(component {CLOCK}"))
+        .replace("(core module $m", &format!("(core module $m {CORE_CLOCK}"))
+        .replace(
+            "(instantiate $m)",
+            "(instantiate $m (with \"h\" (instance
+               (export \"block\" (func $block)) (export \"subscribe\" (func $subscribe)))))",
+        )
 }
 
 /// What a module needs to sleep.

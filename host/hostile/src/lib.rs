@@ -9,7 +9,7 @@
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `decided`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
 //! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`, `foreign`, `offers`, `granted`, `forged`, `revoked`,
 //! `retried`, `blocked`, `leaving`, `swept`, `queued`, `votes`, `fenced`, `forgotten`, `freed`, `resumed`, `jobs`, `left`, `bodies`,
-//! `reduced`, `alike`, `pictures`;
+//! `reduced`, `alike`, `pictures`, `options`, `parents`, `poured`, `unread`, `beside`, `reloaded`, `awaited`, `borders`, `stale`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `runs` a client of that, `scripted` a model, `far` an MCP server, `effects` what tools ask, `page` the scripts of its page, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -29,8 +29,11 @@ pub mod web;
 
 mod alike;
 mod arguments;
+mod awaited;
+mod beside;
 mod blocked;
 mod bodies;
+mod borders;
 mod cache;
 mod command;
 mod compiler;
@@ -72,15 +75,19 @@ mod memory;
 mod names;
 mod network;
 mod offers;
+mod options;
 mod output;
 mod page;
+mod parents;
 mod pictures;
 mod pipes;
 mod pool;
+mod poured;
 mod process;
 mod queued;
 mod quoted;
 mod reduced;
+mod reloaded;
 mod reserved;
 mod responses;
 mod resumed;
@@ -92,11 +99,13 @@ mod secrets;
 mod serving;
 mod shipped;
 mod shown;
+mod stale;
 mod swaps;
 mod swept;
 mod tenants;
 mod trees;
 mod trust;
+mod unread;
 mod values;
 mod votes;
 mod weight;
@@ -148,7 +157,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 72;
+pub const ROWS: u8 = 81;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -220,6 +229,15 @@ pub fn suite() -> Vec<Attack> {
         reduced::ATTACKS,
         alike::ATTACKS,
         pictures::ATTACKS,
+        options::ATTACKS,
+        parents::ATTACKS,
+        poured::ATTACKS,
+        unread::ATTACKS,
+        beside::ATTACKS,
+        reloaded::ATTACKS,
+        awaited::ATTACKS,
+        borders::ATTACKS,
+        stale::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

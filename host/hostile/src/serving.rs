@@ -147,6 +147,11 @@ impl Served {
         process::peak_of(self.child.id())
     }
 
+    /// The memory that is resident in it, in bytes. `None` where the system does not report it.
+    pub fn resident(&self) -> Option<u64> {
+        process::resident_of(self.child.id())
+    }
+
     /// Kills it while another thread still asks it.
     pub fn kill_now(&self) {
         self.signal("-KILL");

@@ -53,6 +53,14 @@ pub const ATTACKS: &[Attack] = &[
         company: Company::Others,
         tries: |lab| Box::pin(arguments_in_all_places(lab)),
     },
+    Attack {
+        row: 35,
+        name: "bytes_that_wait_for_a_place",
+        attack: "lists of bytes as arguments of a crowd of calls, of which one at a time has a place",
+        must: "those that wait take no memory beside their text; the next one has room",
+        company: Company::Others,
+        tries: |lab| Box::pin(bytes_that_wait_for_a_place(lab)),
+    },
 ];
 
 /// A guest's own memory.
@@ -286,4 +294,53 @@ async fn arguments_in_all_places(lab: &Lab) -> Result<String, AttackFailure> {
     }
     ensure(broke.is_empty(), || broke.join("; "))?;
     Ok(ended.join("; "))
+}
+
+async fn bytes_that_wait_for_a_place(lab: &Lab) -> Result<String, AttackFailure> {
+    /// The host has room for all of them, so what bounds them is that they wait.
+    const CEILING: u64 = 4 << 30;
+    const CROWD: usize = 40;
+    const BYTES: usize = 1_350_000;
+    /// Values of one call, of 40 bytes for each byte, twice: one call ends while the next one begins.
+    const ONE: u64 = 2 * 40 * BYTES as u64;
+    /// A guest's own memory, which has room for the arguments.
+    const TAKEN: u64 = 8 << 20;
+    let mut arena = lab.arena_keeping(PLACES, CEILING, |policy| {
+        policy.limits.memory_bytes = TAKEN;
+        // Two or three calls have their turn within it.
+        policy.limits.timeout_ms = 1_000;
+        let module = policy.modules.entry("bad".into()).or_default();
+        module.limits.concurrent_calls = Some(1);
+    })?;
+    arena.benign().await?;
+    arena
+        .load("bad", components::parse(&components::taking(1))?)
+        .await?;
+    let arguments = json!({"bytes": "AAAA".repeat(BYTES / 3)});
+    // The first call makes what stays: slots of the pool, and threads.
+    let first = arena.value("bad.bytes", json!({"bytes": "AAAA"})).await?;
+    ensure(first == json!(3), || {
+        format!("of three bytes {first} were taken: nothing is proved")
+    })?;
+    let baseline = Baseline::now()?;
+    let invocations: Vec<_> = (0..CROWD)
+        .map(|_| Invocation::new("attack", "bad.bytes", &arguments))
+        .collect();
+    let reports = join_all(invocations.iter().map(|it| arena.registry.call(it))).await;
+    let mut ends = BTreeMap::new();
+    for report in &reports {
+        *ends.entry(kind(report)).or_insert(0_usize) += 1;
+    }
+    drop(reports);
+    let made = ends.get("ok").copied().unwrap_or(0);
+    let waited = ends.get("busy").copied().unwrap_or(0) + ends.get("deadline").unwrap_or(&0);
+    ensure(
+        made > 0 && made + waited == CROWD && waited > CROWD / 2,
+        || format!("{CROWD} calls in one place ended so: {ends:?}"),
+    )?;
+    let more = baseline.ensure_peak(ONE + TAKEN + KEPT, "calls that wait")?;
+    let left = arena.registry.kept().taken();
+    ensure(left == 0, || format!("{left} bytes are still counted"))?;
+    arena.unharmed().await?;
+    Ok(format!("{ends:?}, {} MiB", more >> 20))
 }
