@@ -42,10 +42,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of a client's key, before they are encoded (RFC 6455, 4.1).
 const KEY_BYTES: usize = 16;
-/// What a server puts behind a client's key before it hashes both (RFC 6455, 1.3).
+/// Suffix of a client's key, before a server hashes both (RFC 6455, 1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// What a client is told about the end of its socket. Codes that must not be sent are no variants.
+/// Reason in the close frame of a socket. Codes that must not be sent are no variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseCode {
     /// All was sent.
@@ -517,7 +517,7 @@ mod tests {
         assert!(lacks.contains("HTTP/1.1"), "{lacks}");
     }
 
-    /// As each code is on the wire (IANA's registry of close codes).
+    /// The numbers are those of IANA's registry of close codes.
     #[test]
     fn codes_are_those_of_the_registry_and_may_be_sent() {
         for (code, number) in [

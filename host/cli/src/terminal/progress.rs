@@ -14,7 +14,7 @@ const MARKS: [&str; 8] = ["⠁", "⠂", "⠄", "⡀", "⢀", "⠠", "⠐", "⠈"
 /// Time between two drawings.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A row on stderr that tells what goes on and for how long, until it is dropped. Nothing is drawn where stderr is no
+/// A row on stderr with a text and the time since it began, until it is dropped. Nothing is drawn where stderr is no
 /// terminal.
 #[derive(Debug)]
 pub struct LiveRow {
