@@ -25,93 +25,93 @@ pub fn generate(command: &GenerateCommand, mut cli: Command) -> Result<Exit> {
             clap_complete::generate(*shell, &mut cli, "toolhold", &mut text);
             io::stdout().write_all(&text)?;
         }
-        GenerateCommand::Man { folder } => manual(cli, folder)?,
+        GenerateCommand::Man { folder } => manual(folder)?,
         GenerateCommand::Config => print!("{}", toolhold_runtime::config::DEFAULTS),
     }
     Ok(Exit::Ok)
 }
 
-/// Cells of a row of a page: a reader of manuals indents it by seven, of 80.
-const PAGE_CELLS: usize = 72;
+/// The pages of all commands, as the test below writes them: what makes them of the commands is not in the binary.
+const PAGES: &str = include_str!("../../manual.roff");
+/// Stands before each page, followed by the name of its file: a comment of roff.
+const PAGE: &str = ".\\\" page ";
 
-fn manual(cli: Command, folder: &Path) -> Result<()> {
+/// The pages, each with the name of its file.
+fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let pages = PAGES.split(PAGE).skip(1);
+    pages.filter_map(|page| page.split_once('\n'))
+}
+
+fn manual(folder: &Path) -> Result<()> {
     let at = || format!("{} cannot be written to", folder.display());
     std::fs::create_dir_all(folder).with_context(at)?;
-    let mut cli = cli.disable_help_subcommand(true).term_width(PAGE_CELLS);
-    // The names of commands, and what they have from those above them.
-    cli.build();
-    write_pages(&mut cli, folder).with_context(at)?;
+    for (name, page) in pages() {
+        std::fs::write(folder.join(name), page).with_context(at)?;
+    }
     println!("made the manual pages in {}", folder.display());
     Ok(())
-}
-
-/// A page for the command, and for each below it that help shows.
-fn write_pages(command: &mut Command, folder: &Path) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or(command.get_name());
-    let name = name.to_owned();
-    std::fs::write(folder.join(format!("{name}.1")), page(&name, command))?;
-    let below = command.get_subcommands_mut();
-    for command in below.filter(|command| !command.is_hide_set()) {
-        write_pages(command, folder)?;
-    }
-    Ok(())
-}
-
-/// The help of a command as a page, its rows as they are.
-fn page(name: &str, command: &mut Command) -> String {
-    let about = command.get_about().map(ToString::to_string);
-    let about = roff(&about.unwrap_or_default().replace('\n', " "));
-    let help = roff(&command.render_long_help().to_string());
-    let (title, version) = (name.to_uppercase(), env!("CARGO_PKG_VERSION"));
-    let name = roff(name);
-    format!(
-        ".TH \"{title}\" 1 \"\" \"toolhold {version}\"\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n.nf\n{help}\n.fi\n"
-    )
-}
-
-/// A text as roff has it: no row of it is a request, and a hyphen is one that can be copied.
-fn roff(text: &str) -> String {
-    let row = |row: &str| {
-        let begin = if row.starts_with(['.', '\'']) {
-            "\\&"
-        } else {
-            ""
-        };
-        let row = row.replace('\\', "\\e").replace('-', "\\-");
-        format!("{begin}{row}")
-    };
-    let rows: Vec<String> = text.lines().map(row).collect();
-    rows.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap_mangen::Man;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/manual.roff");
+
+    /// The committed file shows every change of the manual in its diff. `TOOLHOLD_UPDATE=1` writes the file again.
+    #[test]
+    fn the_committed_pages_are_those_of_the_commands() {
+        let mut now = String::new();
+        add_pages(&without_help(crate::usage::command()), &mut now);
+        if std::env::var_os("TOOLHOLD_UPDATE").is_some() {
+            std::fs::write(COMMITTED, &now).unwrap();
+        }
+        let committed = std::fs::read_to_string(COMMITTED).unwrap();
+        assert!(
+            now == committed,
+            "manual.roff is of other commands; write it with TOOLHOLD_UPDATE=1 cargo test -p toolhold-cli generate"
+        );
+    }
 
     #[test]
-    fn a_page_has_the_help_of_its_command() {
-        let below = Command::new("serve").about("Serve\nthe API");
-        let below = below.long_about("Serve the API.\n.It is `\\d-x`\n'quoted'");
-        let mut cli = Command::new("tool").subcommand(below);
-        cli.build();
-        let command = cli.find_subcommand_mut("serve").unwrap();
-        let page = page("tool-serve", command);
-        let rows: Vec<&str> = page.lines().collect();
-        assert!(rows[0].starts_with(".TH \"TOOL-SERVE\" 1 "), "{page}");
-        assert_eq!(
-            rows[1..5],
-            [
-                ".SH NAME",
-                "tool\\-serve \\- Serve the API",
-                ".SH DESCRIPTION",
-                ".nf"
-            ]
-        );
-        for row in ["\\&.It is `\\ed\\-x`", "\\&'quoted'", "Usage: tool serve"] {
-            assert!(rows.contains(&row), "{row}: {page}");
+    fn each_page_stands_in_a_file_of_its_command() {
+        let command = without_help(crate::usage::command());
+        let shown = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        for command in shown {
+            let name = format!("toolhold-{}.1", command.get_name());
+            let page = pages().find(|(file, _)| *file == name);
+            let title = format!(".TH toolhold-{} 1 ", command.get_name());
+            assert!(
+                page.is_some_and(|(_, page)| page.contains(&title)),
+                "{name}: {page:?}"
+            );
         }
-        assert_eq!(rows.last(), Some(&".fi"));
-        let requests = rows.iter().filter(|row| row.starts_with('.'));
-        assert_eq!(requests.count(), 5, "{page}");
+    }
+
+    /// The command without `help`, which would have a page for each command again.
+    fn without_help(command: Command) -> Command {
+        command.mut_subcommands(|own| match own.get_name() {
+            "help" => own.hide(true),
+            _ => without_help(own),
+        })
+    }
+
+    /// Adds the page of the command, then those of the commands below it that help shows.
+    fn add_pages(command: &Command, to: &mut String) {
+        let man = Man::new(command.clone()).source("toolhold");
+        let mut page = Vec::new();
+        man.render(&mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        to.push_str(PAGE);
+        to.push_str(&man.get_filename());
+        to.push('\n');
+        to.push_str(&page);
+        let below = command.get_subcommands();
+        for command in below.filter(|command| !command.is_hide_set()) {
+            add_pages(command, to);
+        }
     }
 }
