@@ -77,7 +77,15 @@ fn completions_manual_and_reference_are_made() {
     let man = host.run(&["generate", "man", "man"]);
     assert_eq!(man.code, Some(0), "{man:?}");
     let page = std::fs::read_to_string(host.path().join("man/toolhold-serve.1")).unwrap();
-    assert!(page.contains("HTTP"), "{page}");
+    for part in [
+        ".SH SYNOPSIS",
+        ".SH OPTIONS",
+        "HTTP",
+        "\\fB\\-\\-listen\\fR",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!host.path().join("man/toolhold-help.1").exists());
     let reference = host.run(&["generate", "config"]).stdout;
     for key in ["[serve]", "key_concurrent_runs = ", "[endpoints.default]"] {
         assert!(reference.contains(key), "{key}");

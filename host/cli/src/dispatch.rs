@@ -21,31 +21,28 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolhold_devkit::build::DEFAULT_BUILD_TIMEOUT;
 use toolhold_devkit::scaffold::{self, Offers};
 use toolhold_runtime::config::LogFormat;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
+use tracing::Level;
+use tracing_subscriber::filter::{Targets, filter_fn};
+use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
 /// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
     let format = cli.log_format();
-    let (filter, fault) = filter(cli.command.log_level());
-    let log = tracing_subscriber::fmt()
-        .with_writer(move || EscapedLog { format })
-        .with_env_filter(filter);
+    let named = std::env::var("TOOLHOLD_LOG").ok();
+    let (filter, fault) = filter(named.as_deref(), cli.command.log_level());
+    let log = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(holds_no_secret));
+    let events = fmt::layer()
+        .log_internal_errors(true)
+        .with_writer(move || EscapedLog { format });
     match format {
-        LogFormat::Json => log
-            .json()
-            .flatten_event(true)
-            .finish()
-            .with(filter_fn(holds_no_secret))
-            .init(),
-        LogFormat::Text => log
-            .with_ansi(style::has_colours())
-            .without_time()
-            .with_target(false)
-            .finish()
-            .with(filter_fn(holds_no_secret))
-            .init(),
+        LogFormat::Json => log.with(events.json().flatten_event(true)).init(),
+        LogFormat::Text => {
+            let events = events.with_ansi(style::has_colours());
+            log.with(events.without_time().with_target(false)).init();
+        }
     }
     if format == LogFormat::Json && cli.command.serves() {
         stderr::become_events();
@@ -96,18 +93,23 @@ pub fn command(cli: Cli) -> ExitCode {
     }
 }
 
-/// The filter of the log: levels of `TOOLHOLD_LOG`, and notices in any case. Where the variable is wrong, the usual level
-/// holds, and the fault is returned.
-fn filter(usual: &str) -> (EnvFilter, Option<String>) {
-    let with_notices = |level: &str| EnvFilter::try_new(format!("{level},{}=info", stderr::NOTICE));
-    let named = std::env::var("TOOLHOLD_LOG").ok();
-    let named = named.filter(|level| !level.trim().is_empty());
-    let (level, fault) = match named.as_deref().map(with_notices) {
+/// The filter of the log: the levels that `TOOLHOLD_LOG` names, and notices in any case. Where the variable is wrong, the
+/// usual level holds, and the fault is returned.
+fn filter(named: Option<&str>, usual: &str) -> (Targets, Option<String>) {
+    let with_notices = |levels: &str| {
+        let levels = levels.split(',').map(str::trim);
+        // An empty one would be a level for all.
+        let levels: Vec<&str> = levels.filter(|level| !level.is_empty()).collect();
+        let targets = levels.join(",").parse::<Targets>();
+        targets.map(|targets| targets.with_target(stderr::NOTICE, Level::INFO))
+    };
+    let named = named.filter(|levels| !levels.trim().is_empty());
+    let (levels, fault) = match named.map(with_notices) {
         Some(Ok(filter)) => return (filter, None),
         Some(Err(error)) => (usual, Some(format!("{error}; {usual} is logged"))),
         None => (usual, None),
     };
-    (with_notices(level).unwrap_or_default(), fault)
+    (with_notices(levels).unwrap_or_default(), fault)
 }
 
 fn exit_of(error: &anyhow::Error) -> Exit {
@@ -238,5 +240,34 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Secrets(command) => secrets::secrets(file.as_deref(), &flags, command).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_the_levels_that_are_named_and_notices() {
+        const USUAL: &str = "warn,toolhold=info";
+        for (named, target, level, is_logged) in [
+            (None, "toolhold_server", Level::INFO, true),
+            (None, "toolhold_server", Level::DEBUG, false),
+            (None, "hyper", Level::WARN, true),
+            (None, "hyper", Level::INFO, false),
+            (Some(" "), "hyper", Level::WARN, true),
+            (Some("error"), "toolhold_server", Level::WARN, false),
+            (Some("info, hyper=debug ,"), "hyper", Level::DEBUG, true),
+            (Some("info, hyper=debug ,"), "h2", Level::INFO, true),
+            (Some("info, hyper=debug ,"), "h2", Level::DEBUG, false),
+            (Some("hyper=debug"), "h2", Level::ERROR, false),
+            (Some("off"), stderr::NOTICE, Level::INFO, true),
+            (Some("hyper=loud"), "hyper", Level::WARN, true),
+        ] {
+            let (filter, fault) = filter(named, USUAL);
+            let seen = filter.would_enable(target, &level);
+            assert_eq!(seen, is_logged, "{named:?}: {target} {level}");
+            assert_eq!(fault.is_some(), named == Some("hyper=loud"), "{fault:?}");
+        }
     }
 }

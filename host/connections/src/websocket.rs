@@ -1,36 +1,32 @@
 //! WebSockets on which only the server sends. A WebSocket is a connection like any other: it is counted, and it
 //! ends when its client is gone and when the server ends.
 //!
-//! Long texts are sent in several frames (RFC 6455, 5.4): the library keeps a buffer for each socket that never gets
-//! smaller again than the longest frame.
+//! Long texts are sent in several frames (RFC 6455, 5.4), which clients and proxies read with small buffers.
 
 use crate::server::Connection;
-use axum::body::{Body, Bytes};
 use axum::extract::FromRequestParts;
+use axum::http::header::{
+    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use axum::http::request::Parts;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::SinkExt as _;
 use futures_util::stream::{Stream, StreamExt as _};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use sha1_smol::Sha1;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
-pub use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
-use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_websockets::{Config, Error, Limits, Message, ServerBuilder, WebSocketStream};
 
 /// Bytes of a client's message. Its content is ignored.
 const MESSAGE_BYTES: usize = 4 << 10;
 /// Bytes of a frame to a client.
 const FRAME_BYTES: usize = 64 << 10;
-/// Most bytes of a socket that wait to be sent: what is behind a frame, such as pongs, which answer the client's pings.
-const WAITING_BYTES: usize = 4 * FRAME_BYTES;
 /// Most messages of a client between two pings of ours. One that sends more ends its socket.
 const MAX_MESSAGES: usize = 1_000;
 /// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
@@ -43,6 +39,39 @@ const PULSE: KeepAlive = KeepAlive {
 const REASON_BYTES: usize = 123;
 /// Time for a close frame to be sent and answered; a client that does neither is not waited for longer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes of a client's key, before they are encoded (RFC 6455, 4.1).
+const KEY_BYTES: usize = 16;
+/// Suffix of a client's key, before a server hashes both (RFC 6455, 1.3).
+const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Reason in the close frame of a socket. Codes that must not be sent are no variants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseCode {
+    /// All was sent.
+    Normal,
+    /// The server stops.
+    Away,
+    /// The client may not go on.
+    Policy,
+    /// The server failed.
+    Error,
+    /// There is nothing now, and may be later.
+    Again,
+}
+
+impl CloseCode {
+    fn sent(self) -> tokio_websockets::CloseCode {
+        match self {
+            Self::Normal => tokio_websockets::CloseCode::NORMAL_CLOSURE,
+            Self::Away => tokio_websockets::CloseCode::GOING_AWAY,
+            Self::Policy => tokio_websockets::CloseCode::POLICY_VIOLATION,
+            Self::Error => tokio_websockets::CloseCode::INTERNAL_SERVER_ERROR,
+            // 1013, which IANA's registry calls "Try Again Later".
+            Self::Again => tokio_websockets::CloseCode::SERVICE_OVERLOAD,
+        }
+    }
+}
 
 /// A part of what a socket sends.
 #[derive(Debug)]
@@ -80,7 +109,7 @@ pub struct WebSocketUpgrade {
 #[derive(Debug, thiserror::Error)]
 pub enum WebSocketRefusal {
     #[error("this path is a WebSocket: {0}")]
-    NoRequest(#[source] Box<Error>),
+    NoRequest(&'static str),
     #[error("this path is a WebSocket, which this connection cannot become")]
     NoUpgrade,
 }
@@ -95,16 +124,56 @@ impl<S: Sync> FromRequestParts<S> for WebSocketUpgrade {
     type Rejection = WebSocketRefusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, WebSocketRefusal> {
-        let mut request = Request::new(());
-        *request.method_mut() = parts.method.clone();
-        *request.version_mut() = parts.version;
-        request.headers_mut().clone_from(&parts.headers);
-        let agreed = create_response_with_body(&request, Body::empty)
-            .map_err(|error| WebSocketRefusal::NoRequest(Box::new(error)))?;
+        let agreed = agreed(parts).map_err(WebSocketRefusal::NoRequest)?;
         let on_upgrade = parts.extensions.remove::<OnUpgrade>();
         let on_upgrade = on_upgrade.ok_or(WebSocketRefusal::NoUpgrade)?;
         Ok(Self { agreed, on_upgrade })
     }
+}
+
+/// The response that agrees to a client's opening handshake (RFC 6455, 4.2), or what the request lacks. The library does
+/// it only on connections that it reads the request from.
+fn agreed(parts: &Parts) -> Result<Response, &'static str> {
+    let field = |name: HeaderName| {
+        let value = parts.headers.get(name);
+        value.and_then(|value| value.to_str().ok())
+    };
+    let names = |name: HeaderName, wanted: &str| {
+        let named = field(name).unwrap_or_default();
+        let mut named = named.split([',', ' ']);
+        named.any(|named| named.eq_ignore_ascii_case(wanted))
+    };
+    if parts.method != Method::GET {
+        return Err("send a GET");
+    }
+    if parts.version < Version::HTTP_11 {
+        return Err("send the request in HTTP/1.1");
+    }
+    if !names(CONNECTION, "upgrade") {
+        return Err("the header `Connection: Upgrade` is missing");
+    }
+    if !names(UPGRADE, "websocket") {
+        return Err("the header `Upgrade: websocket` is missing");
+    }
+    if field(SEC_WEBSOCKET_VERSION) != Some("13") {
+        return Err("the header `Sec-WebSocket-Version: 13` is missing");
+    }
+    let is_key = |key: &&str| {
+        let decoded = STANDARD.decode(key);
+        decoded.is_ok_and(|bytes| bytes.len() == KEY_BYTES)
+    };
+    let Some(key) = field(SEC_WEBSOCKET_KEY).filter(is_key) else {
+        return Err("the header `Sec-WebSocket-Key` is missing, or is no base64 of 16 bytes");
+    };
+    let mut hash = Sha1::new();
+    hash.update(key.as_bytes());
+    hash.update(KEY_SUFFIX.as_bytes());
+    let headers = [
+        (CONNECTION, "Upgrade".to_owned()),
+        (UPGRADE, "websocket".to_owned()),
+        (SEC_WEBSOCKET_ACCEPT, STANDARD.encode(hash.digest().bytes())),
+    ];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
 /// Upgrades the request, sends each text as a message, then closes the socket with a code that tells why.
@@ -131,14 +200,10 @@ fn upgrade_with(
                 return;
             }
         };
-        let config = WebSocketConfig::default()
-            .read_buffer_size(MESSAGE_BYTES)
-            .write_buffer_size(FRAME_BYTES)
-            .max_write_buffer_size(WAITING_BYTES)
-            .max_message_size(Some(MESSAGE_BYTES))
-            .max_frame_size(Some(MESSAGE_BYTES));
-        let mut socket =
-            WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+        let mut socket = ServerBuilder::new()
+            .config(Config::default().frame_size(FRAME_BYTES))
+            .limits(Limits::default().max_payload_len(Some(MESSAGE_BYTES)))
+            .serve(upgraded);
         let end = tokio::select! {
             () = connection.closed() => {
                 Some((CloseCode::Away, "the server stops; connect again".to_owned()))
@@ -149,13 +214,10 @@ fn upgrade_with(
             return;
         };
         let reason = &reason[..reason.floor_char_boundary(REASON_BYTES)];
-        let close = CloseFrame {
-            code,
-            reason: reason.into(),
-        };
+        let close = Message::close(Some(code.sent()), reason);
         let closing = async {
             // The client may be gone; there is nothing more to do for it.
-            if socket.close(Some(close)).await.is_ok() {
+            if socket.send(close).await.is_ok() {
                 // A connection that ends with unread bytes is reset, and the client may not get the frame.
                 while let Some(Ok(_)) = socket.next().await {}
             }
@@ -179,15 +241,20 @@ async fn send_all(
     let mut beat = interval_at(heard + pulse.every, pulse.every);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let sent = tokio::select! {
+        let sent: Result<(), Error> = tokio::select! {
             // A message that has arrived counts before the timeout.
             biased;
             said = socket.next() => match said {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
-                Some(Ok(_)) if messages < MAX_MESSAGES => {
+                Some(Err(_)) | None => return None,
+                Some(Ok(message)) if message.is_close() => return None,
+                Some(Ok(message)) if messages < MAX_MESSAGES => {
                     messages += 1;
                     heard = Instant::now();
-                    continue;
+                    if !message.is_ping() {
+                        continue;
+                    }
+                    // The library has queued a pong, and bounds no queue: nothing else is read until it has left.
+                    socket.flush().await
                 }
                 Some(Ok(_)) => {
                     let reason = format!(
@@ -202,13 +269,13 @@ async fn send_all(
                 if heard.elapsed() >= pulse.patience {
                     return Some((CloseCode::Policy, "no ping was answered".to_owned()));
                 }
-                socket.send(Message::Ping(Bytes::new())).await
+                socket.send(Message::ping("")).await
             }
             item = items.next() => match item {
-                Some(SocketItem::Text(text)) => send_text(socket, text).await,
+                Some(SocketItem::Text(text)) => socket.send(Message::text(text)).await,
                 Some(SocketItem::Close { code, reason, last }) => {
                     if let Some(text) = last {
-                        send_text(socket, text).await.ok()?;
+                        socket.send(Message::text(text)).await.ok()?;
                     }
                     return Some((code, reason));
                 }
@@ -219,33 +286,19 @@ async fn send_all(
     }
 }
 
-/// Sends a text as one message, in frames of bounded size.
-async fn send_text(socket: &mut Socket, text: String) -> Result<(), Error> {
-    let mut rest = Bytes::from(text);
-    let mut kind = Data::Text;
-    loop {
-        let frame = rest.split_to(rest.len().min(FRAME_BYTES));
-        let is_last = rest.is_empty();
-        let frame = Frame::message(frame, OpCode::Data(kind), is_last);
-        socket.send(Message::Frame(frame)).await?;
-        if is_last {
-            return Ok(());
-        }
-        kind = Data::Continue;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::server::serve;
     use crate::settings::Settings;
+    use axum::http::Request;
     use axum::{Extension, Router, routing};
     use futures_util::stream;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
+    use tokio_tungstenite::tungstenite;
     use tokio_util::sync::CancellationToken;
 
     const LONG_BYTES: usize = 3 * FRAME_BYTES + 17;
@@ -406,11 +459,77 @@ mod tests {
             assert_eq!(text.as_str(), letter.repeat(bytes));
         }
         let closed = timeout(TIMEOUT, client.next()).await.unwrap();
-        let Some(Ok(Message::Close(Some(frame)))) = closed else {
+        let Some(Ok(tungstenite::Message::Close(Some(frame)))) = closed else {
             panic!("{closed:?}");
         };
-        assert_eq!(frame.code, CloseCode::Policy);
+        assert_eq!(u16::from(frame.code), 1_008);
         assert_eq!(frame.reason.as_str(), "é".repeat(REASON_BYTES / 2));
+    }
+
+    /// The example of RFC 6455, 1.3, and what may be wrong with it.
+    #[test]
+    fn a_handshake_is_agreed_to_as_the_rfc_says() {
+        let answer = |name: &str, value: &str, method: &str, version: Version| {
+            let mut request = Request::builder()
+                .method(method)
+                .version(version)
+                .header("connection", "keep-alive, Upgrade")
+                .header("upgrade", "WebSocket")
+                .header("sec-websocket-version", "13")
+                .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+                .body(())
+                .unwrap();
+            let name: HeaderName = name.parse().unwrap();
+            request.headers_mut().insert(name, value.parse().unwrap());
+            agreed(&request.into_parts().0)
+        };
+        let good = answer("x", "y", "GET", Version::HTTP_11).unwrap();
+        assert_eq!(good.status(), StatusCode::SWITCHING_PROTOCOLS);
+        assert_eq!(
+            good.headers()[SEC_WEBSOCKET_ACCEPT],
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        );
+        assert_eq!(good.headers()[CONNECTION], "Upgrade");
+        assert_eq!(good.headers()[UPGRADE], "websocket");
+        for (name, value, told) in [
+            ("connection", "close", "`Connection: Upgrade`"),
+            ("connection", "upgraded", "`Connection: Upgrade`"),
+            ("upgrade", "h2c", "`Upgrade: websocket`"),
+            ("sec-websocket-version", "8", "`Sec-WebSocket-Version: 13`"),
+            ("sec-websocket-key", "", "`Sec-WebSocket-Key`"),
+            (
+                "sec-websocket-key",
+                "dGhlIHNhbXBsZQ==",
+                "`Sec-WebSocket-Key`",
+            ),
+            (
+                "sec-websocket-key",
+                "dGhlIHNhbXBsZSBub25jZQ=",
+                "`Sec-WebSocket-Key`",
+            ),
+        ] {
+            let lacks = answer(name, value, "GET", Version::HTTP_11).unwrap_err();
+            assert!(lacks.contains(told), "{name}: {value}: {lacks}");
+        }
+        let lacks = answer("x", "y", "POST", Version::HTTP_11).unwrap_err();
+        assert!(lacks.contains("GET"), "{lacks}");
+        let lacks = answer("x", "y", "GET", Version::HTTP_10).unwrap_err();
+        assert!(lacks.contains("HTTP/1.1"), "{lacks}");
+    }
+
+    /// The numbers are those of IANA's registry of close codes.
+    #[test]
+    fn codes_are_those_of_the_registry_and_may_be_sent() {
+        for (code, number) in [
+            (CloseCode::Normal, 1_000),
+            (CloseCode::Away, 1_001),
+            (CloseCode::Policy, 1_008),
+            (CloseCode::Error, 1_011),
+            (CloseCode::Again, 1_013),
+        ] {
+            assert_eq!(u16::from(code.sent()), number, "{code:?}");
+            assert!(!code.sent().is_reserved(), "{code:?}");
+        }
     }
 
     #[tokio::test]

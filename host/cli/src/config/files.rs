@@ -4,6 +4,7 @@ use super::found::{FOUND, FoundLayer};
 use super::known;
 use super::layers::ConfigError;
 use super::syntax;
+use super::user_folder::UserFolder;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
@@ -146,12 +147,9 @@ fn read_with_digest(
     Ok(Some(((origin, table), Digest::of(text.as_bytes()))))
 }
 
-/// The user's configuration folder, if there is a home folder. A relative one (`HOME=""`) would be in the working folder.
+/// The user's configuration folder, if there is a home folder.
 pub fn users_folder() -> Option<PathBuf> {
-    use etcetera::BaseStrategy as _;
-    let base = etcetera::choose_base_strategy().ok()?;
-    let folder = Some(base.config_dir()).filter(|folder| folder.is_absolute());
-    Some(folder?.join("toolhold"))
+    Some(UserFolder::Config.path()?.join("toolhold"))
 }
 
 /// Path of the user's file.

@@ -29,6 +29,7 @@ mod shown;
 #[cfg(test)]
 mod surface;
 mod syntax;
+mod user_folder;
 
 pub use files::{MAX_CONFIG_BYTES, usual_files};
 pub use flags::Flags;
@@ -39,7 +40,6 @@ pub use reload::ReloadCause;
 
 use crate::program;
 use emptied::{ContentInUse, EmptiedFile};
-use etcetera::BaseStrategy as _;
 use files::ConfigFiles;
 use found::FoundLayer;
 use layers::Merged;
@@ -60,6 +60,7 @@ use toolhold_runtime::config::{
 use toolhold_runtime::file_pins::FilePins;
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
+use user_folder::UserFolder;
 
 /// The command that makes this binary the compiler's process.
 pub const COMPILER_COMMAND: &str = "compile-component";
@@ -672,9 +673,7 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
             ..UsualModules::default()
         };
     }
-    let base = etcetera::choose_base_strategy().ok();
-    let users = base.map(|base| base.data_dir());
-    let users = users.filter(|folder| folder.is_absolute());
+    let users = UserFolder::Data.path();
     let cache = cache.to_owned();
     let shipped = move || shipped::folder(&cache).map_err(|error| error.to_string());
     UsualModules {
@@ -685,25 +684,28 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
 }
 
 fn users_state_folder() -> Result<PathBuf, ConfigError> {
-    let base = etcetera::choose_base_strategy().ok();
-    let users = base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir()));
-    own_folder(users, "pins, grants and runs", "TOOLHOLD_PATHS__STATE")
+    own_folder(
+        UserFolder::State,
+        "pins, grants and runs",
+        "TOOLHOLD_PATHS__STATE",
+    )
 }
 
 fn users_cache_folder() -> Result<PathBuf, ConfigError> {
-    let base = etcetera::choose_base_strategy().ok();
-    let users = base.map(|base| base.cache_dir());
-    own_folder(users, "compiled modules", "TOOLHOLD_PATHS__CACHE")
+    own_folder(
+        UserFolder::Cache,
+        "compiled modules",
+        "TOOLHOLD_PATHS__CACHE",
+    )
 }
 
 /// `toolhold` in a folder of the user's. One in the working folder could come with a repository, and bring grants,
 /// pins and compiled code with it.
 fn own_folder(
-    users: Option<PathBuf>,
+    users: UserFolder,
     what: &'static str,
     variable: &'static str,
 ) -> Result<PathBuf, ConfigError> {
-    let users = users.filter(|folder| folder.is_absolute());
-    let folder = users.ok_or(ConfigError::NoHome { what, variable })?;
+    let folder = users.path().ok_or(ConfigError::NoHome { what, variable })?;
     Ok(folder.join("toolhold"))
 }

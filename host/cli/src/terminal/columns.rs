@@ -1,7 +1,6 @@
 //! Tables on a terminal, with correct widths of characters that take two cells.
 
 use crate::terminal::style;
-use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Spaces before each column.
@@ -63,21 +62,16 @@ pub fn wrapped_row<const N: usize>(layout: [Column; N], gap: u16, cells: [&str; 
         let (Column::Left(width) | Column::Right(width)) = column;
         usize::from(width)
     });
-    let cells = cells.map(one_line);
     let wrapped: Vec<_> = cells
         .iter()
         .zip(widths)
-        .map(|(cell, width)| {
-            let options = Options::new(width)
-                .word_separator(WordSeparator::AsciiSpace)
-                .word_splitter(WordSplitter::NoHyphenation)
-                .wrap_algorithm(WrapAlgorithm::FirstFit);
-            textwrap::wrap(cell, options)
-        })
+        .map(|(cell, width)| lines_of(cell, width))
         .collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
     let line = |at: usize| {
-        let parts = wrapped.iter().map(|cell| cell.get(at).map_or("", |it| it));
+        let parts = wrapped
+            .iter()
+            .map(|cell| cell.get(at).map_or("", String::as_str));
         laid_out(&layout, &widths, gap, parts)
     };
     (0..height).map(line).collect()
@@ -123,14 +117,44 @@ pub fn cut(text: &str, most: usize) -> String {
     }
     let mut used = 1;
     let fits = |c: &char| {
-        used += c.width().unwrap_or(0);
+        used += cells_of(*c);
         used <= most
     };
     text.chars().take_while(fits).collect::<String>() + "…"
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// The words of a text in lines of at most `width` cells, and at least one line. A word that is longer than a line is
+/// broken where the line is full.
+fn lines_of(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let cells: usize = word.chars().map(cells_of).sum();
+        let is_first = line.is_empty();
+        if !is_first && used + 1 + cells <= width {
+            line.push(' ');
+            used += 1;
+        } else if !is_first {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        for c in word.chars() {
+            let takes = cells_of(c);
+            if !line.is_empty() && used + takes > width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            line.push(c);
+            used += takes;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+fn cells_of(c: char) -> usize {
+    c.width().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -182,6 +206,9 @@ mod tests {
         assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
         assert_eq!(wrapped("日本 日本", 5), ["日本", "日本"]);
         assert_eq!(wrapped("", 4), [""]);
+        assert_eq!(wrapped(" a\n\tb ", 4), ["a b"]);
+        assert_eq!(wrapped("a abcdefgh b", 4), ["a", "abcd", "efgh", "b"]);
+        assert_eq!(wrapped("日本語", 1), ["日", "本", "語"]);
     }
 
     /// Texts of others are among the cells: values and keys of a file that was found.

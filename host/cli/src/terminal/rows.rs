@@ -182,6 +182,18 @@ fn taken_where(c: char, has_wide_letters: bool) -> usize {
     }
 }
 
+/// The begin of a text without colours, of at most `most` cells.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let mut taken: usize = 0;
+    let too_much = |c: char| {
+        // One that takes none may be shown as one that takes a cell.
+        taken = taken.saturating_add(taken_by(c).max(1));
+        taken > most
+    };
+    let end = text.find(too_much).unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
+}
+
 /// Cells that a line takes. Colours take none.
 pub fn cells(text: &str) -> usize {
     let mut is_colour = false;

@@ -6,7 +6,7 @@ use crate::http::party::party;
 use crate::http::request_memory::RequestMemory;
 use crate::rights::Right;
 use axum::Json;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
@@ -114,14 +114,18 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
+/// The parameters of a query. One that is given twice is refused; a number without a value is one that is not given.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(value) = Query::from_request_parts(parts, state).await?;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let query = parts.uri.query().unwrap_or_default();
+        let query = serde_html_form::Deserializer::from_bytes(query.as_bytes());
+        let value = serde_path_to_error::deserialize(query)
+            .map_err(|error| ApiError::invalid(format!("the query of the address: {error}")))?;
         Ok(Self(value))
     }
 }
@@ -132,4 +136,59 @@ pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use uuid::Uuid;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Asked {
+        #[serde(default)]
+        limit: u32,
+        before: Option<Uuid>,
+        since_ms: Option<u64>,
+        text: Option<String>,
+    }
+
+    async fn asked(query: &str) -> Result<Asked, String> {
+        let request = Request::builder().uri(format!("/v1/audit{query}"));
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        let read = QueryParams::from_request_parts(&mut parts, &()).await;
+        let read = read.map(|QueryParams(asked)| asked);
+        read.map_err(|error| error.message().to_owned())
+    }
+
+    #[tokio::test]
+    async fn queries_are_read_and_a_fault_names_the_parameter() {
+        let nothing = Asked {
+            limit: 0,
+            before: None,
+            since_ms: None,
+            text: None,
+        };
+        assert_eq!(asked("").await.as_ref(), Ok(&nothing));
+        assert_eq!(asked("?other=1&since_ms=").await.as_ref(), Ok(&nothing));
+        let id = Uuid::from_u128(7);
+        let read = asked(&format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d"));
+        let all = Asked {
+            limit: 3,
+            before: Some(id),
+            since_ms: Some(9),
+            text: Some("a b+c d".to_owned()),
+        };
+        assert_eq!(read.await, Ok(all));
+        for (query, place) in [
+            ("?limit=x", "limit: "),
+            ("?limit=-1", "limit: "),
+            ("?since_ms=1.5", "since_ms: "),
+            ("?before=", "before: "),
+            ("?text=a&text=b", "text: "),
+        ] {
+            let fault = asked(query).await.unwrap_err();
+            assert!(fault.contains(place), "{query}: {fault}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::rights::RightEnd;
 use crate::runs::{NotReady, RunRefusal, WatchError};
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -374,12 +374,6 @@ impl From<serde_path_to_error::Error<serde_json::Error>> for ApiError {
             place => Self::member(&cut(place, MAX_PARAM_CHARS), reason),
         };
         fault.coded(INVALID_VALUE)
-    }
-}
-
-impl From<QueryRejection> for ApiError {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::invalid(rejection.body_text())
     }
 }
 

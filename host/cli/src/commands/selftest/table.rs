@@ -4,11 +4,10 @@ use super::Report;
 use crate::terminal::columns::{Column, wrapped_row};
 use crate::terminal::output;
 use crate::terminal::output::paint;
+use crate::terminal::progress::LiveRow;
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, warn};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
-use std::time::Duration;
 use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, SuiteProgress};
 
 /// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
@@ -25,7 +24,9 @@ const HELD: &str = "✓";
 
 /// The table as it grows, and below it, on a terminal, what is running.
 pub struct SelftestProgress {
-    bar: ProgressBar,
+    row: LiveRow,
+    attacks: usize,
+    ended: usize,
     running: Vec<&'static str>,
     broke: usize,
     is_quiet: bool,
@@ -34,12 +35,6 @@ pub struct SelftestProgress {
 impl SelftestProgress {
     /// `is_quiet`: no table is printed.
     pub fn new(attacks: usize, is_quiet: bool) -> Self {
-        // Drawn to stderr, and not at all if that is no terminal.
-        let bar = ProgressBar::new(attacks as u64);
-        if let Ok(style) = ProgressStyle::with_template("{pos} of {len}, {elapsed}: {wide_msg}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_secs(1));
         if !is_quiet {
             let headings = ["row", "attack", "what happened", "time", "memory"];
             for line in wrapped_row(LAYOUT, GAP, headings) {
@@ -47,7 +42,9 @@ impl SelftestProgress {
             }
         }
         Self {
-            bar,
+            row: LiveRow::start(count(0, attacks)),
+            attacks,
+            ended: 0,
             running: Vec::new(),
             broke: 0,
             is_quiet,
@@ -61,9 +58,9 @@ impl SelftestProgress {
                 self.running.retain(|name| *name != attack.name);
                 self.broke += usize::from(verdict.outcome == AttackOutcome::Broke);
                 if !self.is_quiet {
-                    self.bar.suspend(|| line(attack, verdict));
+                    self.row.beside(|| line(attack, verdict));
                 }
-                self.bar.inc(1);
+                self.ended += 1;
             }
         }
         let broke = match self.broke {
@@ -71,12 +68,17 @@ impl SelftestProgress {
             broke => format!("{broke} broke; "),
         };
         let running = self.running.join(", ").replace('_', " ");
-        self.bar.set_message(format!("{broke}now {running}"));
+        let count = count(self.ended, self.attacks);
+        self.row.set(format!("{count}: {broke}now {running}"));
     }
 
-    pub fn over(&self) {
-        self.bar.finish_and_clear();
+    pub fn over(self) {
+        drop(self.row);
     }
+}
+
+fn count(ended: usize, attacks: usize) -> String {
+    format!("{ended} of {attacks}")
 }
 
 fn line(attack: &Attack, verdict: &AttackVerdict) {
