@@ -107,7 +107,11 @@ impl BodyReader {
         }
         Ok(match &mut self.state {
             BodyState::Unknown { .. } => BodyEnd::Empty,
-            BodyState::Json(json) => BodyEnd::Json(mem::take(json)),
+            BodyState::Json(json) => {
+                let last = json.iter().rposition(|byte| !is_padding(*byte));
+                json.truncate(last.map_or(0, |last| last.saturating_add(1)));
+                BodyEnd::Json(mem::take(json))
+            }
             BodyState::Events(decoder) => {
                 events.extend(decoder.finish());
                 BodyEnd::Events(events)
@@ -155,6 +159,11 @@ impl BodyReader {
             Err(BodyFault::Foreign(start.to_vec()))
         }
     }
+}
+
+/// True for bytes behind JSON that mean nothing. Servers in C send the NUL that ends their text.
+fn is_padding(byte: u8) -> bool {
+    byte == 0 || byte.is_ascii_whitespace()
 }
 
 #[cfg(test)]
@@ -207,6 +216,7 @@ mod tests {
             (EVENTS, "{\"a\":1}", "json", &["{\"a\":1}"]),
             (None, "\u{feff} [1]", "json", &["[1]"]),
             (PLAIN, "{}", "json", &["{}"]),
+            (JSON, "{\"a\":1}\n\0 \0", "json", &["{\"a\":1}"]),
             (EVENTS, "", "empty", &[]),
             (JSON, " \r\n", "empty", &[]),
         ];

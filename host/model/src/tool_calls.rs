@@ -15,7 +15,8 @@
 //!   `{}`, and then all of them), and whole arguments may be repeated;
 //! - behind whole arguments a mark of the template (`<|eot_id|>`) or a bracket too many says nothing;
 //! - arguments may be an object instead of text, and then are whole;
-//! - arguments may stand beside `function`, or be called `parameters`, `input` or `args`.
+//! - arguments may stand beside `function`, or be called `parameters`, `input` or `args`;
+//! - a whole message at the end repeats the calls, and gives the arguments that one lacks.
 //!
 //! What fits none of them is counted, so that nothing is done with a call that may lack its arguments.
 
@@ -43,6 +44,8 @@ pub(crate) struct ToolCalls {
     offered: Vec<String>,
     /// Pieces that fit no call.
     unplaced: u32,
+    /// Members of the reply outside of its calls that were not read and may be arguments.
+    unread: UnreadMembers,
     /// A piece without anything came before any call.
     is_announced: bool,
     /// Number of calls whose begin was emitted.
@@ -125,6 +128,70 @@ impl ToolCalls {
         self.is_announced = false;
     }
 
+    /// Notes that members outside of the calls were not read, which may be arguments.
+    pub(crate) fn doubt(&mut self, unread: UnreadMembers) {
+        self.unread = self.unread.max(unread);
+    }
+
+    /// Whether the latest call may have more arguments.
+    pub(crate) fn is_last_open(&self) -> bool {
+        let last = self.calls.last();
+        last.is_some_and(|slot| slot.is_empty_object() || !slot.is_whole())
+    }
+
+    /// Takes a call of a list that repeats what came, for what its call lacks. `place`: its place in that list.
+    /// `are_pieces`: each such list goes on with the one before. Returns whether there is something new in it.
+    pub(crate) fn complete(
+        &mut self,
+        value: &Value,
+        place: Option<usize>,
+        are_pieces: bool,
+        emit: &mut dyn FnMut(Delta),
+    ) -> bool {
+        let fragment = Fragment::read(value);
+        let arguments = fragment.arguments.trim_start_matches(SPACE);
+        let Some(place) = self.repeated(&fragment, place) else {
+            if !says_nothing(arguments) {
+                self.doubt(UnreadMembers::Arguments);
+            }
+            return false;
+        };
+        let slot = &mut self.calls[place];
+        slot.unread = slot.unread.max(fragment.unread);
+        let is_open = slot.is_empty_object() || !slot.is_whole();
+        let begins = slot.is_empty_object() || arguments.starts_with(&slot.call.arguments);
+        if !is_open || arguments.is_empty() || !(begins || are_pieces) {
+            return false;
+        }
+        let before = (slot.call.arguments.len(), slot.is_empty_object());
+        let is_placed = slot.write(&fragment.arguments);
+        let is_new = (slot.call.arguments.len(), slot.is_empty_object()) != before;
+        if !is_placed {
+            self.lose();
+        }
+        if is_new {
+            self.tell(place, emit);
+        }
+        is_new
+    }
+
+    /// The call that a list repeats: the one of its id, or at its place there.
+    fn repeated(&self, fragment: &Fragment<'_>, place: Option<usize>) -> Option<usize> {
+        let is_named = |slot: &Slot| fragment.name.is_none_or(|name| name == slot.call.name);
+        let calls = self.calls.iter().enumerate();
+        let mut same = calls.filter(|(_, slot)| fragment.has_id_of(slot) && is_named(slot));
+        if let (Some((own, _)), None) = (same.next(), same.next()) {
+            return Some(own);
+        }
+        let indexed = fragment.index.and_then(|index| {
+            let mut slots = self.calls.iter();
+            slots.position(|slot| slot.index == Some(index))
+        });
+        let place = indexed.or(place)?;
+        self.calls.get(place).filter(|slot| is_named(slot))?;
+        Some(place)
+    }
+
     /// Takes one element of a `tool_calls` array (or an old `function_call` object), and tells what is new in it, once
     /// it is certain. Returns whether there is something in it that was not known.
     pub(crate) fn push(
@@ -190,6 +257,7 @@ impl ToolCalls {
 
     /// The answer has ended: tells what was held back until it is certain.
     pub(crate) fn end(&mut self, emit: &mut dyn FnMut(Delta)) {
+        self.spread_doubt();
         for place in 0..self.calls.len() {
             self.news(place, true, emit);
         }
@@ -198,7 +266,8 @@ impl ToolCalls {
     /// Returns the calls of an answer that may have been cut at the limit of tokens (`is_cut`). A call without an id gets `call_N` by its place,
     /// and one without arguments `{}`: chat templates fail on the empty text when it is sent back. Where arguments may
     /// be missing, it stays empty.
-    pub(crate) fn finish(self, is_cut: bool) -> FinishedCalls {
+    pub(crate) fn finish(mut self, is_cut: bool) -> FinishedCalls {
+        self.spread_doubt();
         let nameless = self.calls.iter().filter(|slot| slot.call.name.is_empty());
         let nameless = u32::try_from(nameless.count()).unwrap_or(u32::MAX);
         let alone = u32::from(self.is_announced && self.calls.is_empty());
@@ -226,6 +295,13 @@ impl ToolCalls {
         FinishedCalls {
             calls: calls.collect(),
             unplaced,
+        }
+    }
+
+    /// What was not read may be the arguments of each call.
+    fn spread_doubt(&mut self) {
+        for slot in &mut self.calls {
+            slot.unread = slot.unread.max(self.unread);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Shared parts of the contracts in which the model writes JSON as text: `schema` and `simple`.
 
 use crate::contract::{RequestView, thought};
-use serde_json::{Map, Value};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 use toolhold_model::chat::ChatMessage;
@@ -111,8 +112,21 @@ pub(super) fn output(view: &RequestView<'_>) -> PromptText {
     text
 }
 
-/// The call with its arguments as they go out.
+/// The arguments of a call that was made elsewhere, where they are the text of an object: as a value they would lose digits.
+pub(super) fn written_arguments(call: &Call) -> Option<&str> {
+    let text = call.arguments.as_str()?;
+    let is_object = text.trim_start().starts_with('{');
+    (is_object && serde_json::from_str::<IgnoredAny>(text).is_ok()).then_some(text)
+}
+
+/// The call with its arguments as they go out. Arguments that are a text stand in a member.
 pub(super) fn outward<'c>(call: &'c Call, names: Option<&Arc<ToolNames>>) -> Cow<'c, Call> {
+    if let Some(text) = written_arguments(call) {
+        return Cow::Owned(Call {
+            arguments: json!({"arguments": text}),
+            ..call.clone()
+        });
+    }
     names.map_or(Cow::Borrowed(call), |names| names.outward_arguments(call))
 }
 

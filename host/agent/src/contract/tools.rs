@@ -288,13 +288,15 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         let is_demanded = view.composition.forced && said.rules().are_current();
         let output_schema = view.output_schema.filter(|_| !is_demanded);
         solution.output = Some(match output_schema {
-            Some(_) => Some(text)
-                .filter(|_| said.rules().are_current())
-                .and_then(written_output)
-                .ok_or_else(|| {
-                    let finish = function_of_member(FINISH, view);
-                    format!("the final output must be given by calling {finish}")
-                })?,
+            Some(_) => {
+                let own = Some(text).filter(|_| said.rules().are_current());
+                own.and_then(|text| written_output(text).transpose())
+                    .transpose()?
+                    .ok_or_else(|| {
+                        let finish = function_of_member(FINISH, view);
+                        format!("the final output must be given by calling {finish}")
+                    })?
+            }
             None => json!(text),
         });
     }
@@ -303,12 +305,21 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
 
 /// The output that a model wrote as its text, where an output of a schema was asked for: JSON, perhaps in one fence. It is
 /// checked against the schema as every output. `None` for what looks like a call of a tool that is not offered.
-fn written_output(text: &str) -> Option<Value> {
+///
+/// # Errors
+/// It is JSON with two values for a key, or with a number that would lose digits.
+fn written_output(text: &str) -> Result<Option<Value>, String> {
     const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
     const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
-    let value = strict::parse(leak::unfenced(text).unwrap_or(text)).ok()?;
+    let value = match strict::parse(leak::unfenced(text).unwrap_or(text)) {
+        Ok(value) => value,
+        Err(error) if error.is_data() => {
+            return Err(format!("the final output cannot be taken: {error}"));
+        }
+        Err(_) => return Ok(None),
+    };
     let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
-    (!has(&NAMES) || !has(&ARGUMENTS)).then_some(value)
+    Ok((!has(&NAMES) || !has(&ARGUMENTS)).then_some(value))
 }
 
 fn take(
@@ -517,10 +528,13 @@ impl TranscriptFormat for Functions<'_> {
             .map(|(place, answered)| {
                 let call = text::outward(&answered.call, self.names);
                 let members = exchange.reasoning.of_call(place).cloned();
+                let written = text::written_arguments(&answered.call).map(str::to_owned);
                 ChatToolCall {
                     id: call.id.clone(),
                     name: function(&call.tool, self.names),
-                    arguments: json!(text::properties(&call, self.reasons)).to_string(),
+                    arguments: written.unwrap_or_else(|| {
+                        json!(text::properties(&call, self.reasons)).to_string()
+                    }),
                     members: members.unwrap_or_default(),
                 }
             })
@@ -804,6 +818,74 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.contains("calling finish"), "{text} gave {error}");
         }
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_taken_is_refused_with_its_reason() {
+        let schema = json!({"type": "object"});
+        let view = RequestView {
+            model: "m",
+            instructions: "",
+            turns: &[],
+            tools: &[],
+            output_schema: Some(&schema),
+            settings: &Settings::default(),
+            composition: Composition::default(),
+        };
+        for (text, expect) in [
+            (
+                r#"{"a":123456789012345678901234567890}"#,
+                "the number 123456789012345678901234567890 would lose digits",
+            ),
+            (
+                "```json\n{\"a\":0.1234567890123456789012345}\n```",
+                "the number 0.1234567890123456789012345 would lose digits",
+            ),
+            (
+                r#"{"a":1,"a":2}"#,
+                "\"a\" is there twice, with different values",
+            ),
+        ] {
+            let completion = Completion {
+                content: text.into(),
+                ..Completion::default()
+            };
+            let error = crate::contract::read(Contract::Tools, &completion, &view).unwrap_err();
+            let expect = format!("the final output cannot be taken: {expect}");
+            assert!(error.starts_with(&expect), "{text}: {error}");
+        }
+    }
+
+    /// What a client's own model wrote goes back as it was, where a value would have other digits.
+    #[test]
+    fn arguments_that_are_a_text_go_out_as_they_were_written() {
+        let arguments = |arguments: Value| {
+            let call = Call {
+                tool: "a.b".into(),
+                arguments,
+                ..Call::default()
+            };
+            let exchange = Exchange {
+                calls: vec![Answered {
+                    call,
+                    fence: String::new(),
+                    text: "1".into(),
+                    failed: false,
+                }],
+                ..Exchange::default()
+            };
+            let mut out = Vec::new();
+            let voice = Functions {
+                reasons: false,
+                names: None,
+            };
+            voice.exchange(&exchange, &mut out);
+            out[0].tool_calls[0].arguments.clone()
+        };
+        let text = "{\"a\": 123456789012345678901234567890}";
+        assert_eq!(arguments(json!(text)), text);
+        assert_eq!(arguments(json!({"a": 1})), "{\"a\":1}");
+        assert_eq!(arguments(json!("[1]")), "{}");
     }
 
     #[test]

@@ -343,6 +343,8 @@ fn tool_result(
     let arguments = &call.function.arguments;
     let arguments = match bounded::from_str(arguments) {
         Ok(read @ Value::Object(_)) if numbers::check(arguments.as_bytes()).is_ok() => read,
+        // As a value it would lose digits.
+        Ok(Value::Object(_)) => arguments.as_str().into(),
         _ if arguments.trim().is_empty() => json!({}),
         // What the client sends back need not be what it was given.
         _ => json!({"arguments": arguments}),
@@ -518,6 +520,12 @@ mod tests {
                 json!({"arguments": "[1"}),
             ),
             ("own-weather", "{}", "own-weather", json!({})),
+            (
+                "weather",
+                "{\"of\": 123456789012345678901234567890}",
+                "weather",
+                json!("{\"of\": 123456789012345678901234567890}"),
+            ),
             ("finish", "{}", "finish", json!({})),
             ("天气", "{}", "client.__", json!({})),
             ("a.b/c", "7", "client.a_b_c", json!({"arguments": "7"})),

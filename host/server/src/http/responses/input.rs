@@ -124,18 +124,18 @@ impl InputItem {
             call_id: result.id.clone(),
             ..Self::default()
         };
-        let text = match &result.result {
+        let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         vec![
             Self {
                 name: result.tool.clone(),
-                arguments: result.arguments.to_string(),
+                arguments: text(&result.arguments),
                 ..of("function_call")
             },
             Self {
-                output: text.into(),
+                output: text(&result.result).into(),
                 ..of("function_call_output")
             },
         ]

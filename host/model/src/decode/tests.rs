@@ -114,6 +114,7 @@ fn malformed_and_odd_answers() {
         ("JSON without choices", r#"{"hello":"world"}"#.into(), Decode),
         ("JSON with empty choices", r#"{"choices":[]}"#.into(), Decode),
         ("JSON cut in the middle", r#"{"choices":[{"message":{"con"#.into(), Truncated("")),
+        ("JSON with a NUL behind it", "{\"choices\":[{\"message\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n\0 \n".into(), Done("hi", "", &[])),
         ("two JSON lines", "{\"message\":\"a\"}\n{\"message\":\"b\"}".into(), Decode),
         ("JSON lines", lines(&[HI, STOP]).replace("data: ", ""), Done("hi", "", &[])),
         ("JSON lines without an end", [HI, HI].join("\n").replace("data: ", ""), Truncated("hihi")),
@@ -205,6 +206,192 @@ fn an_empty_call_beside_a_text_is_no_lost_one() {
         assert_eq!(completion.content, content);
         assert_eq!(completion.unplaced, unplaced, "{body}");
         assert!(completion.tool_calls.is_empty(), "{body}");
+    }
+}
+
+/// The arguments of a call, in places where servers were seen to write them, and in places that are not read. No such
+/// reply makes a call without arguments.
+#[test]
+fn a_call_whose_arguments_stand_elsewhere_is_not_made_empty() {
+    use serde_json::json;
+    const TEXT: &str = "{\"text\":\"x\"}";
+    let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let piece = json!([{"index": 0, "function": {"arguments": TEXT}}]);
+    let whole =
+        json!([{"id": "a", "type": "function", "function": {"name": "echo", "arguments": TEXT}}]);
+    let rows = [
+        (
+            "a message at the end",
+            json!({"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": whole}}]}),
+            TEXT,
+        ),
+        (
+            "a message beside an empty delta",
+            json!({"choices": [{"index": 0, "delta": {}, "message": {"tool_calls": piece}}]}),
+            TEXT,
+        ),
+        (
+            "a piece beside the delta",
+            json!({"choices": [{"index": 0, "delta": {}, "tool_calls": piece}]}),
+            TEXT,
+        ),
+        (
+            "the whole call beside the delta",
+            json!({"choices": [{"index": 0, "delta": {"content": ""}, "tool_calls": whole}]}),
+            TEXT,
+        ),
+        (
+            "a piece beside the choices",
+            json!({"choices": [], "tool_calls": piece}),
+            TEXT,
+        ),
+        (
+            "arguments in the delta",
+            delta(json!({"arguments": TEXT})),
+            TEXT,
+        ),
+        (
+            "input in the delta",
+            delta(json!({"input": {"text": "x"}})),
+            TEXT,
+        ),
+        (
+            "a piece of JSON in the delta",
+            delta(json!({"type": "input_json_delta", "partial_json": TEXT})),
+            TEXT,
+        ),
+        (
+            "one call",
+            delta(json!({"tool_call": {"index": 0, "arguments": TEXT}})),
+            TEXT,
+        ),
+        (
+            "chunks of calls",
+            delta(json!({"tool_call_chunks": [{"index": 0, "args": TEXT}]})),
+            TEXT,
+        ),
+        ("calls as a text", delta(json!({"tool_calls": TEXT})), TEXT),
+        ("calls as texts", delta(json!({"tool_calls": [TEXT]})), TEXT),
+        (
+            "a function as a text",
+            delta(json!({"tool_calls": [{"index": 0, "function": TEXT}]})),
+            TEXT,
+        ),
+        (
+            "a function in a list",
+            delta(json!({"tool_calls": [{"index": 0, "function": [{"arguments": TEXT}]}]})),
+            TEXT,
+        ),
+        (
+            "a part of the content",
+            delta(
+                json!({"content": [{"type": "tool_use", "id": "a", "name": "echo", "input": {"text": "x"}}]}),
+            ),
+            TEXT,
+        ),
+        (
+            "a piece in a part of the content",
+            delta(json!({"content": [{"type": "input_json_delta", "partial_json": TEXT}]})),
+            TEXT,
+        ),
+        // Not read.
+        ("the text", delta(json!({"content": TEXT})), ""),
+        (
+            "arguments beside the delta",
+            json!({"choices": [{"index": 0, "delta": {}, "arguments": TEXT}]}),
+            "",
+        ),
+        (
+            "another choice",
+            json!({"choices": [{"index": 1, "delta": {"tool_calls": piece}}]}),
+            "",
+        ),
+        (
+            "another choice beside the first one",
+            json!({"choices": [{"index": 0, "delta": {}}, {"index": 1, "delta": {"tool_calls": piece}}]}),
+            "",
+        ),
+        (
+            "a member that is not known",
+            delta(json!({"payload": {"text": "x"}})),
+            "",
+        ),
+        // None of these is a place of arguments.
+        ("nothing", delta(json!({})), "{}"),
+        (
+            "a word",
+            delta(json!({"obfuscation": "aF3", "vendor": "v"})),
+            "{}",
+        ),
+        (
+            "what servers are known to send",
+            json!({"choices": [{"index": 0, "delta": {"content": ""}, "content_filter_results": {"hate": {}}}], "x_groq": {"id": "q"}}),
+            "{}",
+        ),
+        (
+            "what came before the call",
+            json!({"choices": [{"index": 0, "delta": {}}], "vendor": {"latency": 8}}),
+            "{}",
+        ),
+    ];
+    for (what, chunk, arguments) in rows {
+        let before =
+            json!({"vendor": {"latency": 7}, "choices": [{"delta": {"role": "assistant"}}]});
+        let open = delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "echo", "arguments": ""}}]}),
+        );
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        let chunks = [before, open, chunk, end].map(|chunk| format!("data: {chunk}\n\n"));
+        let (deltas, result) = decode_chunks(
+            "text/event-stream",
+            &chunks.each_ref().map(|chunk| chunk.as_bytes()),
+        );
+        let completion = result.unwrap();
+        let calls = &completion.tool_calls;
+        assert_eq!(calls.len(), 1, "{what}");
+        assert_eq!(calls[0].arguments, arguments, "{what}");
+        assert_eq!(completion.unplaced > 0, arguments.is_empty(), "{what}");
+        let mut read = Completion::default();
+        for delta in &deltas {
+            read.add(delta);
+        }
+        let told = &read.tool_calls[0].arguments;
+        assert!(
+            told == arguments || (told.is_empty() && arguments == "{}"),
+            "{what}: {told}"
+        );
+    }
+}
+
+/// A list of calls that came before makes none of them again, however it is written.
+#[test]
+fn a_call_that_is_repeated_elsewhere_is_one() {
+    use serde_json::json;
+    let call = |arguments: Value| json!([{"index": 0, "id": "a", "type": "function", "function": {"name": "echo", "arguments": arguments}}]);
+    let own = call(json!("{\"text\": \"x\"}"));
+    let again = call(json!({"text": "x"}));
+    let part = json!({"type": "tool_use", "id": "a", "name": "echo", "input": {"text": "x"}});
+    for chunks in [
+        vec![
+            json!({"choices": [{"delta": {"tool_calls": own}, "tool_calls": own}], "tool_calls": own}),
+        ],
+        vec![json!({"choices": [{"delta": {"tool_calls": own}, "tool_calls": again}]})],
+        vec![
+            json!({"choices": [{"delta": {"tool_calls": own}}]}),
+            json!({"choices": [{"delta": {}, "tool_calls": again}]}),
+            json!({"choices": [{"message": {"content": null, "tool_calls": again}}]}),
+        ],
+        vec![json!({"choices": [{"message": {"content": [part], "tool_calls": own}}]})],
+        vec![json!({"choices": [{"delta": {"content": [part], "tool_calls": own}}]})],
+        vec![json!({"choices": [{"message": {"content": [part]}}]})],
+    ] {
+        let events = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
+        let body = events.collect::<String>() + "data: [DONE]\n\n";
+        let completion = decode(&body).unwrap();
+        assert_eq!(completion.tool_calls.len(), 1, "{body}");
+        assert_eq!(completion.unplaced, 0, "{body}");
+        let arguments: Value = serde_json::from_str(&completion.tool_calls[0].arguments).unwrap();
+        assert_eq!(arguments, json!({"text": "x"}), "{body}");
     }
 }
 

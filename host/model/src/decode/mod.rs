@@ -3,10 +3,17 @@
 //! Strict where a mistake would change the meaning, lenient about everything else: the table in the
 //! tests is the list of what servers do. No I/O and no clock: [`crate::client`] feeds the bytes.
 
+mod beside;
+mod call_forms;
+mod strays;
+#[cfg(test)]
+mod tests;
+
 use std::mem;
 
 use serde_json::{Error, Value};
 
+use crate::call_arguments::UnreadMembers;
 use crate::cut_pairs::CutPairs;
 use crate::delta_text::{content_of, text_of, thought};
 use crate::error::ModelError;
@@ -16,6 +23,8 @@ use crate::extras::Extras;
 use crate::reasoning::{ContentThoughts, KeptSize, ReasoningDetails, details_text, keep_signed};
 use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
+use call_forms::has_calls;
+use strays::StrayMembers;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
 use toolhold_intake::sse::{SseEvent, objects};
@@ -43,6 +52,9 @@ pub(crate) struct Decoder {
     pairs: CutPairs,
     completion: Completion,
     calls: ToolCalls,
+    /// Calls came in deltas, so lists of them in other places repeat these.
+    has_delta_calls: bool,
+    strays: StrayMembers,
     details: ReasoningDetails,
     blocks: ReasoningDetails,
     thoughts: ContentThoughts,
@@ -76,6 +88,8 @@ impl Decoder {
             pairs: CutPairs::default(),
             completion: Completion::default(),
             calls: ToolCalls::default(),
+            has_delta_calls: false,
+            strays: StrayMembers::default(),
             details: ReasoningDetails::default(),
             blocks: ReasoningDetails::default(),
             thoughts: ContentThoughts::default(),
@@ -185,6 +199,9 @@ impl Decoder {
         let mut calls = mem::take(&mut self.calls);
         if !is_of_calls && !received.content.trim().is_empty() {
             calls.forget_announcement();
+        }
+        if call_forms::is_object(&received.content) {
+            calls.doubt(UnreadMembers::Unknown);
         }
         let FinishedCalls { calls, unplaced } = calls.finish(is_cut);
         received.tool_calls = calls;
@@ -343,14 +360,12 @@ impl Decoder {
             self.completion.usage = Some(usage);
         }
         let choices = chunk.get("choices").and_then(Value::as_array);
-        let first = choices.and_then(|choices| {
-            let is_first = |choice: &&Value| match choice.get("index").and_then(Value::as_u64) {
-                Some(index) => index == 0,
-                None => true,
-            };
-            choices.iter().find(is_first)
-        });
+        let (first, others) = choices.map(|choices| first_of(choices)).unwrap_or_default();
+        for other in others {
+            self.calls.doubt(strays::in_other_choice(other));
+        }
         let Some(choice) = first else {
+            self.take_beside(chunk, &KNOWN_IN_CHUNK, &[], emit)?;
             return Ok(());
         };
         self.has_choice = true;
@@ -361,7 +376,10 @@ impl Decoder {
         if let Some(usage) = choice.get("usage").and_then(usage::from_wire) {
             self.completion.usage = Some(usage);
         }
-        let has_text = self.take_choice(choice, emit)?;
+        let mut has_text = self.take_choice(choice, emit)?;
+        let own = ["/delta/tool_calls", "/message/tool_calls", "/tool_calls"];
+        let own = own.map(|place| choice.pointer(place));
+        has_text |= self.take_beside(chunk, &KNOWN_IN_CHUNK, &own, emit)?;
         if has_text && self.completion.finish_reason.take().is_some() {
             self.finishing.is_voided = true;
         }
@@ -394,6 +412,7 @@ impl Decoder {
         let part = |name: &str| choice.get(name).filter(|part| part.is_object());
         let mut has_text = false;
         if let Some(delta) = part("delta") {
+            self.has_delta_calls |= has_calls(delta);
             has_text = self.take_delta(delta, emit)?;
             self.has_delta |= has_text;
         }
@@ -401,13 +420,19 @@ impl Decoder {
             // Some servers repeat the whole message at the end of the stream.
             has_text |= if self.is_blank() {
                 self.take_delta(message, emit)?
-            } else {
+            } else if self.calls.is_empty() {
                 self.take_delta(&self.rest_of(message), emit)?
+            } else {
+                let has_more = self.take_delta(&self.rest_of(message), emit)?;
+                self.complete_calls(message, emit) || has_more
             };
         } else if let (None, Some(text)) = (part("delta"), choice.get("text")) {
             // As completions without a chat have it.
             has_text = self.take_delta(&serde_json::json!({"content": text}), emit)?;
         }
+        let own = ["/delta/tool_calls", "/message/tool_calls"];
+        let own = own.map(|place| choice.pointer(place));
+        has_text |= self.take_beside(choice, &KNOWN_IN_CHOICE, &own, emit)?;
         Ok(has_text)
     }
 
@@ -448,8 +473,7 @@ impl Decoder {
             members.insert("thinking".to_owned(), thoughts.into());
         }
         if !self.calls.is_empty() {
-            members.shift_remove("tool_calls");
-            members.shift_remove("function_call");
+            call_forms::remove(members);
         }
         rest
     }
@@ -477,17 +501,7 @@ impl Decoder {
             self.completion.content.push_str(&content);
             emit(Delta::Content(content));
         }
-        let calls = match delta.get("tool_calls") {
-            Some(Value::Array(calls)) => calls.as_slice(),
-            Some(call @ Value::Object(_)) => std::slice::from_ref(call),
-            _ => match delta.get("function_call") {
-                Some(call @ Value::Object(_)) => std::slice::from_ref(call),
-                _ => &[],
-            },
-        };
-        for call in calls {
-            has_text |= self.calls.push(call, emit)?;
-        }
+        has_text |= self.take_calls(delta, emit)?;
         Ok(has_text)
     }
 
@@ -553,10 +567,17 @@ impl Decoder {
 }
 
 /// Fields that are decoded or ignored; all others are kept as extras.
-const KNOWN_IN_CHUNK: [&str; 7] = [
-    "id", "object", "created", "model", "choices", "usage", "error",
+const KNOWN_IN_CHUNK: [&str; 8] = [
+    "id",
+    "object",
+    "created",
+    "model",
+    "choices",
+    "usage",
+    "error",
+    "tool_calls",
 ];
-const KNOWN_IN_CHOICE: [&str; 7] = [
+const KNOWN_IN_CHOICE: [&str; 8] = [
     "index",
     "delta",
     "message",
@@ -564,8 +585,9 @@ const KNOWN_IN_CHOICE: [&str; 7] = [
     "finish_reason",
     "usage",
     "error",
+    "tool_calls",
 ];
-const KNOWN_IN_DELTA: [&str; 11] = [
+const KNOWN_IN_DELTA: [&str; 13] = [
     "role",
     "content",
     "refusal",
@@ -577,8 +599,21 @@ const KNOWN_IN_DELTA: [&str; 11] = [
     EXTRA_CONTENT,
     "tool_calls",
     "function_call",
+    "tool_call",
+    "tool_call_chunks",
 ];
 
-#[cfg(test)]
-#[path = "decode_tests.rs"]
-mod tests;
+/// The choice that is the answer, and the others. Some servers write no index.
+fn first_of(choices: &[Value]) -> (Option<&Value>, Vec<&Value>) {
+    let is_first = |choice: &Value| {
+        let index = choice.get("index").and_then(Value::as_u64);
+        index.is_none_or(|index| index == 0)
+    };
+    let place = choices.iter().position(is_first);
+    let others = choices.iter().enumerate();
+    let others = others.filter(|(at, _)| Some(*at) != place);
+    (
+        place.and_then(|place| choices.get(place)),
+        others.map(|(_, choice)| choice).collect(),
+    )
+}
