@@ -37,9 +37,9 @@ const LEADS: [&str; 16] = [
 ];
 /// Most words before the name.
 const MAX_LEADS: usize = 4;
-/// What may stand between a name and its arguments.
+/// Characters between a name and its arguments.
 const BETWEEN: [char; 6] = ['*', '"', ':', '=', '-', '>'];
-/// What arguments begin with.
+/// First characters of arguments.
 const ARGUMENTS: [char; 4] = ['{', '(', '[', '<'];
 
 /// Names of the tools that a reply may call, as readers of its text compare them: letters and digits alone.
