@@ -354,7 +354,8 @@ fn an_endpoints_error_keeps_its_meaning_for_clients() {
         (400, 400, json!("endpoint_refused_request")),
         (401, 401, json!("endpoint_credentials")),
         (403, 403, json!("endpoint_credentials")),
-        (404, 502, Value::Null),
+        (402, 429, json!("insufficient_quota")),
+        (404, 502, json!("endpoint_not_found")),
     ] {
         let refusal = || Reply::error(reply, json!({"error": {"message": "out of order"}}));
         let (host, endpoint) = (host(""), scripted([refusal(), refusal()]));
@@ -370,6 +371,56 @@ fn an_endpoints_error_keeps_its_meaning_for_clients() {
             assert_eq!(answered.headers["x-should-retry"], "false");
             // The client's own key is fine.
             assert!(!answered.headers.contains_key("www-authenticate"));
+        }
+    }
+}
+
+/// Clients read what is wrong with a parameter that is passed on, and whether waiting helps.
+#[test]
+fn an_endpoints_code_and_parameter_reach_clients() {
+    let responses = "/v1/responses";
+    for (reply, error, status, code, param) in [
+        (
+            400,
+            json!({"message": "too hot", "code": "invalid_value", "param": "temperature"}),
+            400,
+            "invalid_value",
+            json!("temperature"),
+        ),
+        (
+            429,
+            json!({"message": "pay first", "code": "insufficient_quota", "type": "insufficient_quota"}),
+            429,
+            "insufficient_quota",
+            Value::Null,
+        ),
+        (
+            404,
+            json!({"message": "no such model", "code": "model_not_found", "param": "model"}),
+            502,
+            "endpoint_not_found",
+            Value::Null,
+        ),
+    ] {
+        let refusal = || Reply::error(reply, json!({"error": error}));
+        let (host, endpoint) = (host(""), scripted([refusal(), refusal()]));
+        let server = serve(&host, &endpoint);
+        for (path, body) in [
+            (
+                CHAT,
+                json!({"model": "default", "messages": ask("t")["messages"]}),
+            ),
+            (responses, json!({"model": "default", "input": "t"})),
+        ] {
+            let answered = server.post(path, &body);
+            assert_eq!(answered.status, status, "{path} {reply}: {answered:?}");
+            let told = &answered.json()["error"];
+            assert_eq!(told["code"], code, "{path} {reply}: {told}");
+            assert_eq!(told["param"], param, "{path} {reply}: {told}");
+            assert!(
+                !answered.headers.contains_key("retry-after"),
+                "{answered:?}"
+            );
         }
     }
 }

@@ -21,6 +21,7 @@ mod log;
 mod media;
 mod no_place;
 mod open_responses;
+mod output_schemas;
 mod parameters;
 mod responses;
 mod rests;

@@ -474,6 +474,50 @@ fn a_response_is_its_owners_alone() {
     assert_eq!(endpoint.requests().len(), 1);
 }
 
+/// A client that lost a stream gets it again, from its start.
+#[test]
+fn the_events_of_a_response_are_sent_again() {
+    let (host, endpoint) = (
+        host(""),
+        scripted([answers("It is 4."), answers("It is 5.")]),
+    );
+    let server = serve(&host, &endpoint);
+    let text = |events: &[Value]| {
+        let deltas = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_text.delta");
+        let pieces = deltas.map(|event| event["delta"].as_str().unwrap().to_owned());
+        pieces.collect::<String>()
+    };
+    let first = streamed(&server, asked("2+2?"));
+    let whole = server.post(PATH, &asked("2+3?")).good();
+    for (response, answer) in [
+        (&first.last().unwrap()["response"], "It is 4."),
+        (&whole, "It is 5."),
+    ] {
+        let path = format!("{PATH}/{}", id(response));
+        let sent = server.get(&format!("{path}?stream=true")).events();
+        let (end, sent) = sent.split_last().unwrap();
+        assert_eq!(end.data, "[DONE]");
+        let sent: Vec<Value> = sent.iter().map(ServerSentEvent::json).collect();
+        for (number, event) in sent.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{sent:?}");
+        }
+        assert_eq!(kinds(&sent)[..2], ["created", "in_progress"]);
+        assert_eq!(text(&sent), answer, "{sent:?}");
+        let last = sent.last().unwrap();
+        assert_eq!(last["type"], "response.completed");
+        assert_eq!(last["response"], server.get(&path).good());
+        assert_eq!(last["response"]["output"], response["output"]);
+        // Its text may come in other pieces.
+        let from = server.get(&format!("{path}?stream=true&starting_after=3"));
+        assert_eq!(from.status, 400, "{from:?}");
+        assert_eq!(from.json()["error"]["code"], "unsupported_parameter");
+        assert_eq!(from.json()["error"]["param"], "starting_after");
+    }
+    assert_eq!(endpoint.requests().len(), 2);
+}
+
 #[test]
 fn a_response_is_cancelled_and_deleted() {
     let (host, endpoint) = (host(""), scripted([Reply::endless()]));
@@ -482,7 +526,6 @@ fn a_response_is_cancelled_and_deleted() {
     let begun = server.first_events(Method::POST, PATH, Some(&request), 2);
     let path = format!("{PATH}/{}", id(&begun[0].json()["response"]));
     assert_eq!(server.get(&path).good()["status"], "in_progress");
-    assert_eq!(server.get(&format!("{path}?stream=true")).status, 400);
     let early = server.ask(Method::DELETE, &path, None, &[]);
     assert_eq!(early.status, 409, "{early:?}");
     let goes_on = with(

@@ -172,7 +172,43 @@ fn table() -> Vec<(String, Vec<Row>)> {
         ),
         row(Tool, [weather()], ""),
         row(Tool, [Reply::content("Sunny.\n")], "Sunny."),
+        // JSON that calls nothing.
+        plain("{\"sky\": \"blue\"}\n", "{\"sky\": \"blue\"}"),
+        row(
+            Tool,
+            [Reply::content("```json\n{\"sky\": \"blue\"}\n```")],
+            "```json\n{\"sky\": \"blue\"}\n```",
+        ),
+        row(
+            Tool,
+            [Reply::content("Weather is fine.")],
+            "Weather is fine.",
+        ),
     ];
+    // The text of a call is no answer: of a client's tool, and of one of our own, which the answer follows.
+    let calls_as_text = [
+        r#"{"name": "weather", "arguments": {"name": "Bern"}}"#,
+        r#"[{"name": "weather", "arguments": {"name": "Bern"}}]"#,
+        r#"[weather(name="Bern")]"#,
+        "```json\n{\"name\": \"weather\", \"arguments\": {\"name\": \"Bern\"}}\n```",
+        "weather\n{\"name\": \"Bern\"}",
+        "<tool_call>{\"name\": \"weather\", \"arguments\": {\"name\": \"Bern\"}}</tool_call>",
+    ]
+    .map(|call| row(Tool, [Reply::content(call)], ""));
+    let said = "Let me see.\n<tool_call>{\"name\": \"weather\", \"arguments\": {\"name\": \"Bern\"}}</tool_call>";
+    let said = row(Tool, [Reply::content(said)], "Let me see.");
+    let own_calls_as_text = [
+        r#"{"name": "calculator-evaluate", "arguments": {"expression": "6*7"}}"#,
+        r#"[calculator_evaluate(expression="6*7")]"#,
+        "```json\n{\"name\": \"calculator-evaluate\", \"arguments\": {\"expression\": \"6*7\"}}\n```",
+        "calculator-evaluate\n{\"expression\": \"6*7\"}",
+    ]
+    .map(|call| row(Plain, [Reply::content(call), Reply::content(ANSWER)], ANSWER));
+    let written: Vec<Row> = calls_as_text
+        .into_iter()
+        .chain([said])
+        .chain(own_calls_as_text)
+        .collect();
     let schema = vec![
         row(Plain, [answers("hello\n")], "hello\n"),
         row(Plain, [answers("")], ""),
@@ -219,6 +255,7 @@ fn table() -> Vec<(String, Vec<Row>)> {
     ];
     let private = "[shields.private]\nkind = \"pii\"\nhide = [\"api_key\"]\n";
     vec![
+        (TOOLS.into(), written),
         (TOOLS.into(), tools),
         (String::new(), schema),
         (SIMPLE.into(), simple),
@@ -337,5 +374,28 @@ fn an_answer_follows_a_thought_without_an_opening_mark() {
             let last = items.as_array().unwrap().last().unwrap();
             assert_eq!(last["content"][0]["text"], "It is 4.", "{events:?}");
         }
+    }
+}
+
+/// A text beside a call of one of our own tools is no part of the answer, which an empty line parts from it.
+#[test]
+fn an_answer_follows_a_text_beside_our_own_call() {
+    let host = host(TOOLS);
+    let call = || {
+        let call = Reply::tool_calls([("calculator-evaluate", json!({"expression": "6*7"}))]);
+        [beside("Let me see.", call), Reply::content("It is 42.")]
+    };
+    let endpoint = scripted((0..4).flat_map(|_| call()));
+    let server = serve(&host, &endpoint);
+    for path in PATHS {
+        let answer = server.post(path, &request(path, Asked::Plain)).good();
+        assert_eq!(whole(path, &answer).0, "It is 42.");
+        let events = streamed(&server, path, Asked::Plain);
+        let text = heard(path, &events).0;
+        let expected = match path {
+            "/v1/responses" => "Let me see.It is 42.",
+            _ => "Let me see.\n\nIt is 42.",
+        };
+        assert_eq!(text, expected, "{events:?}");
     }
 }

@@ -345,6 +345,10 @@ pub struct ErrorDetail {
     pub overflow: Option<ContextOverflow>,
     /// How long to wait before the next attempt, where the message says it.
     pub retry_after: Option<Duration>,
+    /// The code as the endpoint wrote it, where it is a name.
+    pub own_code: Option<String>,
+    /// The parameter that the error is about, where that is a name.
+    pub param: Option<String>,
 }
 
 impl ErrorDetail {

@@ -15,6 +15,7 @@
 use serde_json::Value;
 
 use crate::error::{ErrorDetail, ModelError};
+use crate::error_names;
 use crate::error_words::{overflow, wait, wait_in};
 use toolhold_intake::json;
 use toolhold_protocol::completion::ContextOverflow;
@@ -145,6 +146,8 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
         retry_after: wait_in(&message).or_else(|| wait(estimate?)),
         message: clip(&message, MAX_MESSAGE_CHARS),
         overflow,
+        own_code: error_names::code_of(source),
+        param: error_names::param_of(source),
     }
 }
 

@@ -41,6 +41,7 @@ pub mod dialect;
 pub mod embed;
 pub mod error;
 mod error_body;
+mod error_names;
 mod error_words;
 mod event_form;
 pub mod exchange;

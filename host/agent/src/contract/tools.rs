@@ -26,6 +26,8 @@ use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::{Answered, Exchange};
 
 const FINISH: &str = "finish";
+/// The member of a call that has the name of its tool.
+const TOOL: &str = "_tool";
 
 /// The functions that stand for members of the solution, and what they are for. Where a tool is called like this, they have
 /// other names.
@@ -290,7 +292,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         solution.output = Some(match output_schema {
             Some(_) => {
                 let own = Some(text).filter(|_| said.rules().are_current());
-                own.and_then(|text| written_output(text).transpose())
+                own.and_then(|text| written_output(text, &said.offer).transpose())
                     .transpose()?
                     .ok_or_else(|| {
                         let finish = function_of_member(FINISH, view);
@@ -304,11 +306,11 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
 }
 
 /// The output that a model wrote as its text, where an output of a schema was asked for: JSON, perhaps in one fence. It is
-/// checked against the schema as every output. `None` for what looks like a call of a tool that is not offered.
+/// checked against the schema as every output. `None` for what looks like a call of a tool that is offered.
 ///
 /// # Errors
 /// It is JSON with two values for a key, or with a number that would lose digits.
-fn written_output(text: &str) -> Result<Option<Value>, String> {
+fn written_output(text: &str, offer: &CallableNames) -> Result<Option<Value>, String> {
     const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
     const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
     let value = match strict::parse(leak::unfenced(text).unwrap_or(text)) {
@@ -318,8 +320,12 @@ fn written_output(text: &str) -> Result<Option<Value>, String> {
         }
         Err(_) => return Ok(None),
     };
-    let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
-    Ok((!has(&NAMES) || !has(&ARGUMENTS)).then_some(value))
+    let function = value.get("function").filter(|inner| inner.is_object());
+    let call = function.unwrap_or(&value);
+    let mut names = NAMES.iter().filter_map(|key| call.get(*key)?.as_str());
+    let is_call = ARGUMENTS.iter().any(|key| call.get(*key).is_some())
+        && names.any(|name| offer.tool(name).is_some());
+    Ok((!is_call).then_some(value))
 }
 
 fn take(
@@ -465,6 +471,13 @@ pub(super) fn given(
     let Some((_, member, _)) = MEMBERS.into_iter().find(|(name, ..)| is_meant(name)) else {
         let own = names.and_then(|names| names.map().meant(function));
         let own = own.map_or_else(|| tool(function), str::to_owned);
+        // A parameter that is called as the member with the tool's name.
+        let form = names.and_then(|names| names.outward_argument(&own, TOOL));
+        if let Some(form) = form.filter(|form| !arguments.contains_key(form))
+            && let Some(value) = arguments.shift_remove(TOOL)
+        {
+            arguments.insert(form, value);
+        }
         return Ok(SolutionPart::Call(call_object(own, arguments)));
     };
     match arguments.shift_remove(member) {
@@ -782,9 +795,34 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_may_have_the_name_of_a_reserved_property() {
+        let taken = Arc::new(Tool {
+            parameters: json!({"type": "object", "properties": {"_tool": {"type": "string"}}}),
+            ..Tool::new("w")
+        });
+        let names = ToolNames::new(&[taken, Arc::new(Tool::new("plain"))], &[]);
+        let read = |function: &str, arguments: Value| {
+            let SolutionPart::Call(call) = given(function, arguments, Some(&names)).unwrap() else {
+                panic!("{function} is no call");
+            };
+            names.own_call(Call::read(call).unwrap())
+        };
+        let outward = names.outward_argument("w", TOOL).unwrap();
+        for name in [TOOL, outward.as_str()] {
+            let call = read("w", json!({name: "saw"}));
+            assert_eq!(
+                (call.tool.as_str(), call.arguments),
+                ("w", json!({"_tool": "saw"}))
+            );
+        }
+        let call = read("plain", json!({"_tool": "w"}));
+        assert_eq!((call.tool.as_str(), call.arguments), ("plain", json!({})));
+    }
+
+    #[test]
     fn an_output_may_be_the_text_of_the_reply() {
         let schema = json!({"type": "object"});
-        let read = |text: &str| {
+        let read = |text: &str, tools: &[Arc<Tool>]| {
             let completion = Completion {
                 content: text.into(),
                 ..Completion::default()
@@ -793,7 +831,7 @@ mod tests {
                 model: "m",
                 instructions: "",
                 turns: &[],
-                tools: &[],
+                tools,
                 output_schema: Some(&schema),
                 settings: &Settings::default(),
                 composition: Composition::default(),
@@ -805,18 +843,36 @@ mod tests {
             "\n{\"name\": \"x\"}\n",
             "```json\n{\"name\": \"x\"}\n```",
         ] {
-            let solution = read(text).unwrap();
+            let solution = read(text, &[]).unwrap();
             assert_eq!(solution.output, Some(json!({"name": "x"})), "{text}");
             assert!(solution.calls.is_empty());
         }
-        for text in [
-            "the name is x",
-            r#"It is {"name":"x"}"#,
-            r#"{"name":"x""#,
-            r#"{"name":"search","arguments":{"q":"x"}}"#,
-        ] {
-            let error = read(text).unwrap_err();
+        for text in ["the name is x", r#"It is {"name":"x"}"#, r#"{"name":"x""#] {
+            let error = read(text, &[]).unwrap_err();
             assert!(error.contains("calling finish"), "{text} gave {error}");
+        }
+        // The members of a call are an answer where no tool has the name.
+        let search = [Arc::new(Tool::new("search"))];
+        for text in [
+            r#"{"name":"Ann","parameters":{"age":3}}"#,
+            r#"{"function":"f","arguments":{}}"#,
+            r#"{"tool":"hammer","args":[1]}"#,
+            r#"{"function":{"name":"f","arguments":"{}"}}"#,
+        ] {
+            for tools in [&search[..0], &search[..]] {
+                let solution = read(text, tools).unwrap();
+                let output: Value = serde_json::from_str(text).unwrap();
+                assert_eq!(solution.output, Some(output), "{text}");
+                assert!(solution.calls.is_empty());
+            }
+        }
+        let call = r#"{"name":"search","arguments":{"q":"x"}}"#;
+        assert_eq!(read(call, &search).unwrap().calls.len(), 1);
+        for text in [
+            r#"{"name":"search","arguments":{"q":"x"},"more":1}"#,
+            r#"{"name":"search","parameters":[1]}"#,
+        ] {
+            read(text, &search).unwrap_err();
         }
     }
 

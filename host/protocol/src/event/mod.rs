@@ -558,6 +558,12 @@ pub struct RunFailure {
     /// HTTP status with which the endpoint answered, or to which an error inside of its answer amounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// The endpoint's own code of its error, where it is a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The parameter that the endpoint's error is about, where it is a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param: Option<String>,
 }
 
 impl RunFailure {
@@ -570,6 +576,8 @@ impl RunFailure {
             retry_after_ms: None,
             lacks_call: false,
             status: None,
+            code: None,
+            param: None,
         }
     }
 }

@@ -81,6 +81,13 @@ impl ToolNames {
         })
     }
 
+    /// The name under which this argument of a tool goes out; `None` where the tool has no such parameter.
+    pub fn outward_argument(&self, tool: &str, name: &str) -> Option<String> {
+        let map = parameters(self.tools.get(tool)?)?;
+        let is_own = map.exact(name).is_some_and(|own| own == name);
+        is_own.then(|| map.outward(name).into_owned())
+    }
+
     /// The call under Toolhold's own names, where they are meant. A property with a leading `_` is an argument where the
     /// tool has such a parameter.
     pub fn own_call(&self, mut call: Call) -> Call {

@@ -5,8 +5,9 @@
 //! the simple contract, and the text itself in the tools contract. In all of them it comes without the thoughts before it,
 //! and text is given out when it is certain to be a part of the answer:
 //!
-//! - A text that begins like a call, and what follows the mark of a call, is held: whether it is one, the complete reply
-//!   shows (docs/protocol.md, 4.10). So is white space that may be the end of the answer, which has none.
+//! - A text that begins like a call of one of the run's tools, and what follows the mark of a call, is held: whether it is
+//!   one, the complete reply shows (docs/protocol.md, 4.10). A call without a mark is all of a reply, so of this the
+//!   beginning decides. So is white space that may be the end of the answer, which has none.
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that
 //!   have to call a tool, all is held.
 //!
@@ -22,7 +23,7 @@ mod tests;
 use self::reply_answer::ReplyAnswer;
 use crate::stop_texts::StopTexts;
 use std::mem;
-use toolhold_agent::contract::{ReplyText, ThoughtFilter};
+use toolhold_agent::contract::{OfferedNames, ReplyText, ThoughtFilter};
 use toolhold_protocol::bound::{BoundTools, Runner};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::context::Message;
@@ -50,6 +51,8 @@ pub struct AnswerStream {
     step: u32,
     /// True if calls of this step were made or refused: its text is no answer of the run.
     has_calls: bool,
+    /// The tools that replies may call, in forms without marks, too.
+    names: OfferedNames,
     thoughts: ThoughtFilter,
     reply: ReplyAnswer,
     /// Texts before which the answer ends.
@@ -103,8 +106,16 @@ impl AnswerStream {
                 || context.any(|message| matches!(message, Message::Advisor(_))),
             awaits_call: request.settings.must_call,
             awaits_client: runners.any(|runner| *runner == Runner::Client),
-            ..Self::new(request.settings.contract)
+            ..Self::new(request.settings.contract).offering(tools)
         }
+    }
+
+    /// Holds text that may be a call of one of these tools.
+    #[must_use]
+    pub fn offering(mut self, tools: &BoundTools) -> Self {
+        self.names = OfferedNames::of(tools.iter().map(|bound| bound.tool.name.as_str()));
+        self.reply = ReplyAnswer::new(self.names.clone());
+        self
     }
 
     /// Ends the answer before the first of these texts.
@@ -183,7 +194,7 @@ impl AnswerStream {
 
     /// Begins the answer of this reply, of which there is nothing so far.
     fn begin_again(&mut self) {
-        self.reply = ReplyAnswer::default();
+        self.reply = ReplyAnswer::new(self.names.clone());
         self.stops = self.stops.anew();
         self.repeated = 0;
         self.is_other = false;
@@ -218,6 +229,11 @@ impl AnswerStream {
         self.reply.finish(&mut answer);
         let answer = self.stops.push(answer);
         self.say(answer)
+    }
+
+    /// True if the text of this reply ends at what may be a call.
+    pub fn ends_at_call(&self) -> bool {
+        self.reply.ends_at_call()
     }
 
     /// The part of `text`, the next one of this reply's answer, that goes beyond what was given out.

@@ -1,7 +1,7 @@
 //! The answer in the text of one reply: that text, or a string of its JSON.
 
 use std::mem;
-use toolhold_agent::contract::{ReplyOpening, mark_in, opening_of};
+use toolhold_agent::contract::{OfferedNames, ReplyOpening, mark_in};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
@@ -19,6 +19,8 @@ const MAX_NAME: usize = 32;
 /// The answer in the text of one reply without its thoughts.
 #[derive(Debug, Default)]
 pub(super) struct ReplyAnswer {
+    /// The tools that it may call.
+    names: OfferedNames,
     /// Kind of the text that the reply begins with.
     opening: ReplyOpening,
     /// Text that may be the beginning of a call.
@@ -48,6 +50,18 @@ enum JsonString {
 }
 
 impl ReplyAnswer {
+    pub(super) fn new(names: OfferedNames) -> Self {
+        Self {
+            names,
+            ..Self::default()
+        }
+    }
+
+    /// True if its text ends at what may be a call.
+    pub(super) fn ends_at_call(&self) -> bool {
+        self.opening == ReplyOpening::Marks
+    }
+
     pub(super) fn push(&mut self, contract: Contract, text: &str, answer: &mut String) {
         match contract {
             Contract::Tools => self.read_text(text, answer),
@@ -63,7 +77,7 @@ impl ReplyAnswer {
         }
         self.held.push_str(text);
         if self.opening == ReplyOpening::Undecided {
-            self.opening = opening_of(&self.held);
+            self.opening = self.names.opening_of(&self.held);
             if self.opening == ReplyOpening::Text {
                 self.held = self.held.trim_start().to_owned();
             }

@@ -28,6 +28,10 @@ impl TextBesideCalls {
                 self.begin();
                 self.text.push(&completion.content);
                 self.text.finish();
+                // Its calls are text: those with marks end at the first mark, and others are all of it.
+                if completion.tool_calls.is_empty() && !self.text.ends_at_call() {
+                    self.begin();
+                }
                 self.bytes = self.bytes.max(completion.content.len() as u64);
             }
             _ => {}
@@ -62,6 +66,14 @@ mod tests {
         event(json!({"event": "reply", "step": 1, "completion": {"content": text}}))
     }
 
+    /// A reply with a native call.
+    fn calling(text: &str) -> EventKind {
+        let calls = json!([{"id": "c", "function": {"name": "w", "arguments": "{}"}}]);
+        event(
+            json!({"event": "reply", "step": 1, "completion": {"content": text, "tool_calls": calls}}),
+        )
+    }
+
     fn wrote(text: &str) -> EventKind {
         EventKind::Delta {
             step: 1,
@@ -79,6 +91,22 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_is_written_as_text_is_not_said_beside_itself() {
+        for (text, shown) in [
+            (r#"{"name": "w", "arguments": {"a": "1"}}"#, ""),
+            (r#"[w(a="1")]"#, ""),
+            ("```json\n{\"name\": \"w\", \"arguments\": {}}\n```", ""),
+            ("w\n{\"a\": \"1\"}", ""),
+            (
+                "Let me see.\n<tool_call>{\"name\": \"w\"}</tool_call>",
+                "Let me see.",
+            ),
+        ] {
+            assert_eq!(beside(&[reply(text)]), shown, "{text}");
+        }
+    }
+
+    #[test]
     fn it_is_the_text_of_the_last_reply_without_thoughts_and_calls() {
         let request = || event(json!({"event": "request", "step": 1, "body": {}}));
         for (text, shown) in [
@@ -90,7 +118,7 @@ mod tests {
             ),
             ("", ""),
         ] {
-            let events = [request(), wrote("No"), request(), reply(text)];
+            let events = [request(), wrote("No"), request(), calling(text)];
             assert_eq!(beside(&events), shown, "{text}");
         }
         // It broke off behind its calls.

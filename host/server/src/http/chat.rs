@@ -29,7 +29,9 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
+use std::mem;
 use toolhold_connections::UnsentBytes;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
@@ -341,6 +343,9 @@ struct Chunks {
     answer_stream: Option<AnswerStream>,
     form: ChunkForm,
     ready: VecDeque<Value>,
+    /// True if the next text is no part of the one before, from which an empty line parts it. In Responses it is an item of
+    /// its own.
+    is_apart: bool,
     is_over: bool,
     /// The memory of the texts of its end.
     unsent: Option<UnsentBytes>,
@@ -363,6 +368,7 @@ impl Chunks {
             answer_stream,
             form,
             ready: VecDeque::from([first]),
+            is_apart: false,
             is_over: false,
             unsent: None,
         }
@@ -401,16 +407,25 @@ impl Chunks {
 
     fn hear(&mut self, event: &EventKind) {
         let stream = self.answer_stream.as_mut();
-        if let Some(AnswerNews::Text(text)) = stream.map(|stream| stream.take(event)) {
-            self.say(&text);
+        match stream.map(|stream| stream.take(event)) {
+            Some(AnswerNews::Text(text)) => self.say(&text),
+            Some(AnswerNews::Aside) => self.is_apart = true,
+            Some(AnswerNews::Nothing) | None => {}
         }
     }
 
     fn say(&mut self, text: &str) {
-        if !text.is_empty() {
-            let chunk = self.reply.chunk(json!({"content": text}), None);
-            self.ready.push_back(chunk);
+        if text.is_empty() {
+            return;
         }
+        let is_apart = mem::take(&mut self.is_apart);
+        let text = if is_apart {
+            Cow::Owned(format!("\n\n{text}"))
+        } else {
+            Cow::Borrowed(text)
+        };
+        let chunk = self.reply.chunk(json!({"content": text}), None);
+        self.ready.push_back(chunk);
     }
 
     async fn end(&mut self) -> Result<(), ApiError> {
@@ -432,9 +447,10 @@ impl Chunks {
         let said = match streamed.map(|streamed| streamed.rest(&content, is_whole)) {
             None => content,
             Some(AnswerRest::More(rest)) => rest.to_owned(),
-            // In Responses it is an item of its own.
-            Some(AnswerRest::Apart("")) => String::new(),
-            Some(AnswerRest::Apart(answer)) => format!("\n\n{answer}"),
+            Some(AnswerRest::Apart(answer)) => {
+                self.is_apart = true;
+                answer.to_owned()
+            }
             Some(AnswerRest::Contradiction) => return Err(self.live.turn.contradiction()),
         };
         self.say(&said);

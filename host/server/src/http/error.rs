@@ -7,6 +7,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 use toolhold_connections::is_too_slow;
@@ -24,7 +25,7 @@ pub struct ApiError {
     retry_after: Option<u32>,
     /// The part of the request that is wrong, by its path.
     param: Option<String>,
-    code: Option<&'static str>,
+    code: Option<Cow<'static, str>>,
     /// A run was created: the header tells SDKs not to repeat the request, which would create another run.
     is_final: bool,
 }
@@ -100,22 +101,22 @@ impl ApiError {
         let is_invalid = self.status == StatusCode::BAD_REQUEST;
         Self {
             param: Some(cut(param, MAX_PARAM_CHARS)),
-            code: self.code.or(is_invalid.then_some(INVALID_VALUE)),
+            code: self.code.or(is_invalid.then_some(INVALID_VALUE.into())),
             ..self
         }
     }
 
     /// Names the cause for programs.
-    pub fn coded(self, code: &'static str) -> Self {
+    pub fn coded(self, code: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            code: Some(code),
+            code: Some(code.into()),
             ..self
         }
     }
 
     pub fn unauthenticated(message: impl Into<String>) -> Self {
         Self {
-            code: Some("invalid_api_key"),
+            code: Some("invalid_api_key".into()),
             ..Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
         }
     }
@@ -181,7 +182,7 @@ impl ApiError {
     pub fn too_many(message: impl Into<String>, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),
-            code: Some("rate_limit_exceeded"),
+            code: Some("rate_limit_exceeded".into()),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
         }
     }
@@ -235,8 +236,8 @@ impl ApiError {
     }
 
     /// The cause for programs, or the type where it has no name.
-    pub fn cause(&self) -> &'static str {
-        self.code.unwrap_or(self.kind)
+    pub fn cause(&self) -> &str {
+        self.code.as_deref().unwrap_or(self.kind)
     }
 
     pub fn message(&self) -> &str {
@@ -249,7 +250,7 @@ impl ApiError {
                 message: self.message.clone(),
                 kind: self.kind,
                 param: self.param.clone(),
-                code: self.code.map(str::to_owned),
+                code: self.code.as_deref().map(str::to_owned),
             },
         }
     }

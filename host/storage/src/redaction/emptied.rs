@@ -72,7 +72,8 @@ pub(super) fn empty_output(reason: StopReason, output: &mut Value) -> bool {
 }
 
 pub(super) fn empty_failure(failure: &mut RunFailure) -> bool {
-    empty(&mut failure.message)
+    let had_names = failure.code.take().is_some() | failure.param.take().is_some();
+    empty(&mut failure.message) | had_names
 }
 
 pub(super) fn empty_outcome(outcome: &mut ToolOutcome) -> bool {

@@ -13,7 +13,7 @@ use toolhold_json::strict;
 /// The recipient of messages for the user.
 const ALL: &str = "all";
 /// Words with which an answer of ReAct or Command R+ begins.
-const HEADS: [&str; 5] = ["Thought:", "Action:", "Plan:", "Reflection:", "Question:"];
+pub(super) const HEADS: [&str; 5] = ["Thought:", "Action:", "Plan:", "Reflection:", "Question:"];
 const ACTION: &str = "Action:";
 const INPUT: &str = "Action Input:";
 const OBSERVATION: &str = "\nObservation:";

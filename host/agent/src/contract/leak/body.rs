@@ -92,7 +92,7 @@ impl CallableNames {
     }
 
     /// The tool that a model means by a name, which it may have learned in another spelling.
-    pub(super) fn tool(&self, name: &str) -> Option<String> {
+    pub(in crate::contract) fn tool(&self, name: &str) -> Option<String> {
         let own = self.exact(name).or_else(|| {
             let names = self.names.as_ref()?;
             self.offered.get(names.map().meant(name)?)

@@ -77,6 +77,7 @@
 //! of them are read then, because a native copy may follow until then (rule 5).
 
 mod bare;
+mod bare_opening;
 mod body;
 mod closing;
 mod gemma;
@@ -88,9 +89,10 @@ mod tags;
 mod tests;
 mod unknown;
 
+pub use bare_opening::OfferedNames;
 pub(super) use body::{CallableNames, unfenced};
 pub(super) use reader::{Fate, LeakReader};
-pub use unknown::{MarkInText, ReplyOpening, mark_in, opening_of};
+pub use unknown::{MarkInText, ReplyOpening, mark_in};
 
 use super::provenance::Provenance;
 use closing::ClosingMark;

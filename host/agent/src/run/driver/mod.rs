@@ -55,7 +55,7 @@ use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest};
 use toolhold_protocol::shield::{Gates, ShieldPlace};
-use toolhold_schema::briefly;
+use toolhold_schema::{briefly, loosened};
 use uuid::Uuid;
 
 /// Capacity of the event channel, in events: a reader that falls further behind slows the run
@@ -332,6 +332,8 @@ impl Driver {
         // It checks the context again.
         let machine = move || {
             let tools = offered.extended(&tools)?;
+            let mut warnings = warnings;
+            warnings.extend(loosen_output(&mut request));
             Machine::new(request, model, tools, warnings)
         };
         if is_long {
@@ -461,5 +463,21 @@ impl StartingPoint {
             class: replayed.class,
         };
         (replayed.machine, begin)
+    }
+}
+
+/// Leaves out what cannot be checked in the output schema, as in those of tools, and tells it. A keyword that is wrong stays,
+/// and the request is refused.
+fn loosen_output(request: &mut RunRequest) -> Vec<String> {
+    let Some(schema) = &mut request.output_schema else {
+        return Vec::new();
+    };
+    match loosened(schema) {
+        Some(loose) if loose.is_well_formed(schema) => {
+            let told = loose.told("the output schema");
+            *schema = loose.schema;
+            told
+        }
+        _ => Vec::new(),
     }
 }

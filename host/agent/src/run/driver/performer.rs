@@ -421,6 +421,8 @@ impl Performer {
                                 overflow: error.context_overflow(),
                                 retry_after_ms: error.available_after().map(millis),
                                 status: error.meant_status(),
+                                code: error.own_code().map(str::to_owned),
+                                param: error.param().map(str::to_owned),
                                 took_ms: Some(millis(heard.asked.elapsed())),
                                 ..RunFailure::new(error.class(), error.to_string())
                             }),

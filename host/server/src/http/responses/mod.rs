@@ -15,6 +15,7 @@ use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::refusals::refuse;
 use crate::http::run_status::Api;
 use crate::http::streams::ResponseEvent;
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
@@ -150,31 +151,52 @@ async fn create(
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 struct ResponseOptions {
-    /// Only `false`: `GET /v1/runs/{run}/events` returns a run's events.
+    /// Has the events of the response sent, from the first one on; of a response in progress, with what follows.
     stream: bool,
+    /// Refused: a text that is sent again may come in other pieces than before.
+    starting_after: Option<u64>,
 }
 
-/// Returns one response in its present state.
+/// The refusal of a stream that begins in the middle.
+const NO_STARTING_AFTER: &str = "a text that is sent again may come in other pieces, so a number of an event tells no place in \
+it; leave it away, and the stream begins with its first event";
+
+/// Returns one response in its present state, or with `stream` its events, from the first one on.
 #[utoipa::path(
     get, path = "/v1/responses/{response}", tag = "responses", security(("key" = [])),
     params(("response" = String, Path), ResponseOptions),
-    responses((status = 200, body = ResponseObject), (status = "4XX", body = ErrorBody)),
+    responses(
+        (
+            status = 200, description = "The response; with `stream`, server-sent events",
+            content((ResponseObject = "application/json"), (ResponseEvent = "text/event-stream")),
+        ),
+        (status = "4XX", body = ErrorBody),
+    ),
 )]
 async fn show(
     State(app): State<App>,
     client: Client,
     PathParam(id): PathParam<String>,
     QueryParams(beside): QueryParams<ResponseOptions>,
-) -> Result<Counted<ResponseObject>, ApiError> {
+) -> Result<Response, ApiError> {
     let row = app.response(&client, &id).await?;
-    if beside.stream {
-        return Err(ApiError::invalid(format!(
-            "stream: a response streams when it is created; GET /v1/runs/{}/events has what happened",
-            row.id
-        )));
-    }
+    let is_placed = beside.starting_after.is_some();
+    refuse(&[(is_placed, "starting_after", NO_STARTING_AFTER)])?;
     let recorded = app.recorded(&client, row.id, Gathering::Record).await?;
-    Ok(recorded.map(|recorded| recorded.object(&row.agent)))
+    if !beside.stream {
+        let object = recorded.map(|recorded| recorded.object(&row.agent));
+        return Ok(object.into_response());
+    }
+    let (RecordedResponse { mut kept, .. }, unsent) = recorded.into_parts();
+    // The stream repeats the request, but for its input, and reads the record again.
+    kept.input.clear();
+    drop(unsent);
+    let text = serde_json::to_string(&kept).map_err(|error| ApiError::internal(&error))?;
+    let memory = client.room(weight(&text)).await?;
+    let answer_stream = kept.is_streamed.then(AnswerStream::default);
+    let output = Output::new(row.id, answer_stream);
+    let live = LiveTurn::new(app.dispatcher.watch(row.id, None, client.viewer()));
+    Ok(Events::new(live, output, kept, row.agent, memory).respond())
 }
 
 /// Lists the input items of a response, after those of the previous responses.

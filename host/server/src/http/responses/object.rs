@@ -3,6 +3,7 @@
 use super::output::{Output, OutputItem};
 use super::repeated;
 use crate::http::client_tools::ClientTool;
+use crate::http::error::ApiError;
 use crate::http::run_status::Api;
 use crate::http::turn::{ToolholdFields, Turn, TurnEnd, began_at};
 use serde::{Deserialize, Serialize};
@@ -256,7 +257,10 @@ impl ResponseFault {
                 // As the error of a request without a stream has it.
                 _ => {
                     let fault = turn.fault(Api::OpenAi);
-                    fault.map_or("server_error", |fault| fault.cause()).into()
+                    fault
+                        .as_ref()
+                        .map_or("server_error", ApiError::cause)
+                        .into()
                 }
             },
             message: turn.failure(),

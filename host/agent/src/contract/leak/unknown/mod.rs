@@ -14,7 +14,8 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
-pub use opening::{MarkInText, ReplyOpening, mark_in, opening_of};
+pub(super) use opening::{MAX_UNDECIDED, opening_of};
+pub use opening::{MarkInText, ReplyOpening, mark_in};
 
 use super::body::{self, ARGUMENTS, CallableNames, NAMES};
 use super::marks::{opening, past_around};

@@ -7,7 +7,7 @@ use crate::contract::thought;
 use toolhold_json::rules::ReadingRules;
 
 /// Maximum bytes of a reply that is not known to be text. A longer beginning counts as marks.
-const MAX_UNDECIDED: usize = 1024;
+pub(in crate::contract::leak) const MAX_UNDECIDED: usize = 1024;
 
 /// The kind of text that a reply begins with, for readers who are shown it while it is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum ReplyOpening {
 }
 
 /// The kind of `text`, the beginning of a reply that is text or calls.
-pub fn opening_of(text: &str) -> ReplyOpening {
+pub(in crate::contract::leak) fn opening_of(text: &str) -> ReplyOpening {
     match kind(text) {
         ReplyOpening::Undecided if text.len() > MAX_UNDECIDED => ReplyOpening::Marks,
         kind => kind,
