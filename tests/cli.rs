@@ -481,7 +481,7 @@ fn a_long_call_is_shown_whole_before_a_command_approves_it() {
 }
 
 /// Starts a run whose call waits for a person, kills it, and approves the call.
-fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
+pub(super) fn killed_while_it_waits(host: &Host, arguments: &[&str]) {
     let call = left_while_it_waits(host, arguments);
     let approved = host.run(&["approvals", "approve", &call]);
     assert_eq!(approved.code, Some(0), "{approved:?}");

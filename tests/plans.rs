@@ -1,5 +1,8 @@
 //! Saved plans on the command line: drawn, checked and rehearsed, and nothing of them runs.
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
@@ -223,6 +226,62 @@ fn everything_that_is_wrong_is_said_with_its_place() {
         kinds.contains(&(Some("plan[5]/text"), "missing_input")),
         "{kinds:?}"
     );
+}
+
+/// Steps read what steps before them write, some of them what nothing writes, and in some plans two steps wait for each
+/// other.
+#[test]
+fn statement_042_13_random_plans_have_the_faults_that_were_put_into_them() {
+    const PLACES: [&str; 3] = ["one", "two", "three"];
+    let host = Host::new();
+    host.ship("text");
+    let step = (0..9_usize, 0..PLACES.len(), prop::bool::weighted(0.2));
+    let plans = (prop::collection::vec(step, 1..9), any::<bool>());
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..12 {
+        let (steps, has_ring) = plans.new_tree(&mut runner).unwrap().current();
+        let mut written: Vec<&str> = Vec::new();
+        let mut plan = Vec::new();
+        let mut absent = Vec::new();
+        let mut add = |text: &str, place: &str| {
+            let path = format!("†state.{place}");
+            plan.push(json!({"_tool": "text.count", "text": text, "_outputPath": path}));
+        };
+        for (index, (read, write, is_absent)) in steps.into_iter().enumerate() {
+            let text = if is_absent {
+                absent.push(format!("plan[{index}]/text"));
+                "†state.nowhere.words".to_owned()
+            } else {
+                let places = written.len().max(1);
+                let place = written.get(read % places);
+                place.map_or("a b".to_owned(), |place| format!("†state.{place}.words"))
+            };
+            add(&text, PLACES[write]);
+            written.push(PLACES[write]);
+        }
+        if has_ring {
+            add("†state.ring.words", "round");
+            add("†state.round.words", "ring");
+        }
+        let plan = json!(plan);
+        host.write("plan.json", plan.to_string());
+        let done = host.run(&["plan", "check", "plan.json", "--json"]);
+        let report = json_of(&done);
+        let faults = report["faults"].as_array().unwrap();
+        let of = |kind: &str| -> Vec<&Value> {
+            let found = faults.iter().filter(|fault| fault["kind"] == kind);
+            found.collect()
+        };
+        let missing: Vec<&str> = of("missing_input")
+            .into_iter()
+            .filter_map(|fault| fault["place"].as_str())
+            .collect();
+        assert_eq!(missing, absent, "{plan}: {report}");
+        assert_eq!(of("order").len(), usize::from(has_ring), "{plan}: {report}");
+        let all = absent.len() + usize::from(has_ring);
+        assert_eq!(faults.len(), all, "{plan}: {report}");
+        assert_eq!(done.code, Some(i32::from(all > 0)), "{plan}: {done:?}");
+    }
 }
 
 #[test]

@@ -130,6 +130,30 @@ fn a_saved_request_is_a_tool_and_a_call_is_a_run() {
     }
 }
 
+/// Its limit and its shield.
+#[test]
+fn statement_042_12_the_default_agent_holds_for_requests() {
+    let endpoint = scripted([reckons()]);
+    let agent = "[agents.default]\nrun = { max_steps = 1 }\n\
+        shields.mails = { kind = \"pii\", block = [\"email\"], places = [\"input\"] }\n";
+    let host = offering(&endpoint.base_url(), agent);
+    let letter = json!({
+        "description": "Writes a letter.",
+        "context": [{"role": "user", "content": "Write to ann@example.com."}],
+    });
+    host.write("requests/letter.json", letter.to_string());
+    let mut client = Stdio::session(&host, &[], json!({}));
+    for (asked, kind) in [
+        (sum(1), "max_steps"),
+        (call(2, "request-letter", json!({})), "blocked"),
+    ] {
+        let stopped = client.ask(asked);
+        let failure = &stopped["result"]["_meta"]["io.toolhold/failure"];
+        assert_eq!(failure["kind"], kind, "{stopped}");
+    }
+    assert_eq!(endpoint.requests().len(), 1);
+}
+
 /// The user of a client reads why there is no answer, and has no configuration to change.
 #[test]
 fn statement_000_12_a_stopped_request_asks_back_in_the_language_of_its_input() {

@@ -1,19 +1,22 @@
 //! 042.12: `[agents.default]` holds for runs at a terminal, however they begin.
 
 use crate::chat::chat;
+use crate::cli::killed_while_it_waits;
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
-use support::transcript::answers;
+use support::transcript::{answers, calls};
 
-/// A host whose default agent has a tool, a limit and a shield of its own.
+/// A tool, a limit and a shield.
+const AGENT: &str = "[agents.default]\ntools = [\"calculator\"]\nrun = { max_steps = 3 }\n\
+     shields.mails = { kind = \"pii\", block = [\"email\"], places = [\"input\"] }\n";
+
+/// A host with this default agent.
 fn host() -> Host {
     let host = Host::new();
-    host.ship("calculator").ship("text").write(
-        "toolhold.toml",
-        "[agents.default]\ntools = [\"calculator\"]\nrun = { max_steps = 3 }\n\
-         shields.mails = { kind = \"pii\", block = [\"email\"], places = [\"input\"] }\n",
-    );
+    host.ship("calculator")
+        .ship("text")
+        .write("toolhold.toml", AGENT);
     host
 }
 
@@ -35,6 +38,39 @@ fn statement_042_12_the_default_agent_holds_for_saved_plans() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     let reason = "text.reverse is none of the tools of [agents.default]";
     assert!(refused.stderr.contains(reason), "{refused:?}");
+}
+
+/// The run goes on under the policy that it began under: its agent's.
+#[test]
+fn statement_042_12_the_default_agent_holds_for_resumed_runs() {
+    let host = host();
+    let waiting = format!("{AGENT}[decisions]\nalways = [\"calculator.evaluate\"]\n");
+    host.write("toolhold.toml", waiting);
+    let call = calls([("calculator.evaluate", json!({"expression": "1+1"}))]);
+    let endpoint = Endpoint::start(Scenario::new([call, answers("2")]));
+    let url = endpoint.base_url();
+    let at = ["--base-url", &url, "--model", "m"];
+    killed_while_it_waits(&host, &[&["run", "How much is 1+1?"], &at[..]].concat());
+    let done = host.run(&[&["resume", "last"], &at[..]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!done.stderr.contains("policy:"), "{done:?}");
+    let last = endpoint.requests().swap_remove(1).to_string();
+    assert!(!last.contains("text.reverse"), "{last}");
+
+    // Without its shield the policy is another one, and that is said.
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("calculator.evaluate", json!({"expression": "1+1"}))]),
+        answers("2"),
+    ]));
+    let url = endpoint.base_url();
+    let at = ["--base-url", &url, "--model", "m"];
+    killed_while_it_waits(&host, &[&["run", "How much is 1+1?"], &at[..]].concat());
+    host.write(
+        "toolhold.toml",
+        "[agents.default]\ntools = [\"calculator\"]\n",
+    );
+    let done = host.run(&[&["resume", "last"], &at[..]].concat());
+    assert!(done.stderr.contains("policy:"), "{done:?}");
 }
 
 #[test]

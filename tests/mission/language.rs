@@ -156,6 +156,45 @@ fn statement_000_12_the_next_turn_knows_that_the_user_was_asked_to_go_on() {
     assert!(request.contains("whether I should go on"), "{request}");
 }
 
+/// One request of each API in a language of its own for each limit.
+#[test]
+fn statement_000_12_each_limit_asks_back_in_the_language_of_the_task() {
+    let sum = |of: &str| ("calculator.evaluate", json!({"expression": of}));
+    let counted = Reply {
+        usage: Some((1_000, 1_000)),
+        ..calls([sum("2+2")])
+    };
+    for (reason, config, reply) in [
+        (
+            "max_tool_calls",
+            "[run]\nmax_tool_calls = 1\n",
+            calls([sum("2+2"), sum("3+3")]),
+        ),
+        (
+            "max_cost",
+            "[run]\ncurrency = \"EUR\"\nmax_cost = \"0.0001\"\n\
+             [endpoints.default]\nprice_per_million = { prompt = 1, completion = 1 }\n",
+            counted,
+        ),
+        ("timeout", "[run]\ntimeout_ms = 300\n", Reply::never()),
+    ] {
+        let host = host(config);
+        let repeated = Scenario::new([reply]).in_order(ReplyOrder::Repeat);
+        let endpoint = Endpoint::start(repeated);
+        let server = serve(&host, &endpoint);
+        for ((tag, task, words), path) in TASKS.into_iter().zip(PATHS) {
+            let answer = server.post(path, &asked(path, task)).good();
+            let text = shown(&answer);
+            assert!(text.contains(words), "{reason} {path} {tag}: {answer}");
+            assert!(text.ends_with(['?', '？']), "{reason} {path} {tag}: {text}");
+            assert!(!text.contains("run."), "{reason} {path} {tag}: {text}");
+            if path == "/v1/agent" {
+                assert_eq!(answer["reason"], reason, "{answer}");
+            }
+        }
+    }
+}
+
 /// Tokens that are used up are told like steps, and the model of the next turn knows of the question.
 #[test]
 fn statement_000_12_a_task_that_is_too_long_is_answered_in_its_language() {

@@ -184,6 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_and_each_block_has_its_text() {
+        for (reason, text) in [
+            (StopReason::MaxSteps, Some(UserText::Unfinished)),
+            (StopReason::MaxToolCalls, Some(UserText::Unfinished)),
+            (StopReason::MaxCost, Some(UserText::Unfinished)),
+            (StopReason::Timeout, Some(UserText::Unfinished)),
+            (StopReason::TokenBudget, Some(UserText::OutOfTokens)),
+            (StopReason::Blocked, Some(UserText::Blocked)),
+            (StopReason::Output, None),
+            (StopReason::Cancelled, None),
+            (StopReason::Model, None),
+        ] {
+            assert_eq!(UserText::of(reason), text, "{reason:?}");
+        }
+    }
+
+    #[test]
     fn other_languages_get_english() {
         for text in ALL {
             assert_eq!(text.in_language(None), text.in_language(Some("en")));

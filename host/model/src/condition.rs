@@ -58,6 +58,17 @@ impl ModelError {
         }
     }
 
+    /// Returns an error that came in the place of an answer, with the status that it amounts to: it may be one of the request,
+    /// which can be sent otherwise. Servers that began an event stream have it there. None if a part of an answer came before.
+    pub(crate) fn as_refusal(&self) -> Option<(Option<u16>, &ErrorDetail)> {
+        let detail: &ErrorDetail = match self {
+            Self::Status { detail, .. } => detail,
+            Self::InStream { detail, received } if received.is_blank() => detail,
+            _ => return None,
+        };
+        Some((self.meant_status(), detail))
+    }
+
     /// Returns the wait after which a client may send the same request again, where it is known: the endpoint asked for it,
     /// is left alone for a while, or opens no connection.
     pub fn available_after(&self) -> Option<Duration> {

@@ -203,23 +203,20 @@ impl ModelError {
 
     /// True if the endpoint refused the request because its model takes no images.
     pub(crate) fn refuses_images(&self) -> bool {
-        let Self::Status { status, detail, .. } = self else {
-            return false;
-        };
-        matches!(status, 400 | 404 | 415 | 422 | 500 | 501) && refuses_images(&detail.message)
+        self.as_refusal().is_some_and(|(status, detail)| {
+            matches!(status, None | Some(400 | 404 | 415 | 422 | 500 | 501))
+                && refuses_images(detail.words())
+        })
     }
 
     /// True if the endpoint refused the request because it demands a call of a tool. Servers name the field; models that
     /// think and servers without a grammar refuse it.
     pub(crate) fn is_about_tool_choice(&self) -> bool {
-        match self {
-            Self::Status { status, detail, .. } => {
-                matches!(status, 400 | 404 | 422 | 500 | 501)
-                    && detail.overflow.is_none()
-                    && speaks_of_tool_choice(&detail.message)
-            }
-            _ => false,
-        }
+        self.as_refusal().is_some_and(|(status, detail)| {
+            matches!(status, None | Some(400 | 404 | 422 | 500 | 501))
+                && detail.overflow.is_none()
+                && speaks_of_tool_choice(detail.words())
+        })
     }
 
     /// The request that was refused has images. No two servers refuse them alike: llama.cpp answers 500, others 400,
@@ -339,6 +336,8 @@ pub struct ErrorDetail {
     /// The endpoint's code or type: `exceed_context_size_error`, `429`, …
     pub code: Option<String>,
     pub message: String,
+    /// All texts of the error. Empty if there is the message alone: [`Self::words`].
+    pub words: String,
     /// What a person can do about it, where we know.
     pub advice: Option<String>,
     /// Set when the request did not fit.
@@ -352,6 +351,14 @@ pub struct ErrorDetail {
 }
 
 impl ErrorDetail {
+    /// The words of the endpoint, for those who look for the name of what it refused: it may stand beside the message.
+    pub(crate) fn words(&self) -> &str {
+        match self.words.as_str() {
+            "" => &self.message,
+            words => words,
+        }
+    }
+
     /// The class, by what the body says first and the HTTP status second. Errors inside a stream
     /// have no status of their own, but most servers put one into `code`.
     pub(crate) fn class(&self, status: Option<u16>) -> ErrorClass {

@@ -26,9 +26,32 @@ use toolhold_text::cut;
 const MAX_EXCERPT_CHARS: usize = 200;
 /// Characters of an error message that the endpoint wrote for people; longer than an excerpt.
 const MAX_MESSAGE_CHARS: usize = 1000;
+/// Characters of all texts of an error together.
+const MAX_WORDS_CHARS: usize = 4000;
+/// Members with texts of an error, at any depth. Others may repeat the request, whose words are no refusal.
+const TEXTS: [&str; 14] = [
+    "message",
+    "msg",
+    "error",
+    "errors",
+    "detail",
+    "details",
+    "param",
+    "loc",
+    "reason",
+    "description",
+    "cause",
+    "metadata",
+    // What OpenRouter's endpoints answered.
+    "raw",
+    "title",
+];
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(crate) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
+    // Some servers have an event where the body should be.
+    let body = body.trim_ascii();
+    let body = body.strip_prefix(b"data:").unwrap_or(body);
     let mut detail = match json::from_slice(body) {
         Ok(value) => from_value(&value)
             .or_else(|| spoken(&value))
@@ -140,15 +163,63 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
     };
     // Seconds until a model is loaded, as hosted inference says it.
     let estimate = body.get("estimated_time").and_then(Value::as_f64);
+    let retry_after = wait_in(&message).or_else(|| wait(estimate?));
+    let mut words = vec![message.as_str()];
+    collect_texts(body, &mut words);
+    let words = clip(&words.join("; "), MAX_WORDS_CHARS);
     ErrorDetail {
         advice: overflow.map(advice_for_overflow),
         code,
-        retry_after: wait_in(&message).or_else(|| wait(estimate?)),
-        message: clip(&message, MAX_MESSAGE_CHARS),
+        retry_after,
+        message: clip(&explained(message, source), MAX_MESSAGE_CHARS),
+        words,
         overflow,
         own_code: error_names::code_of(source),
         param: error_names::param_of(source),
     }
+}
+
+/// Adds the texts in the members of an error.
+fn collect_texts<'a>(members: &'a Object, texts: &mut Vec<&'a str>) {
+    for (name, value) in members {
+        if TEXTS.contains(&name.as_str()) {
+            collect_values(value, texts);
+        }
+    }
+}
+
+fn collect_values<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(items) => {
+            for item in items {
+                collect_values(item, texts);
+            }
+        }
+        Value::Object(members) => collect_texts(members, texts),
+        _ => {}
+    }
+}
+
+/// The message with what explains it: MiMo has the explanation in the place of a parameter's name, and OpenRouter what the
+/// endpoint behind it answered.
+fn explained(mut message: String, source: &Object) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let raw = text(source.get("metadata").and_then(|it| it.get("raw"))).map(|raw| {
+        let inner = json::from_slice(raw.as_bytes()).ok();
+        let inner = inner.as_ref().and_then(from_value);
+        inner.map_or(raw, |inner| inner.message)
+    });
+    // A name alone is that of a field.
+    let param = text(source.get("param")).filter(|it| it.trim().contains(char::is_whitespace));
+    for more in [param, raw].into_iter().flatten() {
+        if !message.contains(&more) {
+            message.truncate(message.trim_end_matches(['.', ':']).len());
+            message.push_str(": ");
+            message.push_str(&more);
+        }
+    }
+    message
 }
 
 /// The error of bytes that are not `what` was due.
@@ -365,6 +436,21 @@ mod tests {
                 "Spike arrest violation",
                 None,
             ),
+            (
+                r#"{"error":{"code":"400","message":"Param Incorrect","param":"The reasoning_content must be passed back.","type":""}}"#,
+                "Param Incorrect: The reasoning_content must be passed back.",
+                Some("400"),
+            ),
+            (
+                r#"data: {"error":{"code":"400","message":"Bad value.","param":"messages"}}"#,
+                "Bad value.",
+                Some("400"),
+            ),
+            (
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"no such model\"}}","provider_name":"P"}}}"#,
+                "Provider returned error: no such model",
+                Some("400"),
+            ),
             ("", "no explanation", None),
             (r#"{"error":{"odd":1}}"#, r#"{"odd":1}"#, None),
             ("[1,2]", "[1,2]", None),
@@ -373,6 +459,26 @@ mod tests {
             assert_eq!(detail.message, message, "{body}");
             assert_eq!(detail.code.as_deref(), code, "{body}");
         }
+    }
+
+    #[test]
+    fn all_texts_of_an_error_are_among_its_words_and_those_of_the_request_are_not() {
+        for (body, words) in [
+            (r#"{"error":{"message":"m","param":"p"}}"#, "m; m; p"),
+            (r#"{"error":"m","error_type":"t"}"#, "m; m"),
+            (
+                r#"{"detail":[{"loc":["body",2,"n"],"msg":"m","input":{"message":"asked"}}]}"#,
+                r#"m at ["body",2,"n"]; body; n; m"#,
+            ),
+            (
+                r#"{"error":{"message":"m","metadata":{"raw":"r"}},"request":{"message":"asked"}}"#,
+                "m; m; r",
+            ),
+        ] {
+            let detail = from_status(400, body.as_bytes(), None);
+            assert_eq!(detail.words(), words, "{body}");
+        }
+        assert_eq!(from_status(400, b"plain", None).words(), "plain");
     }
 
     #[test]

@@ -239,6 +239,19 @@ mod tests {
         assert!(!Limits::default().overridden(&request).metered());
     }
 
+    /// Longer work continues as a job, whose questions are calls.
+    #[test]
+    fn statement_000_69_no_module_gets_more_than_a_minute_for_a_call() {
+        for asked in [60_001, u64::MAX] {
+            let request = LimitsRequest {
+                timeout_ms: Some(asked),
+                ..LimitsRequest::default()
+            };
+            let granted = Limits::default().granted(&request, &Limits::default_ceiling());
+            assert_eq!(granted.timeout_ms, 60_000, "{asked}");
+        }
+    }
+
     #[test]
     fn every_limit_is_told() {
         let entries = Limits::default().entries();

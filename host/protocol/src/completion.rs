@@ -119,6 +119,11 @@ impl Completion {
         self.cut().filter(|_| self.tool_calls.is_empty())
     }
 
+    /// True if no part of an answer came.
+    pub fn is_blank(&self) -> bool {
+        self.content.is_empty() && self.reasoning.is_empty() && self.tool_calls.is_empty()
+    }
+
     /// The revision of what answered, as the endpoint tells it: it changes when the server's model, weights or software
     /// do.
     pub fn revision(&self) -> Option<&str> {

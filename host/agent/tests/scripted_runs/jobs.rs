@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::Instant;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::{ErrorClass, JobQuestion, JobState};
@@ -28,6 +29,8 @@ struct Renderer {
     /// Answers to questions about the job. After them it is always unfinished.
     states: Mutex<VecDeque<ToolResult>>,
     asked: Mutex<Vec<String>>,
+    /// When it was called and asked, and the time that it had each time.
+    times: Mutex<Vec<(Instant, Duration)>>,
 }
 
 impl Renderer {
@@ -108,6 +111,8 @@ impl ToolSource for Renderer {
 impl ToolRunner for Renderer {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         // A question goes to the component that began the job, also in another process.
+        let now = (Instant::now(), call.timeout);
+        self.times.lock().unwrap().push(now);
         let module = call.job.as_ref().map(|question| &question.job().module);
         assert!(module.is_none_or(|module| module.as_deref() == Some(COMPONENT)));
         let (asked, result) = match &call.job {
@@ -197,6 +202,33 @@ async fn a_job_that_cannot_be_told_for_now_is_asked_about_again() {
     let events = run(&driver(&renderer), asking()).await;
     assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
     assert_eq!(renderer.count("call"), 1);
+}
+
+/// A job takes hours, and no question about it more than a call may.
+#[tokio::test(start_paused = true)]
+async fn statement_000_69_waits_for_a_job_grow_and_a_question_has_the_time_of_a_call() {
+    let states = (1..=6).map(working).chain([done(json!(7))]);
+    let renderer = Renderer::answering(states);
+    let mut request = asking();
+    request.settings.jobs.backoff = Duration::from_millis(100);
+    request.settings.jobs.max_backoff = Duration::from_secs(1);
+    let most = request.settings.call_timeout;
+    assert!(most <= Duration::from_mins(1) && most < request.settings.jobs.timeout);
+    let events = run(&driver(&renderer), request).await;
+    assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+    let times = renderer.times.lock().unwrap();
+    let waits: Vec<Duration> = times
+        .windows(2)
+        .map(|pair| pair[1].0.duration_since(pair[0].0))
+        .collect();
+    assert_eq!(waits.len(), 7, "{waits:?}");
+    // Half of each is random, and the clock counts in milliseconds.
+    for (wait, longest) in waits.iter().zip([100, 200, 400, 800, 1_000, 1_000, 1_000]) {
+        let longest = Duration::from_millis(longest);
+        let end = longest + Duration::from_millis(1);
+        assert!((longest / 2..=end).contains(wait), "{waits:?}");
+    }
+    assert!(times.iter().all(|(_, time)| *time <= most), "{times:?}");
 }
 
 #[tokio::test]

@@ -417,6 +417,24 @@ fn scopes_are_what_the_author_provides_or_the_model_asks_for() {
     );
 }
 
+/// The composed schema has no room for them, and the author's has (docs/protocol.md, 4.7).
+#[test]
+fn members_that_a_schema_does_not_name_are_accepted() {
+    let given = json!({"o": {"a": "x", "b": 1}, "further": true});
+    let named = json!({"o": {"type": "object", "properties": {"a": {"type": "string"}}}});
+    for contract in Contract::ALL {
+        let mut call = given.clone();
+        call["_tool"] = json!("echo");
+        let replies = [calls(json!([call])), output("x")];
+        let play = Play::new(&json!([tool("echo", &named), task()]), replies);
+        let done = play
+            .settings(|settings| settings.contract = contract)
+            .run()
+            .unwrap();
+        assert_eq!(done.outcomes()[0].1, Ok(given.clone()), "{contract:?}");
+    }
+}
+
 #[test]
 fn why_a_call_is_made_is_asked_and_recorded() {
     for contract in Contract::ALL {

@@ -453,9 +453,11 @@ async fn an_endpoint_that_takes_no_demand_of_a_call_is_asked_without() {
 }
 
 /// An endpoint that wants reasoning in each request, or in none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Particular {
     wants_reasoning: AtomicBool,
+    /// The status and the body with which it refuses a request.
+    refusal: (u16, String),
     /// Whether each request had reasoning.
     requests: Mutex<Vec<bool>>,
 }
@@ -470,13 +472,13 @@ impl Transport for Particular {
         let has_reasoning = body.contains("reasoning_content");
         self.requests.lock().unwrap().push(has_reasoning);
         let is_taken = has_reasoning == self.wants_reasoning.load(Ordering::Relaxed);
-        let text = if is_taken {
-            [CONTENT, STOP].concat()
+        let (status, text) = if is_taken {
+            (200, [CONTENT, STOP].concat())
         } else {
-            json!({"error": {"message": "reasoning_content is not as it is wanted"}}).to_string()
+            self.refusal.clone()
         };
         let response = HttpResponse {
-            status: if is_taken { 200 } else { 400 },
+            status,
             headers: vec![("content-type".into(), "text/event-stream".into())],
             body: stream::iter([Ok(Bytes::from(text))]).boxed(),
         };
@@ -486,23 +488,73 @@ impl Transport for Particular {
 
 #[tokio::test]
 async fn reasoning_that_an_endpoint_refused_is_not_sent_to_it_again() {
+    const WORDS: &str = "reasoning_content is not as it is wanted";
     let mut calling = ChatMessage::assistant_calls(None, vec![ChatToolCall::default()]);
     let thought = json!({"reasoning_content": "hm"});
     calling.reasoning = thought.as_object().unwrap().clone();
     let request = ChatRequest::new("", vec![ChatMessage::user("hello"), calling]);
-    let wire = Arc::new(Particular::default());
-    let model = OpenAiModel::new(wire.clone(), "small", timeouts());
-    for (wants_reasoning, requests) in [
-        (false, &[true, false][..]),
-        (false, &[false]),
-        // Another model was loaded.
-        (true, &[false, true]),
-        (true, &[true]),
+    let mimo =
+        json!({"error": {"code": "400", "message": "Param Incorrect", "param": WORDS, "type": ""}});
+    let raw = json!({"error": {"message": WORDS}}).to_string();
+    let openrouter = json!({"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}});
+    let event = |error: &Value| format!("data: {error}\n\n");
+    for refusal in [
+        (400, json!({"error": {"message": WORDS}}).to_string()),
+        (400, mimo.to_string()),
+        (400, event(&mimo)),
+        (400, openrouter.to_string()),
+        // Inside of a stream that began.
+        (200, event(&mimo)),
+        (200, event(&openrouter)),
+        (200, event(&json!({"error": {"message": WORDS}}))),
+        (
+            200,
+            format!(
+                ": keep-alive\n\n{}",
+                event(&json!({"error": {"message": WORDS, "code": 400}}))
+            ),
+        ),
     ] {
-        wire.wants_reasoning
-            .store(wants_reasoning, Ordering::Relaxed);
-        model.complete(&request, &mut |_| {}).await.unwrap();
-        let sent = std::mem::take(&mut *wire.requests.lock().unwrap());
-        assert_eq!(sent, requests, "{wants_reasoning}");
+        let wire = Arc::new(Particular {
+            wants_reasoning: AtomicBool::new(false),
+            refusal: refusal.clone(),
+            requests: Mutex::default(),
+        });
+        let model = OpenAiModel::new(wire.clone(), "small", timeouts());
+        for (wants_reasoning, requests) in [
+            (false, &[true, false][..]),
+            (false, &[false]),
+            // Another model was loaded.
+            (true, &[false, true]),
+            (true, &[true]),
+        ] {
+            wire.wants_reasoning
+                .store(wants_reasoning, Ordering::Relaxed);
+            let answered = model.complete(&request, &mut |_| {}).await;
+            assert!(answered.is_ok(), "{refusal:?}: {answered:?}");
+            let sent = std::mem::take(&mut *wire.requests.lock().unwrap());
+            assert_eq!(sent, requests, "{wants_reasoning} {refusal:?}");
+        }
+    }
+}
+
+/// What a client was given already cannot be taken back.
+#[tokio::test]
+async fn a_request_is_not_sent_again_once_a_part_of_its_answer_came() {
+    const REFUSAL: &str =
+        "data: {\"error\":{\"message\":\"reasoning_content is not wanted\",\"code\":400}}\n\n";
+    let mut calling = ChatMessage::assistant_calls(None, vec![ChatToolCall::default()]);
+    let thought = json!({"reasoning_content": "hm"});
+    calling.reasoning = thought.as_object().unwrap().clone();
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello"), calling]);
+    for (steps, requests) in [
+        (vec![Send(REFUSAL)], 2),
+        (vec![Send(CONTENT), Send(REFUSAL)], 1),
+    ] {
+        let wire = Arc::new(Wire::ok(steps));
+        let model = OpenAiModel::new(wire.clone(), "small", timeouts());
+        let error = model.complete(&request, &mut |_| {}).await.unwrap_err();
+        assert!(matches!(error, ModelError::InStream { .. }), "{error:?}");
+        assert_eq!(wire.seen.lock().unwrap().len(), requests);
     }
 }

@@ -248,13 +248,13 @@ impl OpenAiModel {
         let mut known = self.reasoning.get();
         let mut change = known;
         let mut asked = Cow::Borrowed(request);
-        let response = loop {
-            let sending = self.transport.send(self.http_request(&asked, change));
-            let response = clock.bound(sending).await??;
-            if is_success(response.status) {
-                break response;
-            }
-            let mut refusal = self.refusal(response).await;
+        let completion = loop {
+            let asking = self.complete_once(&asked, change, &mut clock, watch);
+            let mut refusal = match asking.await {
+                Ok(completion) => break completion,
+                Err(error) if error.as_refusal().is_none() => return Err(error),
+                Err(refusal) => refusal,
+            };
             // Whether the reply calls a tool, the host checks in any case.
             if !self.insists && asked.demands_call() && refusal.is_about_tool_choice() {
                 asked = Cow::Owned(ChatRequest {
@@ -280,6 +280,22 @@ impl OpenAiModel {
         };
         if let Some(change) = change.filter(|_| change != known) {
             self.reasoning.note(change);
+        }
+        Ok(completion)
+    }
+
+    /// Sends the request once, and reads what comes.
+    async fn complete_once(
+        &self,
+        request: &ChatRequest,
+        change: Option<ReasoningChange>,
+        clock: &mut CompletionDeadlines<'_>,
+        watch: &mut dyn CompletionObserver,
+    ) -> Result<Completion, ModelError> {
+        let sending = self.transport.send(self.http_request(request, change));
+        let response = clock.bound(sending).await??;
+        if !is_success(response.status) {
+            return Err(self.refusal(response).await);
         }
         let url = self.transport.target();
         let content_type = unread_encoding(&response)

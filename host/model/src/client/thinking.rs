@@ -113,16 +113,10 @@ fn calls_of(calls: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, 
     calls.filter_map(Value::as_object_mut)
 }
 
-/// The words of a refusal that says what is wrong with a request.
+/// The words of a refusal that says what is wrong with a request. One inside of a stream may have no status.
 fn words_of(refusal: &ModelError) -> Option<&str> {
-    match refusal {
-        ModelError::Status {
-            status: 400 | 422,
-            detail,
-            ..
-        } => Some(detail.message.as_str()),
-        _ => None,
-    }
+    let (status, detail) = refusal.as_refusal()?;
+    matches!(status, None | Some(400 | 422)).then(|| detail.words())
 }
 
 /// True if the words have the name of the member by itself, and not as a part of another name.

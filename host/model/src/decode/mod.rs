@@ -535,7 +535,8 @@ impl Decoder {
             let Some(details) = delta.get(name) else {
                 continue;
             };
-            if reasoning.is_empty() {
+            // Behind a text in a member of its own, parts repeat it.
+            if reasoning.is_empty() && self.completion.reasoning_names.is_empty() {
                 reasoning = details_text(details);
             }
             parts.take(details);

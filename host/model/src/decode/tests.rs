@@ -503,6 +503,17 @@ fn reasoning_is_kept_with_the_names_that_it_came_with() {
             serde_json::json!({"reasoning": "hm", "reasoning_details": [
                 {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}]}),
         ),
+        // The whole text once more, with its signature.
+        (
+            vec![
+                r#"{"reasoning":"hm "}"#,
+                r#"{"reasoning":"ok"}"#,
+                r#"{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm ok","signature":"s"}]}"#,
+            ],
+            "hm ok",
+            serde_json::json!({"reasoning": "hm ok", "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "hm ok", "signature": "s"}]}),
+        ),
         (
             vec![r#"{"reasoning_details":[{"type":"reasoning.summary","summary":"hm"}]}"#],
             "hm",

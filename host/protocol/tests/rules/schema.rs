@@ -459,6 +459,50 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
     }
 }
 
+/// Arguments are checked against the author's schema, which accepts all of these values.
+#[test]
+fn what_an_author_leaves_open_is_closed_in_the_composed_schema_alone() {
+    let named = json!({"a": {"type": "string"}});
+    let first = json!([{"type": "string"}]);
+    let (more, longer) = (json!({"a": "x", "b": 1}), json!(["x", 1]));
+    for (rule, parameter, value, can_be_written) in [
+        (
+            "4.7",
+            json!({"type": "object", "properties": named}),
+            &more,
+            false,
+        ),
+        (
+            "4.7",
+            json!({"type": "object", "properties": named, "additionalProperties": true}),
+            &more,
+            true,
+        ),
+        (
+            "4.7",
+            json!({"type": "array", "prefixItems": first}),
+            &longer,
+            false,
+        ),
+        (
+            "4.7",
+            json!({"type": "array", "prefixItems": first, "items": {"type": "integer"}}),
+            &longer,
+            true,
+        ),
+        ("4.7", json!({"properties": named}), &json!(7), false),
+    ] {
+        assert!(accepts(&parameter, value), "{rule}: {parameter} {value}");
+        let schema = composed(&with(&parameter), Shape::Exclusive, false);
+        let call = json!({"_tool": "echo.say", "_reasoningForCall": "r", "p": value});
+        assert_eq!(
+            accepts(&schema, &json!({"calls": [call], "output": null})),
+            can_be_written,
+            "{rule}: {value} in {schema}"
+        );
+    }
+}
+
 /// The names of definitions begin with the names of their tools, of which servers tell fewer apart.
 #[test]
 fn definitions_of_two_tools_do_not_replace_each_other() {
