@@ -38,7 +38,7 @@ static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 )]
 fn pattern() -> Regex {
     Regex::new(
-        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?-i:^|[^A-Za-z0-9/\\.])(?P<rest>//)|www[.\u{3002}\u{ff0e}\u{ff61}]"#,
+        r"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?-i:^|[^A-Za-z0-9/\\.])(?P<rest>//)|www[.\u{3002}\u{ff0e}\u{ff61}]",
     )
     .expect("a pattern")
 }

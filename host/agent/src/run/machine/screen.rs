@@ -34,7 +34,7 @@ pub(super) enum PendingScreening {
     Output {
         reason: StopReason,
         output: Value,
-        error: Option<RunFailure>,
+        error: Option<Box<RunFailure>>,
     },
 }
 
@@ -83,7 +83,7 @@ impl Machine {
         self.waiting = Some(PendingScreening::Output {
             reason,
             output,
-            error,
+            error: error.map(Box::new),
         });
         self.screen(effects);
     }
@@ -197,7 +197,7 @@ impl Machine {
                 ScreeningResult::Pass,
             ) => (reason, output, error),
         };
-        self.finish(reason, output, error, effects);
+        self.finish(reason, output, error.map(|error| *error), effects);
     }
 
     /// The model learns of the block once, and may give another output.
