@@ -156,6 +156,56 @@ fn the_model_is_shown_the_text_of_files_as_material() {
     assert_eq!(marks(&shown(&endpoint, 2).0), marks(&text));
 }
 
+/// The record names the files of its run, and has their bytes as long as it is there.
+#[test]
+fn the_bytes_of_files_are_kept_with_their_run() {
+    let host = host("[serve]\nkey_image_bytes = 20_000\n");
+    let endpoint = scripted(vec![answers("read"); 3]);
+    let server = serve(&host, &endpoint);
+    let file = |text: &str| json!({"type": "input_file", "filename": "hours.txt", "file_data": url("text/plain", text.as_bytes())});
+    // Twice in one request, and again in the next.
+    let parts = json!([file(HOURS), file(HOURS)]);
+    let response = json!({"model": "default", "input": [{"role": "user", "content": parts}]});
+    let asked = [
+        server.post("/v1/agent", &task(&parts)).good()["id"].clone(),
+        server.post("/v1/responses", &response).good()["toolhold"]["run"].clone(),
+    ];
+    let runs = asked.map(|run| run.as_str().unwrap().to_owned());
+    let mut digests = Vec::new();
+    for run in &runs {
+        let events = server.get(&format!("/v1/runs/{run}/events")).events();
+        let files = events[0].json()["request"]["files"].clone();
+        let [file] = files.as_array().unwrap().as_slice() else {
+            panic!("{files}");
+        };
+        assert_eq!(file["name"], "hours.txt");
+        assert_eq!(file["media_type"], "text/plain");
+        assert_eq!(file["bytes"], HOURS.len());
+        let digest = file["digest"].as_str().unwrap();
+        let bytes = server.get(&format!("/v1/runs/{run}/blobs/{digest}"));
+        assert_eq!((bytes.status, bytes.text.as_str()), (200, HOURS));
+        digests.push(digest.to_owned());
+    }
+    assert_eq!(digests[0], digests[1]);
+    // They count as images do.
+    let large = file(&"Open on Saturdays. ".repeat(1_200));
+    let refused = server.post("/v1/agent", &task(&json!([large])));
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert_eq!(refused.json()["error"]["code"], "image_quota");
+    // They go with their runs.
+    let gone = server.ask(
+        Method::DELETE,
+        &format!("/v1/responses/resp_{}", runs[1].replace('-', "")),
+        None,
+        &[],
+    );
+    assert_eq!(gone.status, 200, "{gone:?}");
+    let path = format!("/v1/runs/{}/blobs/{}", runs[1], digests[1]);
+    assert_eq!(server.get(&path).status, 404);
+    let path = format!("/v1/runs/{}/blobs/{}", runs[0], digests[0]);
+    assert_eq!(server.get(&path).status, 200);
+}
+
 #[test]
 fn results_of_a_clients_tools_bring_images() {
     let tool = json!({"type": "function", "function": {

@@ -84,6 +84,7 @@ pub mod result;
 pub mod result_cache;
 pub mod routing;
 pub mod saved;
+pub mod sent_file;
 pub mod settings;
 pub mod shield;
 pub mod side_request;

@@ -11,6 +11,7 @@ use crate::job::JobPolicy;
 use crate::knowledge::Retrieval;
 use crate::privacy::Privacy;
 use crate::result_cache::ResultCaching;
+use crate::sent_file::SentFile;
 use crate::shield::Policy;
 use crate::tool_retry::ToolRetryPolicy;
 use crate::turn::Role;
@@ -74,6 +75,9 @@ pub struct RunRequest {
     /// Texts that the host put into the context from the record of an earlier run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<CarriedTexts>,
+    /// Files that the client sent. Their text is in the context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SentFile>,
 }
 
 impl RunRequest {
@@ -95,6 +99,7 @@ impl RunRequest {
             language: None,
             tells_language: false,
             carried: None,
+            files: Vec::new(),
         }
     }
 

@@ -30,7 +30,7 @@ pub struct BlobBound {
 /// Images do not fit into a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "the images of {whose} would have more than {most} bytes: delete runs or sessions that have some"
+    "the images and files of {whose} would have more than {most} bytes: delete runs or sessions that have some"
 )]
 pub struct BlobsFull {
     whose: &'static str,

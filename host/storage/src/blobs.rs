@@ -1,4 +1,4 @@
-//! The bytes of images that runs are shown, and of results: an event has their digests and sizes, and the bytes are kept
+//! The bytes of images and files that runs are shown, and of results: an event has their digests and sizes, and the bytes are kept
 //! beside the events.
 //!
 //! Equal bytes are kept once for all runs that name them, as many are: each request of a client without a session brings
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::image::Image;
+use toolhold_protocol::sent_file::SentFile;
 use uuid::Uuid;
 
 /// The bytes of one image, or of a part of a result.
@@ -40,7 +41,7 @@ impl std::fmt::Debug for Blob {
     }
 }
 
-/// Returns the images that a run, or one inside of it, begins with, by their digests.
+/// Returns the images and files that a run, or one inside of it, begins with, by their digests.
 pub fn begun_with(event: &EventKind) -> BTreeMap<String, Blob> {
     let of = |message: &Message| match message {
         Message::Image(image) => {
@@ -50,8 +51,17 @@ pub fn begun_with(event: &EventKind) -> BTreeMap<String, Blob> {
         }
         _ => None,
     };
+    let sent = |file: &SentFile| {
+        let blob = Blob::new(file.bytes, file.data()?.clone());
+        Some((file.digest.clone(), blob))
+    };
     match event {
-        EventKind::Run { request, .. } => request.context.iter().filter_map(of).collect(),
+        EventKind::Run { request, .. } => {
+            let images = request.context.iter().filter_map(of);
+            images
+                .chain(request.files.iter().filter_map(sent))
+                .collect()
+        }
         EventKind::Sub { what, .. } => begun_with(what),
         _ => BTreeMap::new(),
     }

@@ -260,6 +260,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         language: None,
         tells_language: false,
         carried: None,
+        files: Vec::new(),
     })
 }
 

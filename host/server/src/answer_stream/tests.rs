@@ -220,6 +220,43 @@ fn nothing_is_streamed_before_a_call_that_has_to_be_made() {
     assert_eq!(heard(&mut clients, &events), "");
 }
 
+/// Without a mark a call is all of a reply, so what begins otherwise is text.
+#[test]
+fn a_text_that_may_be_a_call_of_a_tool_is_held() {
+    let tools = || {
+        vec![Bound {
+            tool: Tool::new("calculator.evaluate").into(),
+            runner: Runner::Activity("calculator".into()),
+        }]
+    };
+    for call in [
+        r#"{"name": "calculator-evaluate", "arguments": {}}"#,
+        "[calculator_evaluate(expression=\"1\")]",
+        "```json\n{\"name\": \"calculator-evaluate\", \"arguments\": {}}\n```",
+        "calculator-evaluate\n{}",
+    ] {
+        let mut answer_stream = stream_of(settings(), tools());
+        let mut events = vec![request(1)];
+        events.extend(call.chars().map(|c| wrote(&c.to_string())));
+        events.extend([started(1), request(2), wrote("It is 42.")]);
+        assert_eq!(heard(&mut answer_stream, &events), "It is 42.", "{call}");
+        // No tool could be meant.
+        let mut answer_stream = stream_of(settings(), Vec::new());
+        let shown = heard(&mut answer_stream, &[request(1), wrote(call)]);
+        assert!(!shown.is_empty(), "{call}");
+    }
+    let mut answer_stream = stream_of(settings(), tools());
+    let events = [request(1), wrote("calculator-"), wrote("evaluate says 42.")];
+    assert_eq!(
+        heard(&mut answer_stream, &events),
+        "calculator-evaluate says 42."
+    );
+    let mut answer_stream = stream_of(settings(), tools());
+    let answer = r#"{"sky": "blue"}"#;
+    assert_eq!(heard(&mut answer_stream, &[request(1), wrote(answer)]), "");
+    assert_eq!(answer_stream.rest(answer, true), AnswerRest::More(answer));
+}
+
 #[test]
 fn nothing_is_streamed_of_an_output_that_is_checked() {
     let plain = RunRequest {

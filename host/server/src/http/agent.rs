@@ -394,7 +394,7 @@ async fn run(
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name)?;
     let (place, messages) = task.messages_mut();
-    app.read_media(&client, place, messages).await?;
+    prepared.request.files = app.read_media(&client, place, messages).await?;
     task.put(&[], &mut prepared).await?;
     let repeated = app.repeated(&client, &headers, &prepared.agent.name, None, &raw);
     if repeated.await?.is_none() {

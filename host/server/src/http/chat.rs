@@ -163,8 +163,8 @@ async fn complete(
     client.may(Scope::Run)?;
     asked.check()?;
     let mut prepared = app.prepared_as_model(&client, &asked.model)?;
-    app.read_media(&client, "messages", &mut asked.messages)
-        .await?;
+    let files = app.read_media(&client, "messages", &mut asked.messages);
+    prepared.request.files = files.await?;
     let stops = asked.stops()?;
     let has_functions = !asked.functions.is_empty();
     let defined = DefinedTools::of(&asked.defined(), &prepared).await?;

@@ -266,7 +266,7 @@ async fn turn(
         unsent: _unsent,
     } = before;
     let (place, messages) = task.messages_mut();
-    app.read_media(&client, place, messages).await?;
+    prepared.request.files = app.read_media(&client, place, messages).await?;
     task.put(&open, &mut prepared).await?;
     before.put(&mut prepared.request);
     if repeated.is_none() {

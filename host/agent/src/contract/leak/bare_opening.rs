@@ -149,12 +149,11 @@ fn behind_name(after: &str, is_led: bool) -> ReplyOpening {
     }
     let is_fenced = arguments.starts_with(FENCE);
     let arguments = arguments.trim_start_matches(|c: char| c == '`' || is_between(c));
-    if is_fenced || arguments.starts_with(ARGUMENTS) {
+    let is_led = is_led && !arguments.is_empty();
+    if is_fenced || is_led || arguments.starts_with(ARGUMENTS) {
         ReplyOpening::Marks
     } else if arguments.is_empty() {
         ReplyOpening::Undecided
-    } else if is_led {
-        ReplyOpening::Marks
     } else {
         ReplyOpening::Text
     }

@@ -438,6 +438,10 @@ impl Machine {
             tools: self.tools.bound().clone(),
             host: env!("CARGO_PKG_VERSION").into(),
         });
+        // Their bytes are kept with this event.
+        for file in &mut self.request.files {
+            file.forget();
+        }
         for message in std::mem::take(&mut self.warnings) {
             effects.events.push(EventKind::Notice { step: 0, message });
         }

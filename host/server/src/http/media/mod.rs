@@ -23,6 +23,8 @@ use toolhold_policy::Digest;
 use toolhold_policy::prompt::Fence;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
+use toolhold_protocol::sent_file::SentFile;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::extract::{DocumentBytes, Unreadable};
 use uuid::Uuid;
 
@@ -51,7 +53,7 @@ enum GivenBytes {
 /// An image or a document, told by its bytes.
 enum MediaContent {
     Image(Image),
-    Document(MediaDocument),
+    Document(MediaDocument, SentFile),
 }
 
 /// A document, and what its bytes say of it.
@@ -69,6 +71,8 @@ struct MediaBounds {
     /// Images that were read, and their bytes.
     images: usize,
     image_bytes: u64,
+    /// The files that were read, each once.
+    sent: Vec<SentFile>,
 }
 
 impl MediaBounds {
@@ -80,7 +84,8 @@ impl MediaBounds {
 
 impl App {
     /// Reads the images and files of messages, in the request's member `place`, and puts them beside the messages'
-    /// texts. The newest come first: of a long conversation, images that a context has no room for are not fetched.
+    /// texts. The newest come first: of a long conversation, images that a context has no room for are not fetched. Returns
+    /// the files, whose bytes are kept with the run.
     ///
     /// # Errors
     /// A part cannot be read or is too large, no grant reaches its address, or its message is of another role than `user`
@@ -90,7 +95,7 @@ impl App {
         client: &Client,
         place: &str,
         messages: &mut [ChatMessage],
-    ) -> Result<(), ApiError> {
+    ) -> Result<Vec<SentFile>, ApiError> {
         let count = messages.iter().map(|it| parts(&it.content).count());
         if count.sum::<usize>() > MAX_PARTS {
             return Err(ApiError::member(
@@ -104,6 +109,7 @@ impl App {
             patience: FETCH_PATIENCE,
             images: 0,
             image_bytes: 0,
+            sent: Vec::new(),
         };
         let is_answer =
             |it: &ChatMessage| !matches!(it.role.as_str(), "user" | "system" | "developer");
@@ -133,7 +139,8 @@ impl App {
             material.reverse();
             message.material = material;
         }
-        Ok(())
+        bounds.sent.reverse();
+        Ok(bounds.sent)
     }
 
     async fn read_part(
@@ -159,7 +166,8 @@ impl App {
                 let (read, permit) = Box::pin(fetching).await?;
                 claimed = read.media_type;
                 name = name.or_else(|| last_part(address));
-                if Image::media_type_of(&read.bytes).is_some() && !bounds.has_all_images() {
+                let is_image = Image::media_type_of(&read.bytes).is_some();
+                if !is_image || !bounds.has_all_images() {
                     client.memory.keep(Image::memory(read.bytes.len() as u64))?;
                 }
                 (GivenBytes::Raw(read.bytes), Some((permit, read.kept)))
@@ -193,14 +201,18 @@ impl App {
                 bounds.image_bytes = bounds.image_bytes.saturating_add(image.bytes);
                 Message::Image(image)
             }
-            MediaContent::Document(document) => {
+            MediaContent::Document(document, file) => {
                 bounds.files = bounds.files.checked_sub(1).ok_or_else(|| {
                     ApiError::invalid(format!(
                         "a request has at most {MAX_FILES} files; documents, or a collection, takes more"
                     ))
                 })?;
-                self.file_text(client, &name, document, &mut bounds.text)
-                    .await?
+                let text = self.file_text(client, &name, document, &mut bounds.text);
+                let text = text.await?;
+                if !bounds.sent.iter().any(|sent| sent.digest == file.digest) {
+                    bounds.sent.push(file);
+                }
+                text
             }
         };
         drop(held);
@@ -270,18 +282,19 @@ impl App {
         Ok(store.restore_images(run, context).await?)
     }
 
-    /// Checks that the images of a request may be kept with the run that it is about to begin. The run begins only if
+    /// Checks that the images and files of a request may be kept with the run that it is about to begin. The run begins only if
     /// they still may when they are written ([`Dispatcher::start`](crate::runs::Dispatcher::start)).
     ///
     /// # Errors
     /// The runs of the key, or of all keys, have as many images as the server keeps.
     pub async fn ensure_images_fit(&self, prepared: &Prepared) -> Result<(), ApiError> {
-        let context = &prepared.request.context;
+        let RunRequest { context, files, .. } = &prepared.request;
         let images = context.iter().filter_map(|message| match message {
             Message::Image(image) => Some((image.digest.as_str(), image.bytes)),
             _ => None,
         });
-        let images: BTreeMap<&str, u64> = images.collect();
+        let files = files.iter().map(|file| (file.digest.as_str(), file.bytes));
+        let images: BTreeMap<&str, u64> = images.chain(files).collect();
         if images.is_empty() {
             return Ok(());
         }
@@ -312,11 +325,19 @@ fn content(
     };
     let detail = match kind {
         MediaKind::File if Image::media_type_of(&bytes).is_none() => {
-            return Ok(MediaContent::Document(MediaDocument {
+            let media_type = media_type(&bytes, claimed);
+            let name = if name.is_empty() {
+                NAMELESS
+            } else {
+                name.as_str()
+            };
+            let file = SentFile::new(name, media_type.clone(), &bytes);
+            let document = MediaDocument {
                 digest: Digest::of(&bytes).to_string(),
-                media_type: media_type(&bytes, claimed),
+                media_type,
                 bytes,
-            }));
+            };
+            return Ok(MediaContent::Document(document, file));
         }
         MediaKind::File => None,
         MediaKind::Image(detail) => detail,
@@ -446,7 +467,7 @@ mod tests {
             let read = content(GivenBytes::Raw(bytes.to_vec()), 100, kind, "a".into(), "")?;
             Ok::<_, String>(match read {
                 MediaContent::Image(image) => image.media_type,
-                MediaContent::Document(_) => "document".into(),
+                MediaContent::Document(..) => "document".into(),
             })
         };
         assert_eq!(of(PNG, MediaKind::File).unwrap(), "image/png");

@@ -96,9 +96,10 @@ async fn create(
     before.named_calls = named.calls;
     let _named = named.memory;
     let mut messages = asked.messages(&named.composed)?;
-    app.read_media(&client, "input", &mut messages).await?;
+    let files = app.read_media(&client, "input", &mut messages).await?;
     let mut prepared = app.prepared_as_model(&client, &asked.model)?;
     prepared.after = before.run;
+    prepared.request.files = files;
     let defined = DefinedTools::of(&asked.defined(), &prepared).await?;
     let _before = before.unsent.take();
     prepared.output_schema_at = asked.has_format().then_some("text.format.schema");
