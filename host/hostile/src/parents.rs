@@ -76,15 +76,17 @@ fn ask_at_once(
 fn parents_in_all_places_of_a_module(lab: &Lab) -> Result<String, AttackFailure> {
     let endpoint = Answering::start(200, MODELS)?;
     let folder = CommandFolder::new(lab)?;
-    let mut grants = String::new();
     for module in MODULES {
         folder.write(&format!("modules/{module}.wasm"), components::PROBE)?;
-        grants += &format!(
+    }
+    let grants = MODULES.map(|module| {
+        format!(
             "[module.{module}]\ntools = [\"first\", \"second\"]\n\
              [module.{module}.limits]\nconcurrent_calls = {PLACES}\ntimeout_ms = {}\n",
             DEADLINE.as_millis()
-        );
-    }
+        )
+    });
+    let grants = grants.concat();
     folder.write(
         "modules/benign.wasm",
         components::parse(components::COMPUTE)?,

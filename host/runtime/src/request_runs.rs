@@ -101,7 +101,8 @@ impl Runs {
             ..Label::default()
         };
         let journal = store.journal(asked.id, label);
-        let (mut driver, notes) = agent.driver(store, &behalf).await;
+        // Of the user of this machine, whose blobs have no quota.
+        let (mut driver, notes) = agent.driver(store, &behalf, None).await;
         for note in notes {
             tracing::warn!(request = asked.name, "{note}");
         }

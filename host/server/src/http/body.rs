@@ -172,14 +172,14 @@ mod tests {
         assert_eq!(asked("").await.as_ref(), Ok(&nothing));
         assert_eq!(asked("?other=1&since_ms=").await.as_ref(), Ok(&nothing));
         let id = Uuid::from_u128(7);
-        let read = asked(&format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d"));
+        let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d");
         let all = Asked {
             limit: 3,
             before: Some(id),
             since_ms: Some(9),
             text: Some("a b+c d".to_owned()),
         };
-        assert_eq!(read.await, Ok(all));
+        assert_eq!(asked(&query).await, Ok(all));
         for (query, place) in [
             ("?limit=x", "limit: "),
             ("?limit=-1", "limit: "),

@@ -32,6 +32,7 @@ use output::Output;
 use request::{PreviousResponse, ResponseRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use stream::Events;
 use toolhold_json::bounded;
