@@ -131,7 +131,7 @@ fn with_text(call: &Map<String, Value>, function: &str) -> Value {
     Value::Object(call)
 }
 
-/// A call with a list of functions. Of several, nobody knows which one is meant: the list are arguments that are refused.
+/// A call with a list of functions. Several are arguments that are refused: it is not known which one is meant.
 fn with_list(call: &Map<String, Value>, functions: &[Value]) -> Value {
     let mut call = call.clone();
     let function = match functions {
