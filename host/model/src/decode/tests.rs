@@ -344,7 +344,7 @@ fn a_call_whose_arguments_stand_elsewhere_is_not_made_empty() {
         let chunks = [before, open, chunk, end].map(|chunk| format!("data: {chunk}\n\n"));
         let (deltas, result) = decode_chunks(
             "text/event-stream",
-            &chunks.each_ref().map(|chunk| chunk.as_bytes()),
+            &chunks.each_ref().map(String::as_bytes),
         );
         let completion = result.unwrap();
         let calls = &completion.tool_calls;

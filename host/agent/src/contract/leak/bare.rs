@@ -254,7 +254,7 @@ pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
 /// `<function(NAME){…}</function>` and what else Llama makes of its mark.
 fn groq(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let (tool, rest) = groq_tool(text, offer)?;
-    let inner = GROQ_ENDS.iter().find_map(|end| rest.strip_suffix(end));
+    let inner = GROQ_ENDS.iter().find_map(|end| rest.strip_suffix(*end));
     exact(tool, inner.unwrap_or(rest).trim(), offer)
 }
 
