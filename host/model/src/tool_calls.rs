@@ -139,8 +139,8 @@ impl ToolCalls {
         last.is_some_and(|slot| slot.is_empty_object() || !slot.is_whole())
     }
 
-    /// Takes a call of a list that repeats what came, for what its call lacks. `place`: its place in that list.
-    /// `are_pieces`: each such list goes on with the one before. Returns whether there is something new in it.
+    /// Takes from a list of calls that repeats earlier ones the arguments that its call lacks. `place`: place of the call in
+    /// that list. `are_pieces`: the arguments there are pieces. Returns whether some are new.
     pub(crate) fn complete(
         &mut self,
         value: &Value,
@@ -298,7 +298,7 @@ impl ToolCalls {
         }
     }
 
-    /// What was not read may be the arguments of each call.
+    /// Each call without arguments may have those that were not read.
     fn spread_doubt(&mut self) {
         for slot in &mut self.calls {
             slot.unread = slot.unread.max(self.unread);

@@ -912,7 +912,7 @@ mod tests {
         }
     }
 
-    /// What a client's own model wrote goes back as it was, where a value would have other digits.
+    /// The arguments of a client's own model go back as they were, where a value would have other digits.
     #[test]
     fn arguments_that_are_a_text_go_out_as_they_were_written() {
         let arguments = |arguments: Value| {

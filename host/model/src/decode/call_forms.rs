@@ -4,7 +4,7 @@ use crate::call_arguments::ARGUMENT_MEMBERS;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use toolhold_intake::json;
+use toolhold_intake::json::parse;
 
 /// Members with calls. The first one that has some counts: others repeat it.
 pub(super) const LISTS: [&str; 4] = [
@@ -75,7 +75,7 @@ pub(super) fn listed(calls: &Value) -> Vec<Cow<'_, Value>> {
     match calls {
         Value::Array(calls) => calls.iter().map(call_of).collect(),
         Value::Object(_) => vec![call_of(calls)],
-        Value::String(text) if !text.trim().is_empty() => match json::parse(text) {
+        Value::String(text) if !text.trim().is_empty() => match parse(text) {
             Ok(Value::Array(calls)) => {
                 let calls = calls.iter().map(call_of);
                 calls.map(|call| Cow::Owned(call.into_owned())).collect()
@@ -100,7 +100,7 @@ fn call_of(call: &Value) -> Cow<'_, Value> {
 
 /// A call that is a text: all of it, or a piece of its arguments.
 fn of_text(text: &str) -> Value {
-    match json::parse(text) {
+    match parse(text) {
         Ok(call) if call.get(FUNCTION).is_some() || is_function(&call) => call,
         _ => json!({"function": {"arguments": text}}),
     }
@@ -123,7 +123,7 @@ fn with_text(call: &Map<String, Value>, function: &str) -> Value {
         }
         return Value::Object(call);
     }
-    let function = match json::parse(function) {
+    let function = match parse(function) {
         Ok(inner) if is_function(&inner) => inner,
         _ => json!({"arguments": function}),
     };
@@ -131,7 +131,7 @@ fn with_text(call: &Map<String, Value>, function: &str) -> Value {
     Value::Object(call)
 }
 
-/// A call with a list of functions. Of several, nobody knows which one is meant: the list are arguments that are refused.
+/// A call with a list of functions. Several are arguments that are refused: it is not known which one is meant.
 fn with_list(call: &Map<String, Value>, functions: &[Value]) -> Value {
     let mut call = call.clone();
     let function = match functions {

@@ -1,7 +1,7 @@
 //! Forms whose marks are words or members of an object, and that are all of an answer. They are read where the name is the
 //! one of an offered tool, letter by letter, and nothing but its arguments stands there.
 
-use super::body::{self, ARGUMENTS, CallableNames, IDLE, NAMES};
+use super::body::{self, CallableNames, IDLE, THOUGHTS, argument_members, names};
 use super::pythonic::{self, bracketed};
 use super::tags::one;
 use super::{Leak, LeakedCalls, MAX_CALLS, front_only, trim_around};
@@ -23,6 +23,27 @@ const FROM: &str = "<|from|>assistant";
 const CALLS: &str = "TOOL_CALLS";
 /// The member that holds the calls of a message.
 const TOOL_CALLS: &str = "tool_calls";
+/// Members that hold one call of a message, and those that hold several.
+const TOOL_CALL: [&str; 5] = [
+    "function_call",
+    "functionCall",
+    "tool_call",
+    "toolCall",
+    "action",
+];
+const LISTS: [&str; 4] = [TOOL_CALLS, "toolCalls", "function_calls", "tool_uses"];
+/// Marks of Qwen-Agent.
+const QWEN_FUNCTION: &str = "✿FUNCTION✿:";
+const QWEN_ARGUMENTS: &str = "✿ARGS✿:";
+const QWEN_RESULT: &str = "✿RESULT✿";
+/// Marks of NexusRaven and of HyperCLOVA.
+const NEXUS: (&str, &str) = ("Call:", "<bot_end>");
+const HYPER_CLOVA: &str = "-> tool/function_call";
+/// The function in whose place ChatGLM3 writes the tool that it named above.
+const GLM_CALL: &str = "tool_call(";
+/// The element of Llama 3 that Groq returns where it is broken.
+const GROQ: &str = "<function";
+const GROQ_ENDS: [&str; 3] = ["</function>", "<function>", "<function/>"];
 /// Members that say nothing about a call beside it.
 const BESIDE: [&str; 9] = [
     "thought",
@@ -45,6 +66,9 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         .or_else(|| separated(text, offer))
         .or_else(|| unbracketed(text, offer))
         .or_else(|| mcp(text, offer))
+        .or_else(|| spoken(text, offer))
+        .or_else(|| groq(text, offer))
+        .or_else(|| below_name(text, offer))
         .or_else(|| beside_name(text, offer))?;
     (!found.calls.is_empty()).then_some(found)
 }
@@ -169,6 +193,88 @@ fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     Some(inner.trim())
 }
 
+/// The forms of Qwen-Agent, NexusRaven and HyperCLOVA, whose marks are words.
+fn spoken(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    if let Some(rest) = text.strip_prefix(HYPER_CLOVA) {
+        return body::json(rest.trim(), offer, TextEnd::Own, true);
+    }
+    if let Some(calls) = nexus(text) {
+        return pythonic::calls(calls, offer);
+    }
+    let mut leaked = LeakedCalls::default();
+    for call in text.strip_prefix(QWEN_FUNCTION)?.split(QWEN_FUNCTION) {
+        let (name, rest) = call.split_once(QWEN_ARGUMENTS)?;
+        // What stands behind is the model's own idea of a result.
+        let (arguments, _) = rest.split_once(QWEN_RESULT).unwrap_or((rest, ""));
+        leaked.take(exact(name.trim(), arguments.trim(), offer)?);
+        if leaked.calls.len() > MAX_CALLS {
+            return None;
+        }
+    }
+    Some(leaked)
+}
+
+/// The calls of NexusRaven, which may tell its thought behind them.
+fn nexus(text: &str) -> Option<&str> {
+    let (calls, after) = text.strip_prefix(NEXUS.0)?.split_once(NEXUS.1)?;
+    let after = after.trim_start();
+    (after.is_empty() || after.starts_with("Thought:")).then_some(calls)
+}
+
+/// Whether an answer is nothing but a form of [`spoken`], [`groq`] or [`below_name`], with the name of an offered tool.
+pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
+    if !offer.rules().are_current() {
+        return false;
+    }
+    let text = trim_around(offer.rules(), answer.trim());
+    let is_tool = |name: &str| offer.exact(name).is_some();
+    let is_qwen = || {
+        let rest = text.strip_prefix(QWEN_FUNCTION);
+        rest.and_then(|rest| rest.split_whitespace().next())
+            .is_some_and(is_tool)
+    };
+    let is_hyper_clova = || {
+        let rest = text.strip_prefix(HYPER_CLOVA).map(str::trim);
+        rest.and_then(|rest| member_tool(rest, offer)).is_some()
+    };
+    let is_nexus = || nexus(text).and_then(|calls| pythonic::named(calls, offer));
+    let is_groq = || {
+        let (_, object) = groq_tool(text, offer)?;
+        let (_, after) = bracketed(object)?;
+        let after = after.trim();
+        (after.is_empty() || GROQ_ENDS.contains(&after)).then_some(())
+    };
+    is_qwen()
+        || is_hyper_clova()
+        || is_nexus().is_some()
+        || is_groq().is_some()
+        || below_name(text, offer).is_some()
+}
+
+/// `<function(NAME){…}</function>` and what else Llama makes of its mark.
+fn groq(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    let (tool, rest) = groq_tool(text, offer)?;
+    let inner = GROQ_ENDS.iter().find_map(|end| rest.strip_suffix(*end));
+    exact(tool, inner.unwrap_or(rest).trim(), offer)
+}
+
+/// The tool in a broken mark, and its object.
+fn groq_tool<'o, 't>(text: &'t str, offer: &'o CallableNames) -> Option<(&'o String, &'t str)> {
+    let rest = text.strip_prefix(GROQ)?;
+    let (name, object) = rest.split_at_checked(rest.find('{')?)?;
+    let name = name.trim_matches(|c: char| c.is_whitespace() || "=(/),>:".contains(c));
+    Some((offer.exact(name)?, object))
+}
+
+/// `NAME` and a fence with `tool_call(KEY=VALUE)`, as ChatGLM3 writes it.
+fn below_name(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    let (name, rest) = text.split_once('\n')?;
+    let tool = offer.exact(name)?;
+    let arguments = body::unfenced(rest.trim())?.strip_prefix(GLM_CALL)?;
+    let leaked = pythonic::calls(&format!("{tool}({arguments}"), offer)?;
+    (leaked.calls.len() == 1).then_some(leaked)
+}
+
 /// `NAME{…}` and `@NAME{…}`.
 fn beside_name(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let (name, object) = split_name(text)?;
@@ -186,7 +292,7 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let Value::Object(mut object) = strict::parse_under(offer.rules(), text).ok()? else {
         return None;
     };
-    if let Some(calls) = object.shift_remove(TOOL_CALLS) {
+    if let Some(calls) = LISTS.iter().find_map(|name| object.shift_remove(*name)) {
         let items = match calls {
             Value::Array(items) if !items.is_empty() && items.len() <= MAX_CALLS => items,
             Value::Object(item) => vec![item.into()],
@@ -199,14 +305,24 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
             ..LeakedCalls::default()
         });
     }
+    let is_object = |name: &&&str| object.get(**name).is_some_and(Value::is_object);
+    if let Some(name) = TOOL_CALL.iter().find(is_object) {
+        let inner = object.shift_remove(*name)?;
+        let Leak {
+            tool, arguments, ..
+        } = body::call(inner, offer, true)?;
+        return is_beside(&object).then(|| one(tool, arguments));
+    }
     if let Some(name) = object.shift_remove("action") {
         let tool = offer.exact(name.as_str()?)?.clone();
         let arguments = body::arguments(offer.rules(), object.shift_remove("action_input")?)?;
         return is_beside(&object).then(|| one(tool, arguments));
     }
-    let leak = body::by_name(&object, offer)?;
-    let (name, _) = object.iter().next()?;
-    let is_own = offer.exact(name).is_some() && is_compound(name);
+    let (leak, name) = match body::by_name(&object, offer) {
+        Some(leak) => (leak, object.keys().next()?.clone()),
+        None => flat(object, offer)?,
+    };
+    let is_own = offer.exact(&name).is_some() && is_compound(&name);
     let is_known = leak.arguments.is_empty() || offer.properties(&leak.tool).is_some();
     let fits = leak
         .arguments
@@ -215,12 +331,22 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     (is_own && is_known && fits).then(|| one(leak.tool, leak.arguments))
 }
 
+/// `{"tool": NAME, KEY: VALUE}`: the call, and its name as it stands there.
+fn flat(mut object: Map<String, Value>, offer: &CallableNames) -> Option<(Leak, String)> {
+    let mut names = ["tool", "tool_name"].into_iter();
+    let Value::String(name) = names.find_map(|name| object.shift_remove(name))? else {
+        return None;
+    };
+    let tool = offer.exact(&name)?.clone();
+    (!object.is_empty()).then(|| (Leak::new(tool, object), name))
+}
+
 fn is_beside(object: &Map<String, Value>) -> bool {
     object.keys().all(|key| BESIDE.contains(&key.as_str()))
 }
 
 /// Whether a name is no word of a language.
-fn is_compound(name: &str) -> bool {
+pub(super) fn is_compound(name: &str) -> bool {
     name.contains(['.', '-', '_'])
 }
 
@@ -260,7 +386,13 @@ fn tool(text: &str, offer: &CallableNames) -> Option<String> {
     }
     if let Some(rest) = behind_action(text) {
         let inner = body::unfenced(rest).and_then(|inner| member_tool(inner, offer));
-        return inner.or_else(|| exact(rest.lines().next()?));
+        let in_brackets = || {
+            let (name, arguments) = rest.lines().next()?.split_once('[')?;
+            exact(name).filter(|_| arguments.trim_end().ends_with(']'))
+        };
+        return inner
+            .or_else(|| exact(rest.lines().next()?))
+            .or_else(in_brackets);
     }
     if text.starts_with("<use_mcp_tool>") {
         let name = element(text, "tool_name")?;
@@ -302,7 +434,7 @@ fn member_tool(text: &str, offer: &CallableNames) -> Option<String> {
 
 fn of_member(object: &Map<String, Value>, offer: &CallableNames) -> Option<String> {
     let exact = |name: &Value| offer.exact(name.as_str()?).cloned();
-    match object.get(TOOL_CALLS) {
+    match LISTS.iter().find_map(|name| object.get(*name)) {
         Some(Value::Array(items)) => {
             let objects = items.iter().filter_map(Value::as_object);
             return objects
@@ -311,6 +443,12 @@ fn of_member(object: &Map<String, Value>, offer: &CallableNames) -> Option<Strin
         }
         Some(Value::Object(item)) => return of_call(item, offer),
         _ => {}
+    }
+    let mut inner = TOOL_CALL
+        .iter()
+        .filter_map(|name| object.get(*name)?.as_object());
+    if let Some(tool) = inner.find_map(|inner| of_call(inner, offer)) {
+        return Some(tool);
     }
     if let Some(name) = object
         .get("action")
@@ -332,13 +470,14 @@ fn of_call(object: &Map<String, Value>, offer: &CallableNames) -> Option<String>
     if let Some(Value::Object(inner)) = object.get("function") {
         return of_call(inner, offer);
     }
+    let (names, members) = (names(offer.rules()), argument_members(offer.rules()));
     let is_known = |key: &String| {
-        let key = key.as_str();
-        NAMES.contains(&key) || ARGUMENTS.contains(&key) || IDLE.contains(&key)
+        let all: [&[&str]; 4] = [names, members, &IDLE, &THOUGHTS];
+        all.iter().any(|known| known.contains(&key.as_str()))
     };
-    let given = ARGUMENTS.iter().find_map(|key| object.get(*key))?;
+    let given = members.iter().find_map(|key| object.get(*key))?;
     let is_schema = given.as_object().is_some_and(body::is_schema);
-    let name = NAMES.iter().find_map(|key| object.get(*key)?.as_str())?;
+    let name = names.iter().find_map(|key| object.get(*key)?.as_str())?;
     let tool = offer.exact(name)?;
     (object.keys().all(is_known) && !is_schema).then(|| tool.clone())
 }

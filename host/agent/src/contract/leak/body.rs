@@ -14,9 +14,28 @@ use toolhold_json::strict;
 use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
-/// Members that hold a tool's name, and those that hold its arguments.
-pub(super) const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
-pub(super) const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
+/// Members that hold a tool's name, and those that hold its arguments. The rules of format 3 know the first five of each.
+static NAMES: [&str; 6] = [
+    "name",
+    "tool",
+    "tool_name",
+    "function",
+    "function_name",
+    "recipient_name",
+];
+static ARGUMENTS: [&str; 8] = [
+    "arguments",
+    "parameters",
+    "args",
+    "tool_input",
+    "input",
+    "function_args",
+    "tool_args",
+    "tool_arguments",
+];
+const OF_FORMAT_3: usize = 5;
+/// Members with what a model thought before a call that is all of a reply.
+pub(super) const THOUGHTS: [&str; 4] = ["thought", "thoughts", "reasoning", "reasoning_content"];
 /// Members that carry no information for the call.
 pub(super) const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
@@ -133,6 +152,23 @@ impl CallableNames {
     }
 }
 
+/// Members that hold a tool's name.
+pub(super) fn names(rules: ReadingRules) -> &'static [&'static str] {
+    known(rules, &NAMES)
+}
+
+/// Members that hold the arguments of a call.
+pub(super) fn argument_members(rules: ReadingRules) -> &'static [&'static str] {
+    known(rules, &ARGUMENTS)
+}
+
+fn known(rules: ReadingRules, all: &'static [&'static str]) -> &'static [&'static str] {
+    match rules {
+        ReadingRules::Format3 => all.get(..OF_FORMAT_3).unwrap_or(all),
+        ReadingRules::Current => all,
+    }
+}
+
 /// The calls between two marks.
 pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let text = text.trim();
@@ -157,6 +193,11 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Le
         return json(text, offer, end, false)
             .or_else(|| several(text, offer, false))
             .or_else(|| pythonic::calls(text, offer))
+            .or_else(|| {
+                // MiniCPM.
+                let inner = unfenced(text).filter(|_| rules.are_current());
+                inner.and_then(|inner| pythonic::calls(inner, offer))
+            })
             .filter(|leaked| leaked.calls.len() <= MAX_CALLS);
     }
     tags::pairs(text, offer, end)
@@ -324,24 +365,29 @@ pub(super) fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<L
     {
         return Some(leak);
     }
+    let rules = offer.rules();
+    let members = argument_members(rules);
     if let Some(name) = object.shift_remove("_tool") {
         // The form of a call in a solution, where the solution is missing.
         let tool = offer.tool(name.as_str()?)?;
-        let is_plain = ARGUMENTS.iter().all(|key| !object.contains_key(*key));
+        let is_plain = members.iter().all(|key| !object.contains_key(*key));
         return is_plain.then_some(Leak::new(tool, object));
     }
-    if whole && !ARGUMENTS.iter().any(|key| object.contains_key(*key)) {
+    if whole && !members.iter().any(|key| object.contains_key(*key)) {
         return None;
     }
-    let tool = offer.tool(only(&mut object, &NAMES)?.as_str()?)?;
-    let given = only(&mut object, &ARGUMENTS)?;
+    if whole && rules.are_current() {
+        object.retain(|key, value| !(THOUGHTS.contains(&key.as_str()) && value.is_string()));
+    }
+    let tool = offer.tool(only(&mut object, names(rules))?.as_str()?)?;
+    let given = only(&mut object, members)?;
     let (reserved, others): (Map<_, _>, Map<_, _>) = object
         .into_iter()
         .partition(|(key, _)| key.starts_with('_'));
     if !others.keys().all(|key| IDLE.contains(&key.as_str())) {
         return None;
     }
-    let arguments = arguments(offer.rules(), given)?;
+    let arguments = arguments(rules, given)?;
     if is_schema(&arguments) {
         return None;
     }

@@ -21,7 +21,8 @@
 //! | `[NAME(KEY=VALUE)]` | Llama 3.2 and 4, Gemma 3 |
 //! | `<tool_calls>[{…}]</tool_calls>`, `<TOOLCALL>[{…}]</TOOLCALL>`, <code>&lt;&#124;tools_prefix&#124;&gt;[{NAME: {…}}]&lt;&#124;tools_suffix&#124;&gt;</code> | Hunyuan, Jamba, MiniMax M1; Nemotron; Apertus |
 //! | `<tool_calls><tool_call>NAME<tool_sep><arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call></tool_calls>` | Hunyuan 3 |
-//! | <code>&lt;&#124;tool_call_start&#124;&gt;[NAME(KEY=VALUE)]&lt;&#124;tool_call_end&#124;&gt;</code> | LFM2 |
+//! | <code>&lt;&#124;tool_call_start&#124;&gt;[NAME(KEY=VALUE)]&lt;&#124;tool_call_end&#124;&gt;</code>, or a fence in it | LFM2, MiniCPM |
+//! | `[unused11][{…}][unused12]`, `[TOOL_REQUEST]{…}[END_TOOL_REQUEST]` | Pangu, LM Studio |
 //! | `<function_calls>` and `NAME(KEY=VALUE)` a line, or `<invoke …>`; `<dots_function_call>` alike | OLMo 3; dots |
 //! | `<seed:tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></seed:tool_call>` | Seed |
 //! | `<longcat_tool_call>NAME<longcat_arg_key>KEY</longcat_arg_key><longcat_arg_value>VALUE</longcat_arg_value></longcat_tool_call>`, or JSON | LongCat |
@@ -29,7 +30,10 @@
 //! | calls between marks that no row has | any model ([`unknown`]) |
 //! | `{"name": …, "parameters": {…}}`, also fenced, a list or `{…}; {…}`; `NAME` and `{…}` on the next line | Llama 3, Qwen-Coder, GLM 4 |
 //! | `>>>NAME` and `{…}` on the next line; <code>&lt;&#124;recipient&#124;&gt;NAME</code> and <code>&lt;&#124;content&#124;&gt;{…}</code> | Functionary |
-//! | `{"tool_calls": […]}`, `{"action": NAME, "action_input": {…}}`, `{NAME: {…}}` | xLAM, agents' prompts |
+//! | `{"tool_calls": […]}`, `{"action": NAME, "action_input": {…}}`, `{NAME: {…}}`, `{"tool": NAME, KEY: VALUE}` | xLAM, agents' prompts |
+//! | `{"tool_uses": […]}`, `{"function_call": {…}}`, `{"functionCall": {…}}`, `{"action": {…}}` | GPT, Gemini, agents' prompts |
+//! | `✿FUNCTION✿: NAME`, `✿ARGS✿: {…}`; `Call: NAME(KEY=VALUE)<bot_end>`; `-> tool/function_call` and `[…]` | Qwen-Agent; NexusRaven; HyperCLOVA |
+//! | `NAME` and a fence with `tool_call(KEY=VALUE)`; `<function(NAME){…}</function>` | ChatGLM3; Groq |
 //! | `Action:` and fenced JSON; `Action: NAME` and `Action Input: {…}` | Command R+; ReAct |
 //! | `<code>` and `NAME(KEY=VALUE)` a line; `<use_mcp_tool>` | SmolLM3; Cline |
 //! | `NAME{…}`, `@NAME{…}`, `NAME<｜tool▁sep｜>{…}`, `TOOL_CALLS[{…}]` | models whose marks a server took away |
@@ -52,7 +56,8 @@
 //!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer. The same holds
 //!    for `NAME(KEY=VALUE)` without brackets, and for a fence around calls with marks: they may be meant or shown.
 //!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
-//!    stream have the text by then.
+//!    stream have the text by then. A tool with arguments among signs and words of calls alone (`-> NAME({…})`,
+//!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]).
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
@@ -80,6 +85,7 @@ mod bare;
 mod bare_opening;
 mod body;
 mod closing;
+mod framed;
 mod gemma;
 mod marks;
 mod pythonic;
@@ -231,7 +237,10 @@ pub(super) fn is_failed(answer: &str, offer: &CallableNames, end: TextEnd) -> bo
 /// Whether the answer is nothing but what stands between the marks of calls, known ones or others around the name of an
 /// offered tool.
 pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
-    is_in_known_marks(offer.rules(), answer) || unknown::is_call(answer, offer)
+    is_in_known_marks(offer.rules(), answer)
+        || unknown::is_call(answer, offer)
+        || bare::is_marked(answer, offer)
+        || framed::is_call(answer, offer)
 }
 
 fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {

@@ -510,6 +510,70 @@ fn every_form_is_read() {
             "<use_mcp_tool>\n<server_name>weather</server_name>\n<tool_name>now</tool_name>\n<arguments>\n{\"city\": \"Rome\"}\n</arguments>\n</use_mcp_tool>",
             one,
         ),
+        // Qwen-Agent, NexusRaven, HyperCLOVA, ChatGLM3, Groq.
+        ("✿FUNCTION✿: weather-now\n✿ARGS✿: {\"city\": \"Rome\"}", one),
+        (
+            "✿FUNCTION✿: weather-now\n✿ARGS✿: {\"city\": \"Rome\"}\n✿FUNCTION✿: news\n✿ARGS✿: {}\n✿RESULT✿",
+            &both,
+        ),
+        ("Call: weather_now(city='Rome')<bot_end>", one),
+        (
+            "Call: weather_now(city='Rome'); news()<bot_end>\nThought: I look.",
+            &both,
+        ),
+        (
+            " -> tool/function_call\n[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+            one,
+        ),
+        ("weather-now\n```python\ntool_call(city='Rome')\n```", one),
+        ("<function(weather-now){\"city\": \"Rome\"}</function>", one),
+        ("<function=weather-now{\"city\": \"Rome\"}</function>", one),
+        // MiniCPM, Pangu, LM Studio, Ling.
+        (
+            "<|tool_call_start|>\n```python\nweather_now(city=\"Rome\")\nnews()\n```\n<|tool_call_end|>",
+            &both,
+        ),
+        (
+            "[unused11][{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}][unused12][unused10]",
+            one,
+        ),
+        (
+            "I look.\n\n[TOOL_REQUEST]{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}[END_TOOL_REQUEST]",
+            one,
+        ),
+        (
+            "<role>ASSISTANT</role><tool_call>\n{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call><|role_end|>",
+            one,
+        ),
+        // Members of other names.
+        (
+            "{\"functionCall\": {\"name\": \"weather-now\", \"args\": {\"city\": \"Rome\"}}}",
+            one,
+        ),
+        (
+            "{\"function_call\": {\"name\": \"weather-now\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\"}\"}}",
+            one,
+        ),
+        (
+            "{\"action\": {\"name\": \"weather-now\", \"parameters\": {\"city\": \"Rome\"}}}",
+            one,
+        ),
+        (
+            "{\"tool_uses\": [{\"recipient_name\": \"functions.weather-now\", \"parameters\": {\"city\": \"Rome\"}}, {\"recipient_name\": \"functions.news\", \"parameters\": {}}]}",
+            &both,
+        ),
+        (
+            "{\"function_name\": \"weather-now\", \"function_args\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "{\"tool_name\": \"weather-now\", \"tool_args\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "{\"thought\": \"I look.\", \"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}",
+            one,
+        ),
         // Marks that a server took away.
         (
             "weather-now<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜>",
@@ -523,6 +587,53 @@ fn every_form_is_read() {
         ("@weather-now{\"city\": \"Rome\"}", one),
     ] {
         assert_eq!(found(text), calls, "{text}");
+    }
+}
+
+/// Parameters beside the name are arguments if the tool has them, and the name is no word of a language.
+#[test]
+fn parameters_beside_the_name_are_arguments() {
+    let tools = ["weather.now", "news"].map(|name| {
+        Arc::new(Tool {
+            parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}}),
+            ..Tool::new(name)
+        })
+    });
+    let offer = CallableNames::of(&tools);
+    for (text, is_call) in [
+        ("{\"tool\": \"weather-now\", \"city\": \"Rome\"}", true),
+        (
+            "{\"tool\": \"weather-now\", \"city\": \"Rome\", \"of\": 7}",
+            false,
+        ),
+        ("{\"tool\": \"weather-now\"}", false),
+        ("{\"tool\": \"news\", \"city\": \"Rome\"}", false),
+        ("{\"name\": \"weather-now\", \"city\": \"Rome\"}", false),
+    ] {
+        let found = find(text, &offer, TextEnd::Own).unwrap_or_default();
+        let calls = found.calls.into_iter();
+        let calls: Vec<_> = calls.map(|call| (call.tool, call.arguments)).collect();
+        let city = json!({"city": "Rome"}).as_object().unwrap().clone();
+        let expected = is_call.then(|| ("weather.now".to_owned(), city));
+        assert_eq!(calls, expected.into_iter().collect::<Vec<_>>(), "{text}");
+    }
+}
+
+/// Forms with words as marks are no answers, also where the run's material has them.
+#[test]
+fn forms_with_words_as_marks_are_never_answers() {
+    for text in [
+        "✿FUNCTION✿: weather-now\n✿ARGS✿: {\"city\": \"Rome\"}",
+        "Call: weather_now(city='Rome')<bot_end>",
+        "-> tool/function_call\n[{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}]",
+        "weather-now\n```python\ntool_call(city='Rome')\n```",
+        "<function(weather-now){\"city\": \"Rome\"}</function>",
+        "{{weather_now(city=\"Rome\")}}",
+    ] {
+        assert!(is_marked(text, &offer()), "{text}");
+        let former = offer().under(ReadingRules::Format3);
+        assert!(!is_marked(text, &former), "{text}");
+        assert_eq!(find(text, &former, TextEnd::Own), None, "{text}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Thoughts, while a reply is generated.
 
 use super::{
-    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MARKS, MAX_SPOKEN_END, SPOKEN_BEGINS, enclosed,
-    is_spoken, split, spoken_end,
+    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MARKS, MAX_SPOKEN_END, SPOKEN, SpokenEnd,
+    SpokenMarks, answer_end, enclosed, split, spoken,
 };
 use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
@@ -29,7 +29,7 @@ enum FilterState {
     /// In a message of Harmony that is thought if another one follows. How far it was looked through.
     Commentary(usize),
     /// In text that is a thought told in words if words before the response follow. How far it was looked through.
-    Spoken(usize),
+    Spoken(&'static SpokenMarks, usize),
     /// In an answer between marks, until the one that may end it.
     Enclosed(&'static str),
     /// In Harmony's last message, until the mark that may end it.
@@ -44,6 +44,11 @@ pub enum ReplyText {
     Answer(String),
     /// All of the answer so far was thought.
     Restart,
+}
+
+/// The place behind a thought, before an answer that this mark ends.
+fn behind(close: Option<&'static str>) -> FilterState {
+    close.map_or(FilterState::Start, FilterState::Enclosed)
 }
 
 impl Filter {
@@ -81,7 +86,7 @@ impl Filter {
                         let from = rest.len().saturating_sub(close.len() - 1);
                         return &rest[rest.ceil_char_boundary(from)..];
                     };
-                    self.place = FilterState::Start;
+                    self.place = behind(answer_end(close));
                     self.has_thought = true;
                     rest = after;
                 }
@@ -107,16 +112,21 @@ impl Filter {
                     self.has_thought = true;
                     rest = &rest[at..];
                 }
-                FilterState::Spoken(searched) => {
-                    let Some(at) = spoken_end(rest, *searched) else {
+                FilterState::Spoken(words, searched) => match words.end(rest, *searched) {
+                    SpokenEnd::Open => {
                         let from = rest.len().saturating_sub(MAX_SPOKEN_END);
                         *searched = rest.floor_char_boundary(from);
                         return rest;
-                    };
-                    self.place = FilterState::Start;
-                    self.has_thought = true;
-                    rest = &rest[at..];
-                }
+                    }
+                    SpokenEnd::At(at, close) => {
+                        self.place = behind(close);
+                        self.has_thought = true;
+                        rest = &rest[at..];
+                    }
+                    SpokenEnd::Stopped => {
+                        self.place = FilterState::Answer(ClosingMarkFinder::default());
+                    }
+                },
                 FilterState::Enclosed(close) => {
                     let end = harmony::open_ending_with(rest, &[*close]);
                     let (answer, held) = rest.split_at(end);
@@ -159,8 +169,8 @@ impl Filter {
             self.place = FilterState::Thought(close);
             return Some(rest);
         }
-        if is_spoken(start) {
-            self.place = FilterState::Spoken(0);
+        if let Some(words) = spoken(start) {
+            self.place = FilterState::Spoken(words, 0);
             return Some(start);
         }
         let closed = |(_, close): &(_, _)| start.strip_prefix(*close);
@@ -183,12 +193,12 @@ impl Filter {
         Some(start)
     }
 
-    /// True if `start` may become a mark, or words of Granite.
+    /// True if `start` may become a mark, or words before a thought.
     fn is_begun(&self, start: &str) -> bool {
         let marks = MARKS.iter().flat_map(|(open, close)| [*open, *close]);
         let answers = ANSWER_MARKS.iter().filter(|_| self.has_thought);
         let mut begins = marks
-            .chain(SPOKEN_BEGINS)
+            .chain(SPOKEN.iter().flat_map(|words| words.begins).copied())
             .chain(answers.map(|(open, _)| *open));
         begins.any(|begin| begin.starts_with(start))
     }
@@ -210,7 +220,7 @@ impl Filter {
                 held.truncate(harmony::ending(&held).unwrap_or(held.len()));
             }
             // Without a response, it is no thought of this form.
-            FilterState::Spoken(_) => {
+            FilterState::Spoken(..) => {
                 let answer = split(&held).answer.to_owned();
                 held = answer;
             }

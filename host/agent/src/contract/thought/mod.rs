@@ -8,8 +8,9 @@
 //! answer is empty. And inside of a thought anything may be quoted: a thought is never an answer, and
 //! counts as a call only as `leak` says.
 //!
-//! Granite says in words where its thoughts begin and where its response does; both must be there. Behind a thought the answer
-//! may stand between marks of its own (`<answer>…</answer>`), which are no part of it.
+//! Granite and Apriel say in words where their thoughts begin and where their response does; both must be there. So do answers of
+//! ReAct (`Thought:`, `Final Answer:`), unless an action stands between: then it is what the reply does. Behind a thought the
+//! answer may stand between marks of its own (`<answer>…</answer>`), which are no part of it.
 //!
 //! The messages of Harmony (`harmony`) are taken apart the same way: what precedes the last one, or the
 //! first call, is thought, and the last one is the answer without its marks. Where a server dropped the marks,
@@ -24,7 +25,7 @@ pub use filter::{Filter, ReplyText};
 use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
 
 /// What begins a thought and what ends it.
-const MARKS: [(&str, &str); 13] = [
+const MARKS: [(&str, &str); 15] = [
     ("<think>", "</think>"),
     ("<THINK>", "</THINK>"),
     ("<Think>", "</Think>"),
@@ -40,15 +41,91 @@ const MARKS: [(&str, &str); 13] = [
     ("<longcat_think>", "</longcat_think>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
+    // MiniCPM and Pangu.
+    ("<|thought_start|>", "<|thought_end|>"),
+    ("[unused16]", PANGU_END),
 ];
+/// The mark that ends a thought of Pangu.
+const PANGU_END: &str = "[unused17]";
 /// Bytes of the longest mark that ends a thought.
 const MAX_MARK: usize = 16;
-/// Words before a thought of Granite, at the beginning of the reply.
-const SPOKEN_BEGINS: [&str; 2] = ["Here is my thought process:", "Here's my thought process:"];
-/// Words before its response, at the beginning of a line.
-const SPOKEN_ENDS: [&str; 2] = ["\nHere is my response:", "\nHere's my response:"];
-/// Bytes of the longest of them.
-const MAX_SPOKEN_END: usize = 21;
+/// Words around a thought.
+#[derive(Debug)]
+struct SpokenMarks {
+    /// At the beginning of the reply.
+    begins: &'static [&'static str],
+    /// At the beginning of a line, before the response.
+    ends: &'static [&'static str],
+    /// At the beginning of a line: before it nothing is a thought.
+    stop: Option<&'static str>,
+}
+
+static SPOKEN: [SpokenMarks; 3] = [
+    // Granite.
+    SpokenMarks {
+        begins: &["Here is my thought process:", "Here's my thought process:"],
+        ends: &["\nHere is my response:", "\nHere's my response:"],
+        stop: None,
+    },
+    // Apriel.
+    SpokenMarks {
+        begins: &["Here are my reasoning steps:"],
+        ends: &[APRIEL_END],
+        stop: None,
+    },
+    // ReAct.
+    SpokenMarks {
+        begins: &["Thought:"],
+        ends: &["\nFinal Answer:"],
+        stop: Some("\nAction:"),
+    },
+];
+const APRIEL_END: &str = "\n[BEGIN FINAL RESPONSE]";
+/// Bytes of the longest words at the beginning of a line.
+const MAX_SPOKEN_END: usize = 23;
+
+/// The end of a thought that has words around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SpokenEnd {
+    /// Not there so far.
+    Open,
+    /// At this byte of the text. The mark that ends the answer, if one does.
+    At(usize, Option<&'static str>),
+    /// There is none.
+    Stopped,
+}
+
+impl SpokenMarks {
+    /// Finds the response in a reply that such words begin. `from`: the byte to begin at.
+    fn end(&self, text: &str, from: usize) -> SpokenEnd {
+        let rest = text.get(from..).unwrap_or_default();
+        let ends = self.ends.iter();
+        let first = ends.filter_map(|end| Some((rest.find(*end)?, *end))).min();
+        let stop = self.stop.and_then(|stop| rest.find(stop));
+        match (first, stop) {
+            (Some((at, _)), Some(stop)) if stop < at => SpokenEnd::Stopped,
+            (Some((at, end)), _) => SpokenEnd::At(from + at + end.len(), answer_end(end)),
+            (None, Some(_)) => SpokenEnd::Stopped,
+            (None, None) => SpokenEnd::Open,
+        }
+    }
+}
+
+/// The mark that ends an answer behind a thought with this end.
+fn answer_end(thought_end: &str) -> Option<&'static str> {
+    match thought_end {
+        PANGU_END => Some("[unused10]"),
+        APRIEL_END => Some("[END FINAL RESPONSE]"),
+        _ => None,
+    }
+}
+
+/// The words with which a reply begins.
+fn spoken(start: &str) -> Option<&'static SpokenMarks> {
+    let mut all = SPOKEN.iter();
+    all.find(|words| words.begins.iter().any(|begin| start.starts_with(begin)))
+}
+
 /// Marks around an answer that stands behind a thought.
 const ANSWER_MARKS: [(&str, &str); 2] = [
     // Hunyuan and Command.
@@ -93,9 +170,20 @@ pub(super) fn split_from<'t>(
 ) -> ThoughtAndAnswer<'t> {
     let mut rest = text;
     let mut has_thought = false;
-    while let Some(next) = past_thought(rest, is_quoted) {
+    let mut close = None;
+    while close.is_none()
+        && let Some((next, end)) = past_thought(rest, is_quoted)
+    {
         rest = next;
+        close = end;
         has_thought = true;
+    }
+    if let Some(close) = close {
+        let end = harmony::ending_with(rest, &[close]);
+        return ThoughtAndAnswer {
+            thought: &text[..text.len() - rest.len()],
+            answer: &rest[..end.unwrap_or(rest.len())],
+        };
     }
     let last = match harmony::begins(rest.trim_start()) {
         HeaderMatch::With(Header {
@@ -124,27 +212,14 @@ fn enclosed(start: &str) -> Option<(&str, &'static str)> {
     marks.find_map(|(open, close)| Some((start.strip_prefix(open)?, *close)))
 }
 
-/// Finds the response in a reply whose thought has words as marks. `from`: the byte to begin at.
-fn spoken_end(text: &str, from: usize) -> Option<usize> {
-    let rest = text.get(from..)?;
-    let ends = SPOKEN_ENDS.iter();
-    let first = ends.filter_map(|end| Some((rest.find(end)?, end.len())));
-    let (at, bytes) = first.min()?;
-    Some(from + at + bytes)
-}
-
-fn is_spoken(start: &str) -> bool {
-    SPOKEN_BEGINS.iter().any(|begin| start.starts_with(begin))
-}
-
-/// What follows the thought that `text` begins with.
+/// The text behind the thought that `text` begins with, and the mark that ends the answer there, if one does.
 fn past_thought<'t>(
     text: &'t str,
     is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
-) -> Option<&'t str> {
+) -> Option<(&'t str, Option<&'static str>)> {
     let start = text.trim_start();
     if let HeaderMatch::With(header) = harmony::begins(start) {
-        return past_message(&header);
+        return Some((past_message(&header)?, None));
     }
     for (open, close) in MARKS {
         if let Some(thought) = start.strip_prefix(open) {
@@ -158,20 +233,23 @@ fn past_thought<'t>(
                 };
                 (!is_quoted(mark)).then_some(after)
             });
-            return Some(end.unwrap_or_default());
+            return Some(match end {
+                Some(after) => (after, answer_end(close)),
+                None => ("", None),
+            });
         }
     }
-    if is_spoken(start)
-        && let Some(end) = spoken_end(start, 0)
+    if let Some(words) = spoken(start)
+        && let SpokenEnd::At(end, close) = words.end(start, 0)
     {
-        return start.get(end..);
+        return Some((start.get(end..)?, close));
     }
     // The prompt held all of a thought that is empty.
     if let Some(rest) = MARKS
         .iter()
         .find_map(|(_, close)| start.strip_prefix(close))
     {
-        return Some(rest);
+        return Some((rest, None));
     }
     if start.starts_with(ANSWERS) {
         return None;
@@ -190,7 +268,7 @@ fn past_thought<'t>(
             after,
         };
         if !is_quoted(mark) {
-            return Some(after);
+            return Some((after, None));
         }
     }
     None

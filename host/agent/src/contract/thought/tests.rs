@@ -86,6 +86,35 @@ fn thoughts_stand_apart() {
             "",
             "It is 7.\nHere is my response: 7",
         ),
+        (
+            "Here are my reasoning steps:\n2+5\n[BEGIN FINAL RESPONSE]\n7\n[END FINAL RESPONSE]\n",
+            "Here are my reasoning steps:\n2+5\n[BEGIN FINAL RESPONSE]",
+            "\n7\n",
+        ),
+        (
+            "Thought: 2+5\nFinal Answer: 7",
+            "Thought: 2+5\nFinal Answer:",
+            " 7",
+        ),
+        (
+            "Thought: 2+5\nAction: add\nAction Input: {}\nThought: done\nFinal Answer: 7",
+            "",
+            "Thought: 2+5\nAction: add\nAction Input: {}\nThought: done\nFinal Answer: 7",
+        ),
+        ("Thought: 2+5 is 7.", "", "Thought: 2+5 is 7."),
+        ("It is 7.\nFinal Answer: 7", "", "It is 7.\nFinal Answer: 7"),
+        // Of which a mark ends the answer, too.
+        (
+            "[unused16]2+5[unused17]7[unused10]",
+            "[unused16]2+5[unused17]",
+            "7",
+        ),
+        ("[unused16]2+5[unused17]7", "[unused16]2+5[unused17]", "7"),
+        (
+            "<|thought_start|>\n2+5\n<|thought_end|>\n7",
+            "<|thought_start|>\n2+5\n<|thought_end|>",
+            "\n7",
+        ),
         // It never ends.
         ("<think>2+5 is 7", "<think>2+5 is 7", ""),
         ("<think>2+5</thinking>7", "<think>2+5</thinking>7", ""),
@@ -226,6 +255,8 @@ proptest! {
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
             "analysis", "assistant", "final", "assistantfinal", "assistantcommentary to=functions.a json{}",
             "<answer>", "</answer>", "</ans", "Here is my thought process:", "\nHere is my response:", "Here",
+            "[unused16]", "[unused17]", "[unused10]", "Thought:", "\nFinal Answer:", "\nAction:",
+            "Here are my reasoning steps:", "\n[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]",
             "<think></think>", "\n</think>", "a\n</think>", "<|channel|>analysis<|message|>a<|end|>",
             "<|start|>assistant<|channel|>commentary<|message|>a",
         ]), 0..24),
@@ -240,7 +271,7 @@ proptest! {
         let split = split(&text);
         let rest = text.strip_prefix(split.thought).unwrap_or_default();
         let is_end = |end: &str| end.is_empty() || harmony::ending(end) == Some(0)
-            || harmony::ending_with(end, &["</answer>"]) == Some(0);
+            || harmony::ending_with(end, &["</answer>", "[unused10]", "[END FINAL RESPONSE]"]) == Some(0);
         let is_prefix = rest.strip_prefix(split.answer).is_some_and(is_end);
         prop_assert!(is_prefix, "{:?} of {:?}", split.answer, rest);
     }

@@ -4,7 +4,7 @@ use super::{Mark, around, is_begun, marks, opening};
 use toolhold_json::rules::ReadingRules;
 
 /// Marks behind calls that mean nothing, beside special tokens and what stands around calls anywhere.
-pub(super) static BEHIND: [&str; 14] = [
+pub(super) static BEHIND: [&str; 15] = [
     "<end_of_utterance>",
     "<end_of_text>",
     "<end_of_message>",
@@ -19,6 +19,8 @@ pub(super) static BEHIND: [&str; 14] = [
     "<sep>",
     "<0x0A>",
     "[/INST]",
+    // Pangu.
+    "[unused10]",
 ];
 
 /// Marks with which another turn begins, beside special tokens. What stands behind is no reply.

@@ -106,7 +106,7 @@ static MARKS: [Mark; 20] = [
 ];
 
 /// Marks that the rules of format 3 do not know.
-static LATER_MARKS: [Mark; 10] = [
+static LATER_MARKS: [Mark; 12] = [
     list("<tool_calls>", "</tool_calls>"),
     list("<function_calls>", "</function_calls>"),
     list("<dots_function_call>", "</dots_function_call>"),
@@ -117,6 +117,8 @@ static LATER_MARKS: [Mark; 10] = [
     token("<|tools_prefix|>", "<|tools_suffix|>"),
     token("<｜tool_call_begin｜>", "<｜tool_call_end｜>"),
     named("<steptml:invoke name=", "</steptml:invoke>"),
+    token("[unused11]", "[unused12]"),
+    tag("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
 ];
 
 /// What stands around calls and means nothing by itself.
@@ -161,10 +163,11 @@ static AROUND: [&str; 37] = [
 ];
 
 /// Further marks around calls, unknown to the rules of format 3.
-static LATER_AROUND: [&str; 3] = [
+static LATER_AROUND: [&str; 4] = [
     "<｜tool_calls_begin｜>",
     "<｜tool_calls_end｜>",
     "<|/tool_call|>",
+    "<role>ASSISTANT</role>",
 ];
 
 /// Marks around calls under the rules of format 3, which are marks of lists now.

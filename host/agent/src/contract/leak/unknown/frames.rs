@@ -147,7 +147,7 @@ pub(super) enum FrameKind {
     Closes,
 }
 
-pub(super) static FRAMES: [Frame; 5] = [
+pub(super) static FRAMES: [Frame; 8] = [
     // Kimi K3.
     Frame {
         open: "<|open|>",
@@ -159,10 +159,21 @@ pub(super) static FRAMES: [Frame; 5] = [
         close: "<|sep|>",
         kind: FrameKind::Closes,
     },
+    // Gorilla.
+    Frame {
+        open: "<<",
+        close: ">>",
+        kind: FrameKind::Angle,
+    },
     Frame {
         open: "<",
         close: ">",
         kind: FrameKind::Angle,
+    },
+    Frame {
+        open: "[[",
+        close: "]]",
+        kind: FrameKind::Square,
     },
     Frame {
         open: "[",
@@ -172,6 +183,11 @@ pub(super) static FRAMES: [Frame; 5] = [
     Frame {
         open: "◁",
         close: "▷",
+        kind: FrameKind::Opens,
+    },
+    Frame {
+        open: "⟦",
+        close: "⟧",
         kind: FrameKind::Opens,
     },
 ];

@@ -17,7 +17,7 @@ mod tests;
 pub(super) use opening::{MAX_UNDECIDED, opening_of};
 pub use opening::{MarkInText, ReplyOpening, mark_in};
 
-use super::body::{self, ARGUMENTS, CallableNames, NAMES};
+use super::body::{self, CallableNames, argument_members, names};
 use super::marks::{opening, past_around};
 use super::pythonic::{self, bracketed};
 use super::tags::{MAX_PARAMETERS, lines, one, put};
@@ -305,7 +305,8 @@ fn value<'t>(text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
 /// has a name and arguments, and nothing else stands behind it.
 pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
     let text = answer.trim();
-    if !is_unknown(offer.rules(), text) || !text.ends_with(['>', ']', '}', ')', '▷', '`']) {
+    if !is_unknown(offer.rules(), text) || !text.ends_with(['>', ']', '}', ')', '▷', '⟧', '`'])
+    {
         return false;
     }
     if calls(text, offer, TextEnd::Own).is_some() {
@@ -366,6 +367,6 @@ fn is_call_object(text: &str) -> bool {
     };
     object.is_some_and(|object| {
         let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
-        has(&NAMES) && has(&ARGUMENTS)
+        has(names(ReadingRules::Current)) && has(argument_members(ReadingRules::Current))
     })
 }

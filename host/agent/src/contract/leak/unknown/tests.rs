@@ -27,7 +27,7 @@ fn found(text: &str) -> Vec<(String, Value)> {
 }
 
 /// One form a row: a call of `weather.now` in `Rome`, and how many calls there are.
-const FORMS: [(&str, usize); 24] = [
+const FORMS: [(&str, usize); 26] = [
     (
         "<|new_call|>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}<|/new_call|>",
         1,
@@ -49,11 +49,13 @@ const FORMS: [(&str, usize); 24] = [
         "<answer>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}</answer>",
         1,
     ),
-    // LM Studio's form for models without one.
+    // Gorilla.
+    ("<<function>>weather_now(city='Rome')", 1),
     (
-        "[TOOL_REQUEST]{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}[END_TOOL_REQUEST]",
-        1,
+        "[[CALL]]weather_now(city=\"Rome\")[[/CALL]][[CALL]]news()[[/CALL]]",
+        2,
     ),
+    ("⟦tool⟧weather-now⟦args⟧{\"city\": \"Rome\"}⟦end⟧", 1),
     ("<|x_call|>[weather_now(city=\"Rome\"), news()]<|x_end|>", 2),
     ("<action>weather_now(city='Rome')</action>", 1),
     ("<x:call>weather-now(city=\"Rome\")\nnews()</x:call>", 2),
@@ -196,6 +198,20 @@ fn a_call_that_cannot_be_read_goes_back() {
         "{\"tool_calls\": [{\"name\": \"news\", \"arguments\": 7}]}",
         ">>>weather-now\nRome",
         "Thought: I look.\nAction: news\nAction Input: of today",
+        "Thought: I look.\nAction: weather-now[Rome]",
+        // Signs and words around a tool with arguments.
+        "-> weather-now({\"city\": \"Rome\"})",
+        "{{weather_now(city=\"Rome\")}}",
+        "$weather_now(city=\"Rome\")$",
+        "await weather_now({\"city\": \"Rome\"})",
+        "**weather-now**\n```json\n{\"city\": \"Rome\"}\n```",
+        "@tool:weather-now {\"city\": \"Rome\"}",
+        "### Tool Call\n\nweather-now\n\n{\"city\": \"Rome\"}",
+        "tool: weather-now\nargs:\n  city: Rome",
+        "```yaml\ntool: weather-now\narguments:\n  city: Rome\n```",
+        "Call: weather_now(city=\"Rome\")",
+        "* weather_now(city=\"Rome\")\n* news()",
+        "✿FUNCTION✿: weather-now\n✿ARGS✿: Rome",
     ] {
         assert_eq!(found(text), [], "{text}");
         let told = output(text, &Provenance::default());
@@ -256,6 +272,19 @@ fn answers_that_look_like_calls_stay_answers() {
         "weather_now(city=\"Rome\") reads the weather.".to_owned(),
         "Write this:\n```python\nweather_now(city=\"Rome\")\n```".to_owned(),
         "```python\nx = news()\n```".to_owned(),
+        "- weather-now(city: string)\n- news()".to_owned(),
+        "`weather_now(city=\"Rome\")`".to_owned(),
+        "Use weather_now(city=\"Rome\").".to_owned(),
+        "Call weather-now(city=\"Rome\").".to_owned(),
+        "-> weather-now(city=\"Rome\") reads the weather.".to_owned(),
+        "* weather-now: the weather\n* news: the news".to_owned(),
+        "**weather-now**\n{city} is needed.".to_owned(),
+        "[weather-now](https://example.org)".to_owned(),
+        "Tool: weather-now\nIt reads the weather.".to_owned(),
+        "{{weather-now}}".to_owned(),
+        "✿FUNCTION✿ is a mark of Qwen-Agent.".to_owned(),
+        "Call: news()<bot_end> is what NexusRaven writes.".to_owned(),
+        "<function(news){}</function> is what Groq returns.".to_owned(),
     ] {
         assert_eq!(found(&text), [], "{text}");
         assert_eq!(output(&text, &Provenance::default()), Ok(true), "{text}");

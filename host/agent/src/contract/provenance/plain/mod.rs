@@ -99,17 +99,28 @@ const FORM: [&str; 60] = [
     "type",
 ];
 /// Further words of the form of calls, unknown to the rules of format 3.
-const LATER_FORM: [&str; 10] = [
+const LATER_FORM: [&str; 21] = [
+    "bot_end",
     "dots_function_call",
+    "end_tool_request",
+    "function_args",
+    "functioncall",
     "longcat_arg_key",
     "longcat_arg_value",
     "longcat_tool_call",
     "minimax",
+    "recipient_name",
     "seed",
     "steptml",
+    "tool_args",
+    "tool_arguments",
+    "tool_request",
+    "tool_uses",
     "toolcall",
     "tools_prefix",
     "tools_suffix",
+    "unused11",
+    "unused12",
 ];
 /// Beginnings of words that are marks of calls, such as `tool_call_begin`.
 const MARKS: [&str; 3] = ["tool_call", "tool_sep", "dsml"];
