@@ -237,16 +237,16 @@ mod tests {
 
     const GRANT: &str = "[module.m]\nkey_value = {}\n";
 
-    fn table(text: &str) -> Option<(String, Table)> {
-        Some(("file a".to_owned(), text.parse().unwrap()))
+    fn table(text: &str) -> (String, Table) {
+        ("file a".to_owned(), text.parse().unwrap())
     }
 
     /// Tells what is lost from the one pair of files (with grants, and the user's own) to the other, and whether the second
     /// pair has the content of before again.
     fn lost_from(then: [Option<&str>; 2], now: [Option<&str>; 2]) -> (Option<LostContent>, bool) {
         let [mut then, mut now] = [then, now].map(|[grants, own]| ConfigFiles {
-            grants: grants.and_then(table),
-            own: own.and_then(table),
+            grants: grants.map(table),
+            own: own.map(table),
             ..ConfigFiles::default()
         });
         let content = ContentInUse::of(&then);
