@@ -282,7 +282,7 @@ fn the_files_of_the_users_configuration_are_the_hosts() {
 fn a_server_takes_bytes_over_that_a_module_may_have_written_when_a_person_trusts_them() {
     let endpoint = Endpoint::start(Scenario::new([]));
     let model = format!(
-        "[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n",
+        "[module.other]\nkey_value = {{}}\n[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n",
         endpoint.base_url()
     );
     let host = host(&model);

@@ -315,7 +315,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 72")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 81")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -227,13 +227,11 @@ fn an_endpoint_that_signs_its_calls_is_given_the_signatures_back() {
         reply.expecting(signed())
     };
     let last = || Reply::content("done").expecting(signed());
-    // Each request is refused once, because of the examples.
+    // The first request is refused, because of the examples; later ones have what it lacked.
     let endpoint = Endpoint::start(Scenario::new([
         call("AA", 6),
         call("AA", 6),
         call("BB", 9),
-        call("BB", 9),
-        last(),
         last(),
     ]));
     let asked = [

@@ -221,7 +221,7 @@ pub(super) const PROCESSES: &[FaultRow<()>] = &[
         stays: test(
             "The call has an end in the record and the audit log.",
             "ends.rs",
-            "calls_of_a_process_that_was_killed_end",
+            "a_run_whose_server_is_killed_ends_its_calls",
         ),
     },
     FaultRow {

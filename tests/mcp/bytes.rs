@@ -8,13 +8,13 @@ use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
 use support::server::{Server, ServerSentEvent};
 
-/// The base64 that the server's tool makes.
+/// The base64 that the server's tool makes: of no kind is it a part of another kind's.
 fn base64(mime: &str, size: usize) -> String {
     let mut bytes = Vec::new();
     if mime == "image/png" {
         bytes.extend(b"\x89PNG\r\n\x1a\n");
     }
-    bytes.resize(size, b'x');
+    bytes.resize(size, mime.as_bytes()[0]);
     STANDARD.encode(bytes)
 }
 
@@ -128,7 +128,7 @@ fn a_client_has_the_digest_in_events_and_the_bytes_for_it() {
     let mut server = server(&host, &endpoint, "");
     let task = json!({"messages": [{"role": "user", "content": "the task"}]});
     let done = server.post("/v1/agent", &task).good();
-    let run = done["run"].as_str().unwrap();
+    let run = done["id"].as_str().unwrap();
     let events = server.get(&format!("/v1/runs/{run}/events"));
     assert!(!events.text.contains(&base64("image/png", 9_000)));
     let events: Vec<Value> = events.events().iter().map(ServerSentEvent::json).collect();
@@ -165,7 +165,7 @@ fn bytes_beyond_the_quota_are_said_to_be_missing_and_the_run_goes_on() {
     let task = json!({"messages": [{"role": "user", "content": "the task"}]});
     let done = server.post("/v1/agent", &task).good();
     assert_eq!(done["reason"], "output", "{done}");
-    let events = format!("/v1/runs/{}/events", done["run"].as_str().unwrap());
+    let events = format!("/v1/runs/{}/events", done["id"].as_str().unwrap());
     let events: Vec<Value> = server
         .get(&events)
         .events()

@@ -216,16 +216,17 @@ impl FreedBench {
         let paths: Vec<String> = (0..CROWD)
             .map(|number| format!("{crowd}-{number}"))
             .collect();
-        // Whichever comes first has the place, and keeps it.
+        // Whichever comes first has the place, and keeps it. Calls by modules have one more.
+        let places = if is_nested { 2 } else { 1 };
         let (run, _answer) = self.begin(agent, is_nested, &paths)?;
-        if !self.until_waiting(CROWD - 1, &run)? {
+        if !self.until_waiting(CROWD - places, &run)? {
             return Ok(false);
         }
         let free = format!("/free-{name}-{agent}");
         let other = self
             .client()
             .send(TOOL, &json!({"arguments": self.url(&free)}))?;
-        if !self.until_waiting(CROWD, &run)? {
+        if !self.until_waiting(CROWD - places + 1, &run)? {
             self.ensure_made(&free, other)?;
             return Ok(false);
         }
@@ -234,9 +235,9 @@ impl FreedBench {
         self.ensure_made(&free, other)?;
         let made = self.effects.take();
         let made = made.iter().filter(|path| path.starts_with(&crowd)).count();
-        ensure(made == 1, || {
+        ensure(made == places, || {
             format!(
-                "{name}: {made} calls of a run that ended were made, and not the first one alone"
+                "{name}: {made} calls of a run that ended were made, and not the first {places} alone"
             )
         })?;
         let events = self.client().events(&run)?;
@@ -315,7 +316,7 @@ fn calls_in_places_that_an_end_frees(lab: &Lab) -> Result<String, AttackFailure>
         };
         if bench.ends(&run)? {
             return Ok(format!(
-                "{} crowds of {CROWD} calls, of each the first one alone is made",
+                "{} crowds of {CROWD} calls, of each those alone are made that have a place",
                 3 * rounds + 1
             ));
         }

@@ -388,13 +388,20 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
-        "images that are kept with runs",
+        "images and bytes of results that are kept with runs",
         Proof::Tests(
             "tests/serve/media.rs",
             &[
                 "a_key_has_as_many_images_as_the_operator_says",
                 "requests_at_the_same_time_do_not_pass_a_quota_together",
             ],
+        ),
+    ),
+    (
+        "bodies of endpoints and MCP servers in another charset than UTF-8",
+        Proof::Tests(
+            "host/intake/src/body.rs",
+            &["bodies_are_read_by_the_charset_that_their_content_type_names"],
         ),
     ),
     (
