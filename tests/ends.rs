@@ -185,7 +185,7 @@ fn a_direct_call_that_is_cut_says_so() {
     }
 }
 
-/// Another server goes on with the run, or a person ends it. Its tool was called by the one that is gone.
+/// The killed server had called the tool. Another server resumes the run, or a person ends it.
 #[test]
 fn a_run_whose_server_is_killed_ends_its_calls() {
     for (is_held, reason, status) in [
@@ -301,8 +301,8 @@ fn a_plan_that_runs_out_of_time_ends_its_calls() {
     }
 }
 
-/// Stops `plan run` while its call runs. The next process that opens the database writes the row of one that was killed. One
-/// that Ctrl-C parks writes it itself, and the run that goes on, or is ended, writes no second one.
+/// Stops `plan run` while its call runs. The next process that opens the database writes the row of one that was killed. A
+/// process that Ctrl-C parks writes the row itself; resuming or ending the run writes no second one.
 #[test]
 fn a_plan_whose_process_is_stopped_ends_its_calls() {
     for (stop, code, words, status) in [
@@ -363,7 +363,7 @@ fn a_plan_whose_process_is_stopped_ends_its_calls() {
     }
 }
 
-/// The status and the error of the row of a call of no run, by what stopped it, and what its caller is told.
+/// Rows of calls of no run: the stop, status and error of the row, and the words for the caller.
 const STOPS: [(&str, &str, &str, &str, &str); 6] = [
     ("cancel", "", "interrupted", "", ""),
     ("close", "", "interrupted", "", ""),

@@ -262,7 +262,7 @@ fn an_output_schema_holds() {
     );
 }
 
-/// What there is of the answer is the output of the run, so its exit code is 0.
+/// The cut answer is the output of the run, so its exit code is 0.
 #[test]
 fn answer_that_is_cut_at_the_token_limit_is_told_at_the_terminal() {
     let cut = |text: &str| Reply {

@@ -38,7 +38,7 @@ fn statement_042_15_calls_that_name_the_one_they_correct_are_refused() {
     }
 }
 
-/// What the protocol's acts describe and this host does otherwise is told in one place.
+/// Section 12 is the one list of deviations from the protocol's acts.
 #[test]
 fn statement_042_15_section_12_of_the_protocol_names_all_deviations() {
     let manual = include_str!("../../docs/protocol.md");

@@ -195,7 +195,7 @@ fn statement_000_12_each_limit_asks_back_in_the_language_of_the_task() {
     }
 }
 
-/// Tokens that are used up are told like steps, and the model of the next turn knows of the question.
+/// The text for used-up tokens is like the one for steps, and the model of the next turn reads the question.
 #[test]
 fn statement_000_12_a_task_that_is_too_long_is_answered_in_its_language() {
     let host = host("[run]\ntoken_budget = 1\n");

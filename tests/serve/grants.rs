@@ -105,8 +105,8 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
     assert!(is_done(&remember(&server, "default")));
 }
 
-/// As a full disk, a shell's `>` or an editor leaves it, and as an edit does that takes the endpoint or all grants away
-/// beside what it changes.
+/// The file is empty or cut, by a full disk, a shell's `>` or an editor; or an edit takes the endpoint or all grants away
+/// beside another change.
 #[test]
 fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
     let unpinned = "[modules]\npinning = \"never\"\n";
@@ -159,8 +159,8 @@ fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
     }
 }
 
-/// The file of `toolhold modules grant` may be emptied, too. `modules revoke` is the decision itself, also of the last
-/// grant: nobody has to confirm it.
+/// The file of `toolhold modules grant` may be emptied, too. `modules revoke` is a decision that needs no confirmation,
+/// also for the last grant.
 #[test]
 fn an_emptied_file_of_grants_takes_nothing_away_and_a_revocation_does() {
     let (host, endpoint) = (host(""), scripted([]));

@@ -39,7 +39,7 @@ fn nested(value: &str) -> (&'static str, Value) {
     ("probe.ask", json!({"tool": tool, "arguments": arguments}))
 }
 
-/// What the reads of a run returned, in their order, and how many were not made.
+/// Results of the reads of a run in their order, and the number of reads that were not made.
 fn reads(client: RunClient<'_>, run: &str) -> Result<(Vec<Value>, usize), AttackFailure> {
     client.until_over(run)?;
     let events = client.events(run)?;

@@ -298,7 +298,7 @@ async fn arguments_in_all_places(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn bytes_that_wait_for_a_place(lab: &Lab) -> Result<String, AttackFailure> {
-    /// The host has room for all of them, so what bounds them is that they wait.
+    /// Bytes: room for all calls, so only their wait bounds them.
     const CEILING: u64 = 4 << 30;
     const CROWD: usize = 40;
     const BYTES: usize = 1_350_000;

@@ -336,7 +336,7 @@ pub struct ErrorDetail {
     /// The endpoint's code or type: `exceed_context_size_error`, `429`, …
     pub code: Option<String>,
     pub message: String,
-    /// All texts of the error. Empty if there is the message alone: [`Self::words`].
+    /// All texts of the error. Empty if the message is the only one.
     pub words: String,
     /// What a person can do about it, where we know.
     pub advice: Option<String>,

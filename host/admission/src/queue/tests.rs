@@ -81,7 +81,7 @@ async fn waits(
     waits_within(queue, lane, 1).await
 }
 
-/// The same for a group that may have `limit` permits.
+/// Waits as [`waits`] does, for a group that may have `limit` permits.
 async fn waits_within(
     queue: &Arc<FairQueue<u64, u64>>,
     lane: Lane<u64, u64>,
@@ -406,8 +406,8 @@ fn deeper_entries_are_served_while_their_callers_hold_all_that_their_group_may()
     assert_eq!((callers.len(), nested.len()), (28, 2));
 }
 
-/// What a group's limit counts goes by the same order to entries of all depths: one that nobody waits for does not wait
-/// for all that deeper ones ask for.
+/// Counted places of a group go to entries of all depths in one order: a direct call does not wait until all deeper
+/// ones have had theirs.
 #[tokio::test]
 async fn deeper_entries_of_other_callers_keep_a_group_from_nobody() {
     let queue = FairQueue::with_depths(16, 100, 2, 1);

@@ -225,7 +225,7 @@ mod tests {
 
     /// Each name takes the place of megabytes.
     #[tokio::test]
-    async fn what_takes_the_place_of_names_is_bounded() {
+    async fn bytes_for_names_are_bounded() {
         let run = KeptBlobs::default().of_run(Uuid::now_v7());
         let mut large = PNG.to_vec();
         large.resize(3 << 20, 0);

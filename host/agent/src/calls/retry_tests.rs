@@ -22,7 +22,7 @@ struct Flaky {
     failures: u32,
     takes: Duration,
     class: ErrorClass,
-    /// Of the first attempts, those that found no place.
+    /// Number of first attempts that found no place.
     placeless: usize,
     /// The time that each attempt was given.
     given: Mutex<Vec<Duration>>,
@@ -248,7 +248,7 @@ async fn a_tool_that_may_not_be_repeated_is_called_once() {
     assert_eq!(result.usage.retries, 0);
 }
 
-/// A call that found no place is made again whatever its tool is; once it began, its tool decides.
+/// Any call that found no place is made again; after its begin, the annotations of its tool decide.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_never_began_is_made_again() {
     for (failures, placeless, attempts) in [(1, 1, 2), (2, 2, 3), (2, 1, 2), (99, 99, 3)] {

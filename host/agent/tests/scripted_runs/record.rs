@@ -177,7 +177,7 @@ async fn begun_calls_are_repeated_only_if_harmless() {
     holds(&events);
 }
 
-/// Nothing of it goes on: neither the host's answers for the calls, nor the end of a plan.
+/// The host answers none of its calls, and a plan does not go on to its end.
 #[tokio::test]
 async fn a_left_run_that_is_cancelled_ends_as_one_at_work() {
     for plan in [false, true] {

@@ -538,7 +538,7 @@ async fn reasoning_that_an_endpoint_refused_is_not_sent_to_it_again() {
     }
 }
 
-/// What a client was given already cannot be taken back.
+/// A client keeps the part of an answer that it was sent.
 #[tokio::test]
 async fn a_request_is_not_sent_again_once_a_part_of_its_answer_came() {
     const REFUSAL: &str =

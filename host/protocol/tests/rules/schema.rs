@@ -461,7 +461,7 @@ fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fit
 
 /// Arguments are checked against the author's schema, which accepts all of these values.
 #[test]
-fn what_an_author_leaves_open_is_closed_in_the_composed_schema_alone() {
+fn open_objects_of_an_author_are_closed_in_the_composed_schema_alone() {
     let named = json!({"a": {"type": "string"}});
     let first = json!([{"type": "string"}]);
     let (more, longer) = (json!({"a": "x", "b": 1}), json!(["x", 1]));

@@ -194,7 +194,7 @@ fn unknown_end(call: &str) -> EventKind {
     ended(call, ToolOutcome::Error(failure))
 }
 
-/// It may never be resumed. When it is, its calls have their rows.
+/// A parked run may never be resumed; a resumed one finds the rows of its calls.
 #[tokio::test]
 async fn the_calls_of_a_parked_run_are_in_the_log_once() {
     for TestDatabase { location, .. } in databases().await {

@@ -1,4 +1,4 @@
-//! Bytes of results, which are kept while their run goes on.
+//! Bytes of results, written during their run.
 
 use super::{EventScript, databases, opened};
 use crate::*;
