@@ -162,6 +162,11 @@ impl Pin {
         own == Some(module)
     }
 
+    /// Whether a person approved it with everything that `grant` gives, or with more.
+    pub fn approves(&self, grant: &Grant) -> bool {
+        self.by == PinnedBy::Person && !self.is_revoked() && grant.is_within(&self.grant)
+    }
+
     /// Returns what differs in `now`, with grants if `grants_too`, and nothing if it is what was approved. Texts of tools
     /// are compared by [`is_same_description`], all else exactly.
     pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<GrantChange> {
@@ -477,6 +482,21 @@ mod tests {
             "grant: environment"
         );
         assert!(before.changes(&granted, false).is_empty());
+    }
+
+    #[test]
+    fn only_a_person_approves_a_grant() {
+        let mut granted = pin(b"1", &[]);
+        granted.grant = json!({"environment": {"A": "a", "B": "b"}});
+        let grant = |value: &str| Grant {
+            environment: [("A".to_owned(), value.to_owned())].into(),
+            ..Grant::default()
+        };
+        assert!(granted.approves(&grant("a")) && granted.approves(&Grant::default()));
+        assert!(!granted.approves(&grant("b")), "another value");
+        assert!(!Pin::revoked("m").approves(&Grant::default()));
+        granted.by = PinnedBy::FirstSight;
+        assert!(!granted.approves(&grant("a")));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::{Access, Clocks, DirectoryGrant, Grant, KeyValueGrant, KnowledgeGrant, ScratchGrant};
 use crate::egress::HttpGrant;
+use crate::secret::SecretSlot;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use strum::{IntoStaticStr, VariantArray};
@@ -134,6 +136,23 @@ impl Share {
 }
 
 impl Share {
+    /// Whether this gives everything that `grant` gives, but for its secrets. The same directory has the same path.
+    fn covers(&self, grant: &Grant) -> bool {
+        let same = |one: &Path, other: &Path| one == other;
+        let left = self.of(grant, &same);
+        let namespace = self.key_value.as_ref().map(|own| &own.namespace);
+        let given = grant.key_value.as_ref().map(|own| &own.namespace);
+        left.directories == grant.directories
+            && left.scratch == grant.scratch
+            && left.environment == grant.environment
+            && grant.http.iter().all(|own| left.http.contains(own))
+            && left.key_value == grant.key_value
+            && (given.is_none() || namespace == given)
+            && covers_knowledge(self.knowledge.as_ref(), grant.knowledge.as_ref())
+            && grant.tools.iter().all(|own| left.tools.contains(own))
+            && left.clocks == grant.clocks
+    }
+
     /// The kinds that this names and of which nothing is left, because `grant` has nothing of it.
     pub fn in_vain(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Vec<Capability> {
         let left = self.of(grant, same_directory);
@@ -157,19 +176,28 @@ impl Grant {
     /// Whether this gives everything that `other` gives. The values of secrets are not compared: a new value
     /// under an old name takes nothing away.
     pub fn covers(&self, other: &Self) -> bool {
-        let same = |one: &Path, other: &Path| one == other;
-        let left = Share::all_of(self).of(other, &same);
-        let namespace = |grant: &Self| grant.key_value.as_ref().map(|own| own.namespace.clone());
-        left.directories == other.directories
-            && left.scratch == other.scratch
-            && left.environment == other.environment
-            && other.http.iter().all(|own| left.http.contains(own))
+        Share::all_of(self).covers(other)
             && other.secrets.iter().all(|own| self.secrets.contains(own))
-            && left.key_value == other.key_value
-            && (other.key_value.is_none() || namespace(self) == namespace(other))
-            && covers_knowledge(self.knowledge.as_ref(), other.knowledge.as_ref())
-            && other.tools.iter().all(|own| left.tools.contains(own))
-            && left.clocks == other.clocks
+    }
+
+    /// Whether a record of a grant, which is the JSON form of one, gives everything that this gives. Not if it cannot be
+    /// read.
+    pub(crate) fn is_within(&self, record: &Value) -> bool {
+        let Some(mut parts) = record.as_object().cloned() else {
+            return false;
+        };
+        // Neither reaches anything.
+        for name in ["randomness", "log_level"] {
+            parts.remove(name);
+        }
+        // A record has them without values.
+        let slots = parts.remove("secrets").map(serde_json::from_value);
+        let slots: Option<Vec<SecretSlot>> = slots.transpose().ok().map(Option::unwrap_or_default);
+        let share = serde_json::from_value::<Share>(Value::Object(parts)).ok();
+        share.zip(slots).is_some_and(|(share, slots)| {
+            let mut own = self.secrets.iter();
+            share.covers(self) && own.all(|secret| slots.contains(secret.slot()))
+        })
     }
 
     /// The same without the kinds that `permits` does not name.
@@ -276,6 +304,11 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
+    /// As in a pin.
+    fn record(grant: &Grant) -> Value {
+        serde_json::to_value(grant).unwrap()
+    }
+
     fn http(text: &str) -> HttpGrant {
         toml::from_str(text).unwrap()
     }
@@ -376,7 +409,10 @@ mod tests {
             let without = grant.only(|other| other != *kind);
             assert!(grant.covers(&without), "{kind:?}");
             assert!(!without.covers(&grant), "{kind:?}");
+            assert!(without.is_within(&record(&grant)), "{kind:?}");
+            assert!(!grant.is_within(&record(&without)), "{kind:?}");
         }
+        assert!(grant.is_within(&record(&grant)));
         let elsewhere = Grant {
             key_value: Some(KeyValueGrant::default()),
             ..grant.clone()
@@ -385,5 +421,14 @@ mod tests {
             !elsewhere.covers(&grant),
             "another namespace is another place"
         );
+        assert!(!grant.is_within(&record(&elsewhere)));
+        let mut newer = record(&grant);
+        newer["gpu"] = true.into();
+        for unreadable in [newer, Value::Null, serde_json::json!({"tools": "text"})] {
+            assert!(!grant.is_within(&unreadable), "{unreadable}");
+        }
+        let mut moved = record(&grant);
+        moved["secrets"][0]["origin"] = "https://b.example".into();
+        assert!(!grant.is_within(&moved), "a secret goes elsewhere");
     }
 }

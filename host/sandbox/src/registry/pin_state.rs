@@ -75,7 +75,8 @@ impl RegistryState {
             first_sight: *first_sight,
             module,
             now: pin(module, effective, PinnedBy::FirstSight),
-            has_empty_grant: effective.granted.grant.is_empty(),
+            grant: &effective.granted.grant,
+            might_run: effective.may_run(),
         };
         for _ in 0..MAX_JUDGE_ATTEMPTS {
             let recorded = pins.get(&module.slot);
@@ -110,7 +111,10 @@ struct PinCase<'a> {
     module: &'a Module,
     /// The module as it is now.
     now: Pin,
-    has_empty_grant: bool,
+    /// Granted to it now.
+    grant: &'a Grant,
+    /// By the judgement before, with that grant.
+    might_run: bool,
 }
 
 /// The state of a module beside its record, or that the host is to pin it.
@@ -130,7 +134,7 @@ impl PinCase<'_> {
             .modules
             .get(&module.name)
             .is_some_and(|own| own.one_off);
-        let is_given_nothing = self.has_empty_grant || one_off;
+        let is_given_nothing = self.grant.is_empty() || one_off;
         let shipped = (policy.shipped)(&module.name);
         let is_trusted = self.first_sight && is_given_nothing && shipped == Some(module.digest);
         match recorded {
@@ -150,7 +154,10 @@ impl PinCase<'_> {
                 }
             }
             Some(then) => {
-                let mut changes = then.changes(&self.now, !one_off);
+                // A person who approves more takes nothing back: what runs goes on with what it has, until the process that
+                // it runs in gives it more. What does not run yet needs the grant that was approved.
+                let has_less = self.might_run && then.approves(self.grant);
+                let mut changes = then.changes(&self.now, !one_off && !has_less);
                 if changes.is_empty() {
                     changes.extend(foreign(policy, module, then));
                 }

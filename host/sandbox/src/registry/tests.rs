@@ -392,6 +392,64 @@ async fn a_revoked_pin_ends_running_calls_and_one_that_is_given_again_does_not()
     assert!(!registry.withdraw(&other).await, "nothing is left to take");
 }
 
+/// Another process grants and approves, and this one reads its configuration again later or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_who_approves_more_ends_no_call() {
+    let host = Host::new();
+    host.write("holder.wasm", &typed(1));
+    let policy = |variables: &[&str]| {
+        let mut policy = host.policy(true);
+        let own = policy.modules.get_mut("holder").unwrap();
+        own.one_off = false;
+        for name in variables {
+            own.grant.environment.insert((*name).into(), "1".into());
+        }
+        policy
+    };
+    let process = async |variables: &[&str]| {
+        let registry = Registry::new(engine(), None, policy(variables));
+        host.load(&registry).await;
+        registry
+    };
+    let approve = async |registry: &Registry| {
+        let module = registry.module("holder").unwrap();
+        registry.approve(&module, &module.etag()).await.unwrap();
+    };
+    let registry = process(&["A"]).await;
+    assert_eq!(kind(&registry, "holder.which").await, "not_approved");
+    approve(&registry).await;
+    let running = spinning(&registry).await;
+    let began = registry.module("holder").unwrap().policy().revocation();
+
+    let more = process(&["A", "B"]).await;
+    assert_eq!(kind(&more, "holder.which").await, "not_approved");
+    approve(&more).await;
+    registry.reconsider().await;
+    assert_eq!(began.check(), Ok(()));
+    assert_eq!(kind(&registry, "holder.which").await, "ok");
+    registry.govern(policy(&["A", "B"])).await;
+    assert_eq!(began.check(), Ok(()));
+    assert_eq!(kind(&registry, "holder.which").await, "ok");
+
+    // Less than what was approved is another grant for a process that begins, and for one that is given it.
+    let less = process(&["A"]).await;
+    less.reconsider().await;
+    assert_eq!(kind(&less, "holder.which").await, "not_approved");
+    more.govern(policy(&["A"])).await;
+    more.reconsider().await;
+    assert_eq!(kind(&more, "holder.which").await, "not_approved");
+
+    // Less that is approved takes the rest back, and so does something else.
+    approve(&less).await;
+    registry.reconsider().await;
+    assert_eq!(ended(running).await, "revoked");
+    assert_eq!(kind(&registry, "holder.which").await, "not_approved");
+    let other = process(&["B"]).await;
+    approve(&other).await;
+    less.reconsider().await;
+    assert_eq!(kind(&less, "holder.which").await, "not_approved");
+}
+
 /// The next version of a program brings other components of the same names.
 #[tokio::test]
 async fn shipped_module_needs_no_pin_unless_it_was_revoked() {
