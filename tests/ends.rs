@@ -450,6 +450,22 @@ fn calls_of_a_person_end() {
     }
 }
 
+/// At a terminal nobody can confirm that files which grant nothing any more are meant, so it holds.
+#[test]
+fn a_call_of_a_person_ends_when_all_grants_are_taken_back() {
+    let host = host(GRANTING);
+    let mut command = host.command(&["modules", "call", TOOL, "{}"]);
+    let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
+    let child = child.expect("it starts");
+    until_it_begins(&host, TOOL);
+    host.write("toolhold.toml", "[modules]\npinning = \"never\"\n");
+    let done = finish(child.wait_with_output().expect("it ends"));
+    assert_ne!(done.code, Some(0), "{done:?}");
+    let all = [done.stdout, done.stderr].concat();
+    assert!(all.contains("taken back"), "{all}");
+    assert_row(&host, "revoke", ("error", "revoked"));
+}
+
 /// The newest run, once there is one.
 fn newest_run(host: &Host) -> String {
     until("a run", || Records::of(host).runs().pop())

@@ -293,13 +293,14 @@ pub async fn keep_up<S: Serving>(
 }
 
 /// The changes that a watch reports, none of which is lost when nothing listens for a moment.
-struct Changes {
-    told: mpsc::Receiver<Changed>,
+pub struct Changes {
+    pub told: mpsc::Receiver<Changed>,
     /// Stops with this.
     _watch: JoinSet<()>,
 }
 
-fn changes(mut watch: ConfigWatch) -> Changes {
+/// Starts to report what `watch` sees.
+pub fn changes(mut watch: ConfigWatch) -> Changes {
     let (tell, told) = mpsc::channel(1);
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { while tell.send(watch.changed().await).await.is_ok() {} });
