@@ -34,10 +34,31 @@ fn statement_042_12_the_default_agent_holds_for_saved_plans() {
     let request = &first["request"];
     assert_eq!(request["settings"]["max_steps"], 3, "{first}");
     assert_eq!(request["allowed"], json!(["calculator"]), "{first}");
-    let refused = host.run(&["plan", "run", "both.json"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    let reason = "text.reverse is none of the tools of [agents.default]";
-    assert!(refused.stderr.contains(reason), "{refused:?}");
+    let reason = "plan[1]: text.reverse is none of the tools of [agents.default]";
+    for command in ["check", "dry-run", "run"] {
+        let done = host.run(&["plan", command, "sum.json"]);
+        assert_eq!(done.code, Some(0), "{command}: {done:?}");
+        let refused = host.run(&["plan", command, "both.json"]);
+        assert_eq!(refused.code, Some(1), "{command}: {refused:?}");
+        let told = [refused.stdout, refused.stderr].concat();
+        assert!(told.contains(reason), "{command}: {told}");
+    }
+    // A tool of the context is bound as in a run of the plan.
+    let properties = json!({"_module": {"const": "text#reverse"}, "text": {"type": "string"}});
+    let back = json!({"type": "object", "properties": properties});
+    let tool = json!([{"type": "tool", "tool": {"back": back}}]);
+    let step = json!([{"_tool": "back", "text": "abc"}]);
+    host.write("context.json", tool.to_string())
+        .write("back.json", step.to_string());
+    for command in ["check", "dry-run", "run"] {
+        let refused = host.run(&["plan", command, "back.json", "--context", "context.json"]);
+        assert_ne!(refused.code, Some(0), "{command}: {refused:?}");
+        let told = [refused.stdout, refused.stderr].concat();
+        assert!(
+            told.contains("not among the tools of this run"),
+            "{command}: {told}"
+        );
+    }
 }
 
 /// The run goes on under the policy that it began under: its agent's.

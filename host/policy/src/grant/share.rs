@@ -304,7 +304,7 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
-    /// As in a pin.
+    /// The form of a grant in a pin.
     fn record(grant: &Grant) -> Value {
         serde_json::to_value(grant).unwrap()
     }

@@ -7,13 +7,13 @@ use crate::terminal::output;
 use crate::terminal::style::{bad, good, line, plural, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::AgentConfiguration;
 
 /// Most faults that are printed: more of them usually have one cause.
 pub const MAX_SHOWN_FAULTS: usize = 40;
 
-pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
-    let examined = examine(config, args, false).await?;
+pub async fn check(agent: &AgentConfiguration, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(agent, args, false).await?;
     if json {
         let whole = json!({
             "steps": examined.steps,

@@ -16,15 +16,15 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, PlanPlace};
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::{AgentConfiguration, Configuration};
 use toolhold_runtime::host;
 use uuid::Uuid;
 
 /// Most steps of one tool that are named.
 const MAX_NAMED_STEPS: usize = 12;
 
-pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
-    let examined = examine(config, args, true).await?;
+pub async fn dry_run(agent: &AgentConfiguration, args: &PlanArgs, json: bool) -> Result<Exit> {
+    let examined = examine(agent, args, true).await?;
     if json {
         output::json(&describe(&examined))?;
         return Ok(exit_of(&examined));

@@ -21,7 +21,7 @@ use toolhold_protocol::plan::{
 use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
-use toolhold_runtime::config::Configuration;
+use toolhold_runtime::config::{AgentConfiguration, Configuration};
 use toolhold_runtime::host;
 use toolhold_sandbox::Registry;
 
@@ -58,6 +58,8 @@ pub enum FaultKind {
     /// The JSON is not a plan.
     Form,
     UnknownTool,
+    /// The default agent may not use the tool.
+    NotAllowed,
     /// The tool's module or server is not approved.
     Disabled,
     /// The tool's server cannot be reached or does not work.
@@ -74,10 +76,11 @@ pub enum FaultKind {
 /// `is_rehearsal`, a missing input is a fault even if none was given, and servers must still offer what was
 /// approved.
 pub async fn examine(
-    config: &Configuration,
+    agent: &AgentConfiguration,
     args: &PlanArgs,
     is_rehearsal: bool,
 ) -> Result<PlanReport> {
+    let config = &*agent.configuration;
     let saved = args.saved(config).await?;
     let plan = match Plan::parse(&saved.plan) {
         Ok(plan) => plan,
@@ -87,7 +90,7 @@ pub async fn examine(
     let registry = load(config, &plan.steps, !context.tools.is_empty()).await?;
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut faults = Vec::new();
-    let bound = match bound(config, &context, &registry, &servers).await {
+    let bound = match bound(agent, &context, &registry, &servers).await {
         Ok(bound) => bound,
         Err(error) => {
             faults.push(PlanFault {
@@ -99,6 +102,7 @@ pub async fn examine(
         }
     };
     let mut finder = Finder::new(&registry, &servers, bound, is_rehearsal);
+    finder.allowed = agent.tools.as_deref();
     let tools = tools(&mut finder, &context, &plan.steps, &mut faults).await;
     let steps = plan.steps.into_iter().enumerate();
     let steps: Vec<Step> = steps
@@ -197,12 +201,15 @@ async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Regis
 
 /// The tools that the context defines, with their implementations, as a run of the plan resolves them.
 async fn bound(
-    config: &Configuration,
+    agent: &AgentConfiguration,
     context: &Context,
     registry: &Registry,
     servers: &Servers,
 ) -> Result<Vec<Bound>, RunError> {
-    let toolbox = host::toolbox(config, registry.clone());
+    let mut toolbox = host::toolbox(&agent.configuration, registry.clone());
+    if let Some(names) = &agent.tools {
+        toolbox = toolbox.allowing(names);
+    }
     let activities = servers.activities(Activities::default());
     // Nothing runs, so no record tells what was fetched: the log does.
     let mut fetches = Vec::new();

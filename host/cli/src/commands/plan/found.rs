@@ -1,10 +1,11 @@
 //! Resolves the tools that a plan calls, without calling them.
 
 use super::examine::FaultKind;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_mcp::{McpServer, OfferedTool, ServerSettings, Servers, activity};
-use toolhold_policy::{Pin, ToolSpec};
+use toolhold_policy::{Pin, ToolSpec, names};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::module_report;
@@ -60,6 +61,8 @@ pub struct Finder<'a> {
     pub bound: Vec<Bound>,
     /// Whether servers are asked for their present tools, and not only the pins are read.
     pub is_live: bool,
+    /// Those that a plan may call by their own names. Absent: all.
+    pub allowed: Option<&'a [String]>,
     /// The tools of each server: a server that cannot be reached is tried once.
     offers: BTreeMap<String, Result<Vec<OfferedTool>, UnusableCall>>,
 }
@@ -76,6 +79,7 @@ impl<'a> Finder<'a> {
             servers,
             bound,
             is_live,
+            allowed: None,
             offers: BTreeMap::new(),
         }
     }
@@ -85,6 +89,10 @@ impl<'a> Finder<'a> {
     pub async fn find(&mut self, tool: &str) -> Result<CallableTool, UnusableCall> {
         let bound = self.bound.iter().find(|bound| bound.tool.name == tool);
         let Some(bound) = bound.cloned() else {
+            allowed(self.allowed, tool).map_err(|reason| UnusableCall {
+                kind: FaultKind::NotAllowed,
+                reason,
+            })?;
             return self.offered(tool).await;
         };
         let who = match &bound.runner {
@@ -183,6 +191,27 @@ impl CallableTool {
         self.annotations.open_world |= bound.tool.annotations.open_world;
         Ok(self)
     }
+}
+
+/// Looks whether a tool that a plan calls by its own name is one of `names`, those of the default agent. Absent: all.
+///
+/// # Errors
+/// It is not.
+pub fn allowed(names: Option<&[String]>, tool: &str) -> Result<(), String> {
+    if names::allows(names, &unversioned(tool)) {
+        return Ok(());
+    }
+    Err(format!("{tool} is none of the tools of [agents.default]"))
+}
+
+/// `calc.add` of `calc@1.2.add`: lists of allowed tools name no versions.
+fn unversioned(tool: &str) -> Cow<'_, str> {
+    let versioned = tool
+        .rsplit_once('.')
+        .filter(|(module, _)| module.contains('@'));
+    versioned.map_or(Cow::Borrowed(tool), |(module, own)| {
+        Cow::Owned(format!("{}.{own}", name_of(module)))
+    })
 }
 
 /// The tools of a server, or why they are unknown.
@@ -342,5 +371,17 @@ mod tests {
         assert_eq!(module_of("calc@1.2.add"), Some("calc@1.2"));
         assert_eq!(module_of("add"), None);
         assert_eq!(name_of("calc@1.2"), "calc");
+    }
+
+    #[test]
+    fn a_version_of_an_allowed_tool_is_allowed() {
+        let names = ["calc.add".to_owned(), "text".to_owned()];
+        for tool in ["calc.add", "calc@1.2.add", "text@1.count"] {
+            assert_eq!(allowed(Some(&names), tool), Ok(()));
+        }
+        for tool in ["calc.sub", "calc@1.2.sub"] {
+            assert!(allowed(Some(&names), tool).is_err(), "{tool}");
+            assert_eq!(allowed(None, tool), Ok(()));
+        }
     }
 }

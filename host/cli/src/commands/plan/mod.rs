@@ -85,11 +85,11 @@ pub enum Format {
 }
 
 pub async fn plan(loaded: &Loaded, command: PlanCommand) -> Result<Exit> {
-    let config = &*loaded.run_agent()?.configuration;
+    let agent = loaded.run_agent()?;
     match command {
-        PlanCommand::Show { file, format } => show(config, &file, format).await,
-        PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
-        PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
+        PlanCommand::Show { file, format } => show(&agent.configuration, &file, format).await,
+        PlanCommand::Check { plan, json } => check::check(agent, &plan, json).await,
+        PlanCommand::DryRun { plan, json } => dry_run::dry_run(agent, &plan, json).await,
         PlanCommand::Run(args) => Box::pin(run::run(loaded, *args)).await,
     }
 }

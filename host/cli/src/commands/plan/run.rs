@@ -1,7 +1,7 @@
 //! `toolhold plan run`: a saved plan, on its own inputs, without a model.
 
 use super::PlanArgs;
-use super::found::{disabled, module, module_of, name_of, offers};
+use super::found::{allowed, disabled, module, module_of, name_of, offers};
 use crate::commands::run::launch;
 use crate::commands::{loaded, plan};
 use crate::config::Loaded;
@@ -14,7 +14,6 @@ use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolhold_agent::calls::KeptBlobs;
@@ -23,7 +22,6 @@ use toolhold_agent::{
 };
 use toolhold_mcp::Servers;
 use toolhold_model::NoModel;
-use toolhold_policy::names;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::plan::{Plan, PlanPlace};
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -180,11 +178,8 @@ async fn tools(loaded: &Loaded, config: &Configuration, request: &RunRequest) ->
         if is_defined(name) || found.contains_key(name) {
             continue;
         }
-        if !names::allows(request.allowed.as_deref(), &unversioned(name)) {
-            let place = PlanPlace::step(index);
-            faults.push(format!(
-                "{place}: {name} is none of the tools of [agents.default]"
-            ));
+        if let Err(reason) = allowed(request.allowed.as_deref(), name) {
+            faults.push(format!("{}: {reason}", PlanPlace::step(index)));
             continue;
         }
         if let Some(server) = server(name) {
@@ -208,24 +203,14 @@ async fn tools(loaded: &Loaded, config: &Configuration, request: &RunRequest) ->
         }
     }
     let mut modules = host::toolbox(config, registry).within(config.bounds());
-    if let Some(allowed) = &request.allowed {
-        modules = modules.allowing(allowed);
+    if let Some(names) = &request.allowed {
+        modules = modules.allowing(names);
     }
     Ok(PlanTools {
         modules,
         tools: found.into_values().map(Arc::new).collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,
-    })
-}
-
-/// `calc.add` of `calc@1.2.add`: lists of allowed tools name no versions.
-fn unversioned(tool: &str) -> Cow<'_, str> {
-    let versioned = tool
-        .rsplit_once('.')
-        .filter(|(module, _)| module.contains('@'));
-    versioned.map_or(Cow::Borrowed(tool), |(module, own)| {
-        Cow::Owned(format!("{}.{own}", name_of(module)))
     })
 }
 
