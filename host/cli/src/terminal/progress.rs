@@ -1,7 +1,7 @@
 //! Progress of slow things: a row at a terminal that is drawn again and again, a line in a log.
 
 use crate::terminal::{output, rows, stderr, style};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const MARKS: [&str; 8] = ["⠁", "⠂", "⠄", "⡀", "⢀", "⠠", "⠐", "⠈"
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// A row on stderr with a text and the time since it began, until it is dropped. Nothing is drawn where stderr is no
-/// terminal.
+/// terminal that can draw a row again.
 #[derive(Debug)]
 pub struct LiveRow {
     row: Arc<SharedRow>,
@@ -46,7 +46,7 @@ impl LiveRow {
             over: Condvar::new(),
         });
         let drawn = Arc::clone(&row);
-        let drawing = io::stderr().is_terminal().then(|| {
+        let drawing = style::obeys_sequences().then(|| {
             let thread = thread::Builder::new().name("progress".into());
             // Without a thread there is no row, and the work goes on.
             thread.spawn(move || drawn.draw_until_over()).ok()
@@ -122,7 +122,7 @@ pub struct Spinner(Option<LiveRow>);
 
 impl Spinner {
     pub fn start(text: String) -> Self {
-        if stderr::has_events() || !io::stderr().is_terminal() {
+        if stderr::has_events() || !style::obeys_sequences() {
             output::say_whole(&text);
             return Self(None);
         }

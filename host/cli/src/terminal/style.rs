@@ -1,13 +1,24 @@
 //! Colours for people, none for pipes; and text from guests and models made safe to print.
 
 use crate::terminal::stderr;
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;
 use toolhold_policy::text;
 use toolhold_runtime::causes::causes;
 
 static COLOURS: LazyLock<bool> =
-    LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    LazyLock::new(|| obeys_sequences() && std::env::var_os("NO_COLOR").is_none());
+
+/// Whether stderr is a terminal that obeys escape sequences.
+pub fn obeys_sequences() -> bool {
+    std::io::stderr().is_terminal() && is_obedient(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a terminal of this name obeys escape sequences. One without a name is taken for one that does not.
+fn is_obedient(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| !term.is_empty() && term != "dumb")
+}
 
 /// Whether stderr is a terminal whose user wants colours. Events of a log in JSON have none.
 pub fn has_colours() -> bool {
@@ -146,6 +157,19 @@ pub fn bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_a_name_and_a_dumb_one_get_no_escape_sequences() {
+        for (term, is_obeyed) in [
+            (None, false),
+            (Some(""), false),
+            (Some("dumb"), false),
+            (Some("xterm-256color"), true),
+            (Some("linux"), true),
+        ] {
+            assert_eq!(is_obedient(term.map(OsStr::new)), is_obeyed, "{term:?}");
+        }
+    }
 
     #[test]
     fn escapes_cannot_reach_the_terminal() {
