@@ -8,6 +8,8 @@ mod verify;
 
 pub use expire::ExpireError;
 #[cfg(test)]
+pub use open_calls::AbandonedRun;
+#[cfg(test)]
 pub use search::statement;
 pub use search::{Entry, Filter, PageStart};
 pub use verify::{AuditFault, Verified};

@@ -22,11 +22,12 @@ use uuid::Uuid;
 const MAX_RUNS: i64 = 256;
 
 const TAKE_CALLS: &str = "DELETE FROM open_calls WHERE holder = $1 RETURNING draft";
-const RELEASE: &str =
-    "UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2 AND ended_ms IS NULL";
-/// Changes nothing, and locks the row of a run that no process works on.
-const LOCK_FREE: &str =
-    "UPDATE runs SET holder = NULL WHERE id = $1 AND holder IS NULL AND ended_ms IS NULL";
+/// A parked run: no process has its lease.
+const PARKED: &str =
+    "SELECT owner, fence FROM runs WHERE id = $1 AND holder IS NULL AND ended_ms IS NULL";
+/// Releases a run and locks its row. Changes nothing if a process has taken the run since a look at its holder and fence.
+const RELEASE: &str = "UPDATE runs SET holder = NULL WHERE id = $1 \
+     AND (holder = $2 OR (holder IS NULL AND $2 IS NULL)) AND fence = $3 AND ended_ms IS NULL";
 const LOGGED: &str = "SELECT seq FROM audit WHERE run = $1 AND seq IS NOT NULL";
 
 impl Store {
@@ -93,7 +94,7 @@ impl Store {
     /// their calls get rows then.
     async fn abandoned_runs(&self) -> Result<Vec<AbandonedRun>, StoreError> {
         let rows = sqlx::query(
-            "SELECT id, owner, holder FROM runs WHERE origin = $1 AND ended_ms IS NULL AND holder IS NOT NULL \
+            "SELECT id, owner, holder, fence FROM runs WHERE origin = $1 AND ended_ms IS NULL AND holder IS NOT NULL \
              ORDER BY id DESC LIMIT $2",
         )
         .bind(Origin::Cli.name())
@@ -105,8 +106,12 @@ impl Store {
         for row in &rows {
             let holder: String = row.try_get("holder")?;
             if self.process.is_dead(&holder, &self.pool).await? {
-                let (run, owner) = (id(row, "id")?, row.try_get("owner")?);
-                abandoned.push(AbandonedRun { run, owner, holder });
+                abandoned.push(AbandonedRun {
+                    run: id(row, "id")?,
+                    owner: row.try_get("owner")?,
+                    fence: row.try_get("fence")?,
+                    holder: Some(holder),
+                });
             }
         }
         Ok(abandoned)
@@ -120,24 +125,21 @@ impl Store {
     pub async fn audit_parked(&self, run: Uuid) -> Result<(), StoreError> {
         // The lease is released by a write that nobody waits for.
         self.writer.catch_up().await.map_err(sqlx::Error::Io)?;
-        let Some(row) = self.run(run).await? else {
-            return Ok(());
-        };
-        let drafts = self.begun_calls(run, &row.owner).await.unwrap_or_default();
-        if drafts.is_empty() {
-            return Ok(());
+        match self.parked_run(run).await? {
+            Some(parked) => self.audit_begun_by(&parked).await,
+            None => Ok(()),
         }
-        let values = [SqlValue::from(run)];
-        let work = self.transact_long(move |mut transaction| {
-            Box::pin(async move {
-                if transaction.execute(LOCK_FREE, &values).await? > 0 {
-                    let refs: Vec<&Draft> = drafts.iter().collect();
-                    audit_rows::append(&mut transaction, &refs).await?;
-                }
-                Ok(())
-            })
-        });
-        work.await
+    }
+
+    /// The run, if it has not ended and no process works on it.
+    pub(crate) async fn parked_run(&self, run: Uuid) -> Result<Option<AbandonedRun>, StoreError> {
+        let found: Option<(String, i64)> = self.row(PARKED, vec![run.into()]).await?;
+        Ok(found.map(|(owner, fence)| AbandonedRun {
+            run,
+            owner,
+            fence,
+            holder: None,
+        }))
     }
 
     /// The events of a run that have rows in the log, by their numbers.
@@ -163,21 +165,29 @@ impl Store {
     }
 
     /// Writes the calls that a run has begun and not ended, and releases the dead process' lease, so that the run is
-    /// read for this once. Each call has one such row at most, by the event of its begin.
-    async fn audit_begun_by(&self, abandoned: &AbandonedRun) -> Result<(), StoreError> {
-        let AbandonedRun { run, owner, holder } = abandoned;
-        let run = *run;
-        let Some(drafts) = self.begun_calls(run, owner).await else {
+    /// read for this once. Writes nothing if a process has taken the run since the look, because these calls may have
+    /// ended by now. Each call has one such row at most, by the event of its begin.
+    pub(crate) async fn audit_begun_by(&self, abandoned: &AbandonedRun) -> Result<(), StoreError> {
+        let AbandonedRun {
+            run,
+            owner,
+            holder,
+            fence,
+        } = abandoned;
+        let Some(drafts) = self.begun_calls(*run, owner).await else {
             return Ok(());
         };
-        let values = [SqlValue::from(run), holder.clone().into()];
+        if drafts.is_empty() && holder.is_none() {
+            return Ok(());
+        }
+        let values = [SqlValue::from(*run), holder.clone().into(), (*fence).into()];
         let work = self.transact_long(move |mut transaction| {
             Box::pin(async move {
-                if !drafts.is_empty() {
+                let is_free = transaction.execute(RELEASE, &values).await? > 0;
+                if is_free && !drafts.is_empty() {
                     let refs: Vec<&Draft> = drafts.iter().collect();
                     audit_rows::append(&mut transaction, &refs).await?;
                 }
-                transaction.execute(RELEASE, &values).await?;
                 Ok(())
             })
         });
@@ -185,9 +195,13 @@ impl Store {
     }
 }
 
-/// A run of the terminal that has not ended, with the dead process that has its lease.
-struct AbandonedRun {
-    run: Uuid,
-    owner: String,
-    holder: String,
+/// A run that has not ended and that no process works on, as a look found it.
+#[derive(Debug)]
+pub struct AbandonedRun {
+    pub run: Uuid,
+    pub owner: String,
+    /// The dead process that has its lease. `None`: it was parked.
+    pub holder: Option<String>,
+    /// Another one than this by now: a process has taken the run since.
+    pub fence: i64,
 }

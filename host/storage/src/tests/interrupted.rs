@@ -2,6 +2,7 @@
 
 use super::audit::{all, ended, faults, started};
 use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases};
+use crate::audit_log::AbandonedRun;
 use crate::*;
 use serde_json::{Map, json};
 use toolhold_protocol::event::{EventKind, Journal as _, ToolOutcome};
@@ -224,6 +225,43 @@ async fn the_calls_of_a_parked_run_are_in_the_log_once() {
             .collect();
         let expected = [json!("c1"), json!("interrupted"), json!(false)];
         assert_eq!(seen, [(&expected[0], &expected[1], &expected[2])]);
+        assert!(faults(&store).await.is_empty());
+    }
+}
+
+/// Between the look at a run and the rows of its calls, another process may take the run, end these calls and give it back.
+#[tokio::test]
+async fn calls_of_a_run_that_was_taken_since_the_look_get_no_rows() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let begin = script.begin("t");
+        let call = script.event(started("c1", json!({"a": 1})));
+        journal.append(&[begin, call]).await.unwrap();
+        // As if the look had found that a dead process has it, and another one took it since.
+        let row = store.run(script.run).await.unwrap().unwrap();
+        let dead = AbandonedRun {
+            run: script.run,
+            owner: row.owner,
+            holder: Some(uuid::Uuid::now_v7().to_string()),
+            fence: 0,
+        };
+        store.audit_begun_by(&dead).await.unwrap();
+        assert_eq!(all(&store).await.len(), 0, "a process works on it");
+        assert!(store.holder(script.run).await.unwrap().is_some());
+        assert!(store.parked_run(script.run).await.unwrap().is_none());
+
+        drop(journal);
+        store.writer.catch_up().await.unwrap();
+        let look = store.parked_run(script.run).await.unwrap().unwrap();
+        let (journal, _) = store.reopen(script.run).await.unwrap();
+        drop(journal);
+        store.writer.catch_up().await.unwrap();
+        store.audit_begun_by(&look).await.unwrap();
+        assert_eq!(all(&store).await.len(), 0, "it was taken meanwhile");
+        store.audit_parked(script.run).await.unwrap();
+        assert_eq!(all(&store).await.len(), 1);
         assert!(faults(&store).await.is_empty());
     }
 }

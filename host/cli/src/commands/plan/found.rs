@@ -61,7 +61,7 @@ pub struct Finder<'a> {
     pub bound: Vec<Bound>,
     /// Whether servers are asked for their present tools, and not only the pins are read.
     pub is_live: bool,
-    /// Those that a plan may call by their own names. Absent: all.
+    /// Names of the tools that a plan may call by their own names. Absent: all.
     pub allowed: Option<&'a [String]>,
     /// The tools of each server: a server that cannot be reached is tried once.
     offers: BTreeMap<String, Result<Vec<OfferedTool>, UnusableCall>>,
