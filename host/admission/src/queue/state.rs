@@ -31,18 +31,17 @@ pub(super) fn group_places_of_depth(group_limit: usize) -> usize {
     (group_limit / 16).max(1)
 }
 
-/// Where one permit is counted.
+/// A place that a permit takes of a limit, or beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PermitPlace {
-    /// Under the limit, with entries of all depths.
+    /// The limit counts it, with those of entries of all depths.
     Counted,
-    /// Beside the limit, with entries of the same depth, for which holders of permits wait: by the number of the depth
-    /// from 0 on. Each depth has its own places. Deeper entries that came to them, too, would keep less deep ones waiting
-    /// for as long as there are deeper ones.
+    /// Beside the limit, of one depth, by its number from 0 on. Each depth has its own places. Deeper entries that came to
+    /// them, too, would keep less deep ones waiting for as long as there are deeper ones.
     OfDepth(usize),
 }
 
-/// Where a permit is counted: in the whole queue, and in its group.
+/// The places that a permit takes of the whole queue and of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PermitPlaces {
     of_queue: PermitPlace,
@@ -175,7 +174,7 @@ impl HeldPlaces {
         self.counted + self.of_depth.iter().sum::<usize>()
     }
 
-    /// A place of the depth `own`, of which there are so many.
+    /// A place of the depth `own`, unless all `places` of it are held.
     fn free_of_depth(self, own: Option<usize>, places: usize) -> Option<PermitPlace> {
         let own = own?;
         let held = *self.of_depth.get(own)?;
