@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// It takes a pass for each level, and there may be few.
+    /// Each level takes a pass over the schema, of which there are few.
     #[test]
     fn deeply_nested_patterns_end() {
         let mut schema = json!({});
