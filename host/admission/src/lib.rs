@@ -49,7 +49,7 @@ pub use blocking::{
 };
 pub use fair_rate::FairRate;
 pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
-pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
+pub use queue::{FairQueue, Lane, LaneKey, MOST_DEPTHS, Permit, QueueRefusal};
 pub use rate::KeyedRate;
 pub use seldom::Seldom;
 pub use window::{SlidingWindow, WindowCharge};

@@ -187,8 +187,10 @@ pub struct ToolCall {
     /// is as the toolbox itself describes it.
     pub schema: Option<Arc<Value>>,
     pub timeout: Duration,
-    /// How many calls it is nested in.
+    /// How many calls wait for it: those that it is nested in, and those that its run is nested in.
     pub depth: u8,
+    /// Whether a call of the same run makes it. Then its time is what that call has left.
+    pub is_nested: bool,
     /// What restricts what the tool may reach. Absent: what the toolbox knows of.
     pub restrictions: Option<Arc<GrantRestrictions>>,
     /// Asked before the tool begins, where it waits for its turn. Absent: it begins in any case.
@@ -217,6 +219,7 @@ impl ToolCall {
             schema: None,
             timeout: CALL_TIMEOUT,
             depth: 0,
+            is_nested: false,
             restrictions: None,
             begin: None,
             nested: None,

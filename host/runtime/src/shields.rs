@@ -176,6 +176,7 @@ impl Shield for Component {
                 context: &screening.context,
                 settings: &self.settings,
                 timeout: Some(self.timeout),
+                depth: screening.depth,
             };
             let verdict = self.registry.screen(&self.module, &screening).await;
             Ok(match verdict.map_err(|error| error.to_string())? {

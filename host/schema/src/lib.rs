@@ -14,6 +14,7 @@ mod pattern;
 mod tree;
 mod unique;
 mod weights;
+mod well_formed;
 
 use cost::SchemaCost;
 use jsonschema::ValidationError;

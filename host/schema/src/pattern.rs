@@ -104,6 +104,11 @@ pub(crate) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
     }
 }
 
+/// Whether `text` is a pattern, also one that cannot be used here.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    bytes(text) != Ok(0)
+}
+
 /// Whether `text` is a regular expression. jsonschema compares each name of a group with all others.
 pub(crate) fn is_regex(text: &str) -> bool {
     static REGEX: LazyLock<Option<jsonschema::Validator>> = LazyLock::new(|| {

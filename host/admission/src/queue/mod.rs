@@ -5,12 +5,15 @@
 //! counted, and `state` decides by these counts who gets a permit and who may wait.
 
 #[cfg(test)]
+mod depth_tests;
+#[cfg(test)]
 mod properties;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use state::{Depths, GroupPlace, QueueState, Served, Shares, Waiter};
+pub use state::MOST_DEPTHS;
+use state::{Depths, PermitPlaces, QueueState, Served, Shares, Waiter};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,11 +71,11 @@ pub enum QueueRefusal {
 ///   fewer than 16 permits keeps none back.
 /// - **Room.** A group may have as many waiting entries as it leaves free for others (the dynamic threshold of
 ///   Choudhury and Hahne, 1998); so may a member, where members are told apart.
-/// - **Depth.** Where holders of permits wait for further entries, each depth has some permits that less deep entries
-///   leave free ([`with_depths`](Self::with_depths)). The deepest wait for nothing and end, so all go on. A group's limit
-///   has the same: beside the permits that it counts, a sixteenth of it (at least one) for each depth of 1 to that of
-///   the entry. Entries of all depths come to the counted permits by the same order, so none waits for deeper ones
-///   without end.
+/// - **Depth.** Where holders of permits wait for further entries, each depth has some permits of its own, for its entries
+///   that find no other ([`with_depths`](Self::with_depths)). The deepest wait for nothing and end, so all go on. A
+///   group's limit has the same: beside the permits that it counts, a sixteenth of it (at least one) for each depth.
+///   Entries of all depths come to the other permits by the same order, and none to those of another depth. So none
+///   waits for deeper ones, or for less deep ones, without end.
 #[derive(Debug)]
 pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
     /// Permits without those of depths.
@@ -99,7 +102,7 @@ struct QueueEntry<G: LaneKey, M: LaneKey> {
 pub struct Permit<G: LaneKey, M: LaneKey = ()> {
     queue: Arc<FairQueue<G, M>>,
     lane: Lane<G, M>,
-    place: GroupPlace,
+    places: PermitPlaces,
 }
 
 impl FairQueue<()> {
@@ -124,10 +127,11 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         Self::with_shares(permits, max_waiting, Shares::of_members(permits))
     }
 
-    /// A queue as [`of_members`](Self::of_members) makes it, with `each` further permits for each depth of 1 to `depths`.
+    /// A queue as [`of_members`](Self::of_members) makes it, with `each` further permits for each depth of 1 to `depths`,
+    /// which is at most [`MOST_DEPTHS`]. An entry that is deeper has those of the last.
     pub fn with_depths(permits: usize, max_waiting: usize, depths: u8, each: usize) -> Arc<Self> {
         let shares = Shares::of_members(permits);
-        Self::of_state(permits, max_waiting, shares, Depths { depths, each })
+        Self::of_state(permits, max_waiting, shares, Depths::new(depths, each))
     }
 
     fn with_shares(permits: usize, max_waiting: usize, shares: Shares) -> Arc<Self> {
@@ -233,8 +237,8 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         max_waiting: usize,
     ) -> Result<Admitted<G, M>, QueueRefusal> {
         let mut state = self.lock();
-        if let Some(place) = state.take_now(&lane, group_limit) {
-            return Ok(Admitted::Now(self.permit(lane, place)));
+        if let Some(places) = state.take_now(&lane, group_limit) {
+            return Ok(Admitted::Now(self.permit(lane, places)));
         }
         if !state.has_room(&lane, max_waiting) {
             return Err(QueueRefusal::Full);
@@ -249,11 +253,11 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         }))
     }
 
-    fn permit(self: &Arc<Self>, lane: Lane<G, M>, place: GroupPlace) -> Permit<G, M> {
+    fn permit(self: &Arc<Self>, lane: Lane<G, M>, places: PermitPlaces) -> Permit<G, M> {
         Permit {
             queue: self.clone(),
             lane,
-            place,
+            places,
         }
     }
 
@@ -270,11 +274,11 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
         // Outside the lock: a caller that has just left drops its permit here, which locks again.
         for Served {
             lane,
-            place,
+            places,
             waiter: Waiter { permit, .. },
         } in served
         {
-            drop(permit.send(self.permit(lane, place)));
+            drop(permit.send(self.permit(lane, places)));
         }
     }
 
@@ -293,7 +297,7 @@ impl<G: LaneKey, M: LaneKey> Drop for QueueEntry<G, M> {
 
 impl<G: LaneKey, M: LaneKey> Drop for Permit<G, M> {
     fn drop(&mut self) {
-        let (lane, place) = (&self.lane, self.place);
-        self.queue.changed(|state| state.give_back(lane, place));
+        let (lane, places) = (&self.lane, self.places);
+        self.queue.changed(|state| state.give_back(lane, places));
     }
 }

@@ -263,6 +263,17 @@ impl Forest {
         }
     }
 
+    /// An entry with a depth waits only while others of the same depth hold permits.
+    fn each_waits_for_its_own_depth(&self) -> Result<(), TestCaseError> {
+        let waiting = self.entries.iter().filter(|it| it.entry.is_some());
+        for Nested { lane, .. } in waiting.filter(|it| it.lane.depth > 0) {
+            let holders = self.entries.iter().filter(|it| it.permit.is_some());
+            let same = holders.filter(|it| it.lane.depth == lane.depth).count();
+            prop_assert!(same > 0, "{lane:?} waits for none of its depth");
+        }
+        Ok(())
+    }
+
     /// Takes the permits that entries were given.
     fn collect(&mut self) {
         for nested in &mut self.entries {
@@ -275,16 +286,21 @@ impl Forest {
     }
 
     fn holds(&self) -> Result<(), TestCaseError> {
+        self.each_waits_for_its_own_depth()?;
         for group in 0..GROUPS {
             let held = self
                 .entries
                 .iter()
                 .filter(|it| it.lane.group == group && it.permit.is_some());
             let limit = self.limits[usize::from(group)];
-            let most = limit + usize::from(DEPTHS) * group_places_of_depth(limit);
+            let of_depth = group_places_of_depth(limit);
+            let most = limit + usize::from(DEPTHS) * of_depth;
             prop_assert!(held.clone().count() <= most, "{group}");
-            let without_depth = held.filter(|it| it.lane.depth == 0).count();
-            prop_assert!(without_depth <= limit, "{group}");
+            for depth in 0..=DEPTHS {
+                let most = limit + if depth > 0 { of_depth } else { 0 };
+                let held = held.clone().filter(|it| it.lane.depth == depth).count();
+                prop_assert!(held <= most, "{group} {depth}");
+            }
         }
         Ok(())
     }

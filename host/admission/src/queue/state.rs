@@ -14,6 +14,9 @@ pub(super) const TURN: u64 = 4;
 /// A queue of fewer permits keeps none for newcomers: it would cost the others too much.
 const LEAST_WITH_RESERVE: usize = 16;
 
+/// The most depths that have permits of their own.
+pub const MOST_DEPTHS: usize = 4;
+
 /// Permits that are kept for parties that hold none.
 fn reserved(permits: usize) -> usize {
     if permits < LEAST_WITH_RESERVE {
@@ -28,20 +31,28 @@ pub(super) fn group_places_of_depth(group_limit: usize) -> usize {
     (group_limit / 16).max(1)
 }
 
-/// The kind of place of its group that a permit takes.
+/// A place that a permit takes of a limit, or beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GroupPlace {
-    /// The group's limit counts it.
+pub(super) enum PermitPlace {
+    /// The limit counts it, with those of entries of all depths.
     Counted,
-    /// Beside the limit, for entries that holders of permits wait for.
-    OfDepth,
+    /// Beside the limit, of one depth, by its number from 0 on. Each depth has its own places. Deeper entries that came to
+    /// them, too, would keep less deep ones waiting for as long as there are deeper ones.
+    OfDepth(usize),
+}
+
+/// The places that a permit takes of the whole queue and of its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PermitPlaces {
+    of_queue: PermitPlace,
+    of_group: PermitPlace,
 }
 
 /// A waiter that gets a permit.
 #[derive(Debug)]
 pub(super) struct Served<G: LaneKey, M: LaneKey> {
     pub lane: Lane<G, M>,
-    pub place: GroupPlace,
+    pub places: PermitPlaces,
     pub waiter: Waiter<G, M>,
 }
 
@@ -87,28 +98,29 @@ impl Shares {
     }
 }
 
-/// Permits that are kept free for deeper entries.
+/// Permits that are kept free for entries that have a depth.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Depths {
-    pub depths: u8,
+    depths: usize,
     /// Permits of each depth.
-    pub each: usize,
+    each: usize,
 }
 
 impl Depths {
-    /// Permits that an entry of this depth leaves to deeper ones.
-    fn below(self, depth: u8) -> usize {
-        usize::from(self.depths.saturating_sub(depth)) * self.each
+    pub fn new(depths: u8, each: usize) -> Self {
+        Self {
+            depths: usize::from(depths).min(MOST_DEPTHS),
+            each,
+        }
     }
 
     fn all(self) -> usize {
-        self.below(0)
+        self.depths * self.each
     }
 
-    /// Places of a group, beside those that its limit counts, that an entry of this depth may come to.
-    fn of_group(self, depth: u8, group_limit: usize) -> usize {
-        let depths = usize::from(depth.min(self.depths));
-        depths.saturating_mul(group_places_of_depth(group_limit))
+    /// The number of the depth, from 0 on, whose permits an entry of this depth may have; absent if none waits for it.
+    fn own(self, depth: u8) -> Option<usize> {
+        usize::from(depth).min(self.depths).checked_sub(1)
     }
 }
 
@@ -116,9 +128,9 @@ impl Depths {
 pub(super) struct QueueState<G: LaneKey, M: LaneKey> {
     shares: Shares,
     depths: Depths,
-    /// All permits, those of depths among them.
+    /// Permits without those of depths.
     permits: usize,
-    free: usize,
+    held: HeldPlaces,
     waiting: usize,
     /// The number of the next waiter.
     number: u64,
@@ -146,10 +158,38 @@ struct Parties<K>(HashMap<K, Counts, RandomState>);
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
-    held: usize,
-    /// Permits of `held` that the limit of the group does not count.
-    of_depth: usize,
+    held: HeldPlaces,
     waiting: usize,
+}
+
+/// Permits that are held, by their places.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct HeldPlaces {
+    counted: usize,
+    of_depth: [usize; MOST_DEPTHS],
+}
+
+impl HeldPlaces {
+    fn all(self) -> usize {
+        self.counted + self.of_depth.iter().sum::<usize>()
+    }
+
+    /// A place of the depth `own`, unless all `places` of it are held.
+    fn free_of_depth(self, own: Option<usize>, places: usize) -> Option<PermitPlace> {
+        let own = own?;
+        let held = *self.of_depth.get(own)?;
+        (held < places).then_some(PermitPlace::OfDepth(own))
+    }
+
+    fn change(&mut self, place: PermitPlace, change: impl Fn(usize) -> usize) {
+        let held = match place {
+            PermitPlace::Counted => Some(&mut self.counted),
+            PermitPlace::OfDepth(own) => self.of_depth.get_mut(own),
+        };
+        if let Some(held) = held {
+            *held = change(*held);
+        }
+    }
 }
 
 /// Permits that the parties of a lane hold. Ordered by what its member holds, then by what its group does.
@@ -178,12 +218,11 @@ impl<K: Clone + Eq + Hash> Parties<K> {
 
 impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
     pub fn new(permits: usize, shares: Shares, depths: Depths) -> Self {
-        let permits = permits + depths.all();
         Self {
             shares,
             depths,
             permits,
-            free: permits,
+            held: HeldPlaces::default(),
             waiting: 0,
             number: 0,
             served: 0,
@@ -196,11 +235,11 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// Free permits without those of depths.
     pub fn free(&self) -> usize {
-        self.free.saturating_sub(self.depths.all())
+        self.permits - self.held.counted
     }
 
     pub fn held(&self) -> usize {
-        self.permits - self.free
+        self.held.all()
     }
 
     pub fn waiting(&self) -> usize {
@@ -215,13 +254,13 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// Takes a permit, if the lane may have one and has no earlier entry. An entry of another lane that may have it
     /// was served before: [`Self::next`] leaves none.
-    pub fn take_now(&mut self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
+    pub fn take_now(&mut self, lane: &Lane<G, M>, group_limit: usize) -> Option<PermitPlaces> {
         if self.lanes.contains_key(lane) {
             return None;
         }
-        let place = self.may_take(lane, group_limit)?;
-        self.take(lane, place);
-        Some(place)
+        let places = self.may_take(lane, group_limit)?;
+        self.take(lane, places);
+        Some(places)
     }
 
     /// Whether the lane's group holds as many permits as it may, or as it may for this member.
@@ -231,34 +270,44 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// The place that the lane's group has for it. One that the limit counts is taken before one of those of depths:
     /// these are for entries that would wait for who waits for them.
-    fn group_place(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
-        let Counts { held, of_depth, .. } = self.groups.of(&lane.group);
-        let is_newcomer = !self.shares.tells_members || self.members.of(&lane.member).held == 0;
+    fn group_place(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<PermitPlace> {
+        let Counts { held, .. } = self.groups.of(&lane.group);
+        let is_newcomer = !self.shares.tells_members || self.held_by(lane).by_member == 0;
         let kept = if is_newcomer {
             0
         } else {
             reserved(group_limit)
         };
-        if held - of_depth < group_limit - kept {
-            Some(GroupPlace::Counted)
-        } else if of_depth < self.depths.of_group(lane.depth, group_limit) {
-            Some(GroupPlace::OfDepth)
-        } else {
-            None
+        if held.counted < group_limit - kept {
+            return Some(PermitPlace::Counted);
         }
+        let own = self.depths.own(lane.depth);
+        held.free_of_depth(own, group_places_of_depth(group_limit))
     }
 
     fn held_by(&self, lane: &Lane<G, M>) -> HeldPermits {
         HeldPermits {
-            by_group: self.groups.of(&lane.group).held,
-            by_member: self.members.of(&lane.member).held,
+            by_group: self.groups.of(&lane.group).held.all(),
+            by_member: self.members.of(&lane.member).held.all(),
         }
     }
 
-    /// The place that the lane's group has for it, if there is a free permit for the lane, too.
-    fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<GroupPlace> {
-        let place = self.group_place(lane, group_limit)?;
-        self.is_free_for(lane).then_some(place)
+    /// The places that there are for the lane in the queue and in its group.
+    fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> Option<PermitPlaces> {
+        Some(PermitPlaces {
+            of_group: self.group_place(lane, group_limit)?,
+            of_queue: self.queue_place(lane)?,
+        })
+    }
+
+    /// The place that the queue has for the lane. Permits of depths are no part of the shares: who waits for the entry
+    /// holds one of those already.
+    fn queue_place(&self, lane: &Lane<G, M>) -> Option<PermitPlace> {
+        if self.is_free_for(lane) {
+            return Some(PermitPlace::Counted);
+        }
+        let own = self.depths.own(lane.depth);
+        self.held.free_of_depth(own, self.depths.each)
     }
 
     fn is_free_for(&self, lane: &Lane<G, M>) -> bool {
@@ -269,10 +318,6 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             ..
         } = self.shares;
         let held = self.held_by(lane);
-        // The permits of depths are no part of the shares: who waits for the entry holds one of those already.
-        if lane.depth > 0 && self.free > self.depths.below(lane.depth) {
-            return true;
-        }
         let free = self.free();
         free > 0
             && (free > for_both + for_members + for_groups
@@ -311,15 +356,14 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         number
     }
 
-    pub fn give_back(&mut self, lane: &Lane<G, M>, place: GroupPlace) {
-        self.free += 1;
-        self.counts_held(lane, place, |held| held - 1);
+    pub fn give_back(&mut self, lane: &Lane<G, M>, places: PermitPlaces) {
+        self.counts_held(lane, places, |held| held - 1);
     }
 
     /// The next waiter that gets a permit, which is taken for it. Called until there is none.
     pub fn next(&mut self) -> Option<Served<G, M>> {
         loop {
-            let (at, place) = self.next_place()?;
+            let (at, places) = self.next_places()?;
             let lane = self.round.remove(at)?;
             let queue = self.lanes.get_mut(&lane)?;
             let waiter = queue.pop_front()?;
@@ -334,24 +378,24 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
                 continue;
             }
             self.served += 1;
-            self.take(&lane, place);
+            self.take(&lane, places);
             return Some(Served {
                 lane,
-                place,
+                places,
                 waiter,
             });
         }
     }
 
-    /// The lane to be served, by where it is in the round, and the place that it gets of its group.
-    fn next_place(&self) -> Option<(usize, GroupPlace)> {
-        if self.free == 0 {
+    /// The lane to be served, by where it is in the round, and the places that it gets.
+    fn next_places(&self) -> Option<(usize, PermitPlaces)> {
+        if self.held() == self.permits + self.depths.all() {
             return None;
         }
         let mut may_take = self.round.iter().enumerate().filter_map(|(at, lane)| {
             let waiter = self.lanes.get(lane).and_then(VecDeque::front)?;
-            let place = self.may_take(lane, waiter.group_limit)?;
-            Some(((at, place), lane))
+            let places = self.may_take(lane, waiter.group_limit)?;
+            Some(((at, places), lane))
         });
         if self.served % TURN == TURN - 1 {
             return may_take.next().map(|(next, _)| next);
@@ -385,25 +429,24 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         self.counts_waiting(lane, |waiting| waiting - 1);
     }
 
-    fn take(&mut self, lane: &Lane<G, M>, place: GroupPlace) {
-        self.free -= 1;
-        self.counts_held(lane, place, |held| held + 1);
+    fn take(&mut self, lane: &Lane<G, M>, places: PermitPlaces) {
+        self.counts_held(lane, places, |held| held + 1);
     }
 
     fn counts_held(
         &mut self,
         lane: &Lane<G, M>,
-        place: GroupPlace,
+        places: PermitPlaces,
         change: impl Fn(usize) -> usize,
     ) {
+        self.held.change(places.of_queue, &change);
         self.groups.change(&lane.group, |counts| {
-            counts.held = change(counts.held);
-            if place == GroupPlace::OfDepth {
-                counts.of_depth = change(counts.of_depth);
-            }
+            counts.held.change(places.of_group, &change);
         });
-        let of_member = |counts: &mut Counts| counts.held = change(counts.held);
-        self.members.change(&lane.member, of_member);
+        // A member has no limit: all that it holds is one sum.
+        self.members.change(&lane.member, |counts| {
+            counts.held.change(PermitPlace::Counted, &change);
+        });
     }
 
     fn counts_waiting(&mut self, lane: &Lane<G, M>, change: impl Fn(usize) -> usize) {

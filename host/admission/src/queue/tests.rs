@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 
-fn lane(party: u64) -> Lane<u64, u64> {
+pub(super) fn lane(party: u64) -> Lane<u64, u64> {
     Lane {
         group: party,
         member: party,
@@ -74,7 +74,7 @@ async fn the_queue_is_bounded_and_leavers_cost_nothing() {
 }
 
 /// Waits in the lane, and leaves as soon as it has a permit.
-async fn waits(
+pub(super) async fn waits(
     queue: &Arc<FairQueue<u64, u64>>,
     lane: Lane<u64, u64>,
 ) -> tokio::task::JoinHandle<Result<(), QueueRefusal>> {
@@ -82,7 +82,7 @@ async fn waits(
 }
 
 /// Waits as [`waits`] does, for a group that may have `limit` permits.
-async fn waits_within(
+pub(super) async fn waits_within(
     queue: &Arc<FairQueue<u64, u64>>,
     lane: Lane<u64, u64>,
     limit: usize,
@@ -341,115 +341,4 @@ async fn shares_are_equal_when_all_want_more() {
         shares.iter().all(|share| (5..=9).contains(share)),
         "{shares:?}"
     );
-}
-
-/// Holders of all permits wait for deeper entries: those are served.
-#[tokio::test]
-async fn deeper_entries_are_served_while_their_callers_hold_all_permits() {
-    let queue = FairQueue::with_depths(3, 100, 2, 1);
-    let at = |group, depth| Lane {
-        group,
-        member: 1,
-        depth,
-    };
-    let mut callers: Vec<_> = (0..3)
-        .map(|_| queue.try_enter(at(1, 0), 9).unwrap())
-        .collect();
-    assert_eq!((queue.free(), queue.held(), queue.permits()), (0, 3, 3));
-    assert!(queue.try_enter(at(2, 0), 9).is_none());
-    // One of its own for each depth; the deepest may have those of both.
-    let middle = queue.try_enter(at(2, 1), 9).unwrap();
-    assert!(queue.try_enter(at(2, 1), 9).is_none());
-    let deepest = queue.try_enter(at(3, 2), 9).unwrap();
-    assert!(queue.try_enter(at(3, 2), 9).is_none());
-    assert_eq!(queue.held(), 5);
-    // A waiting caller holds up no deeper entry of its group and member.
-    let caller = waits(&queue, at(3, 0)).await;
-    let next = waits(&queue, at(3, 2)).await;
-    drop(deepest);
-    next.await.unwrap().unwrap();
-    drop(middle);
-    assert!(!caller.is_finished());
-    callers.pop();
-    caller.await.unwrap().unwrap();
-}
-
-/// Holders of all permits that a group may have wait for deeper entries of the same group: it has one more for each
-/// depth, and no more than that.
-#[test]
-fn deeper_entries_are_served_while_their_callers_hold_all_that_their_group_may() {
-    let queue = FairQueue::with_depths(64, 100, 4, 4);
-    let at = |depth| Lane {
-        group: 1,
-        member: 1,
-        depth,
-    };
-    let enter = |depth, limit| queue.try_enter(at(depth), limit);
-    let callers: Vec<_> = std::iter::from_fn(|| enter(0, 4)).collect();
-    assert_eq!(callers.len(), 4);
-    let nested: Vec<_> = std::iter::from_fn(|| enter(1, 4)).collect();
-    assert_eq!(nested.len(), 1);
-    let deepest: Vec<_> = std::iter::from_fn(|| enter(4, 4)).collect();
-    assert_eq!(deepest.len(), 3);
-    assert_eq!(queue.held(), 8);
-    // A sixteenth of a higher limit. What is kept for other members is for entries that nobody waits for, too.
-    let wide = |depth| {
-        let lane = Lane {
-            group: 2,
-            member: 1,
-            depth,
-        };
-        let permits = std::iter::from_fn(|| queue.try_enter(lane, 32));
-        permits.collect::<Vec<_>>()
-    };
-    let (callers, nested) = (wide(0), wide(1));
-    assert_eq!((callers.len(), nested.len()), (28, 2));
-}
-
-/// Counted places of a group go to entries of all depths in one order: a direct call does not wait until all deeper
-/// ones have had theirs.
-#[tokio::test]
-async fn deeper_entries_of_other_callers_keep_a_group_from_nobody() {
-    let queue = FairQueue::with_depths(16, 100, 2, 1);
-    let at = |member, depth| Lane {
-        group: 1,
-        member,
-        depth,
-    };
-    let mut nested: Vec<_> = std::iter::from_fn(|| queue.try_enter(at(2, 1), 2)).collect();
-    // The limit, and one more.
-    assert_eq!(nested.len(), 3);
-    let caller = waits_within(&queue, at(1, 0), 2).await;
-    let mut next = Vec::new();
-    for _ in 0..9 {
-        next.push(waits_within(&queue, at(2, 1), 2).await);
-    }
-    // One that the limit counts becomes free.
-    drop(nested.remove(0));
-    caller.await.unwrap().unwrap();
-    drop(nested);
-    for next in next {
-        next.await.unwrap().unwrap();
-    }
-}
-
-/// The permits of depths change nothing for a queue whose entries have none.
-#[test]
-fn entries_without_depth_have_what_they_have_without_depths() {
-    for permits in [1, 15, 16, 64] {
-        let plain = FairQueue::of_members(permits, 9);
-        let deep = FairQueue::with_depths(permits, 9, 4, 4);
-        let taken = [plain, deep].map(|queue| {
-            let lanes = (1..6).map(|party| {
-                let permits = std::iter::from_fn(|| queue.try_enter(lane(party), 32));
-                permits.collect::<Vec<_>>()
-            });
-            lanes
-                .collect::<Vec<_>>()
-                .iter()
-                .map(Vec::len)
-                .collect::<Vec<_>>()
-        });
-        assert_eq!(taken[0], taken[1], "{permits}");
-    }
 }

@@ -194,9 +194,9 @@ pub(crate) struct FollowedJob {
     policy: JobPolicy,
     open: OpenJobs,
     runner: Arc<dyn ToolRunner>,
-    /// Time and depth of the call as it was made.
+    /// Time of the call as it was made.
     call_timeout: Duration,
-    depth: u8,
+    is_nested: bool,
     begun: Instant,
     /// How long another process had waited for the job before.
     waited_before: Duration,
@@ -235,7 +235,7 @@ impl FollowedJob {
             open: open.clone(),
             runner: runner.clone(),
             call_timeout: call.timeout,
-            depth: call.depth,
+            is_nested: call.is_nested,
             begun: Instant::now(),
             waited_before: Duration::ZERO,
             job: None,
@@ -397,10 +397,11 @@ impl FollowedJob {
     /// The time that the job has left. That of a nested call is what its caller has left.
     fn left(&self) -> Duration {
         let left = self.policy.timeout.saturating_sub(self.waited());
-        if self.depth == 0 {
-            return left;
+        if self.is_nested {
+            left.min(self.call_timeout.saturating_sub(self.begun.elapsed()))
+        } else {
+            left
         }
-        left.min(self.call_timeout.saturating_sub(self.begun.elapsed()))
     }
 
     fn is_over(&self, job: &WaitedJob) -> bool {

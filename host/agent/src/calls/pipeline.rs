@@ -76,6 +76,8 @@ pub struct CallPipeline {
     pub jobs: OpenJobs,
     /// What the caller may see. Absent: everything, and so may all that it calls.
     pub hiding: Option<Arc<dyn PartyPrivacy>>,
+    /// How many calls wait for the run whose calls these are; 0 where they are of no run.
+    pub call_depth: u8,
 }
 
 /// A call as its caller asks for it.
@@ -191,6 +193,7 @@ impl CallPipeline {
             recorder: self.recorder.within(id),
             jobs: self.jobs.clone(),
             hiding: self.hiding.clone(),
+            call_depth: self.call_depth,
             toolbox: self.toolbox.clone(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
@@ -287,7 +290,8 @@ impl CallPipeline {
         };
         let (shields, name) = (&self.rules.shields, tool.bound.called());
         let check = Some(&tool.check);
-        let (outcome, said) = screen_result(shields, &call.id, name, outcome, check).await;
+        let (outcome, said) =
+            screen_result(shields, &call.id, call.depth, name, outcome, check).await;
         for event in said {
             recording.event(event).await;
         }
@@ -309,6 +313,7 @@ impl CallPipeline {
         }
         let screening = Screening {
             call: request.id.clone(),
+            depth: self.depth(request),
             place,
             tool: Some(name.to_owned()),
             value: arguments.clone(),
@@ -410,6 +415,12 @@ impl CallPipeline {
         self.decider.decide(pending).await
     }
 
+    /// How many calls wait for this one.
+    fn depth(&self, request: &CallRequest) -> u8 {
+        let callers = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
+        self.call_depth.saturating_add(callers)
+    }
+
     /// What the toolbox is asked to run: a tool that may see this much; and what the calls that it makes do.
     fn tool_call(
         &self,
@@ -419,7 +430,7 @@ impl CallPipeline {
     ) -> (ToolCall, NestedEffects) {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));
-        let depth = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
+        let (depth, is_nested) = (self.depth(&request), !request.callers.is_empty());
         let (id, name) = (&request.id, &request.name);
         let pipeline = Self {
             hiding,
@@ -430,6 +441,7 @@ impl CallPipeline {
         let call = ToolCall {
             timeout,
             depth,
+            is_nested,
             restrictions: request.restrictions,
             begin: request.begin,
             nested: Some(Arc::new(nested)),

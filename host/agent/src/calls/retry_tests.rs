@@ -186,6 +186,7 @@ async fn called(
         recorder: Arc::new(told.clone()),
         jobs: OpenJobs::default(),
         hiding: None,
+        call_depth: 0,
     };
     let tool = Tool {
         annotations,

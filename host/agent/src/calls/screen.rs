@@ -67,11 +67,12 @@ pub fn screened_arguments(
     }
 }
 
-/// The result of a call of `tool` after the shields, and their events. A result that does not fit the output
-/// schema is shown to no shield.
+/// The result of a call of `tool`, for which `depth` calls wait, after the shields, and their events. A result that does
+/// not fit the output schema is shown to no shield.
 pub async fn screen_result(
     shields: &Shields,
     call: &str,
+    depth: u8,
     tool: &str,
     outcome: Result<ToolOutput, ToolFailure>,
     check: Option<&Arc<ToolCheck>>,
@@ -90,6 +91,7 @@ pub async fn screen_result(
     }
     let screening = Screening {
         call: call.to_owned(),
+        depth,
         place,
         tool: Some(tool.to_owned()),
         value: match &outcome {
@@ -164,6 +166,7 @@ pub async fn screen_passages(
             } = &passage;
             let screening = Screening {
                 call: String::new(),
+                depth: 0,
                 place,
                 tool,
                 value: json!([title, heading, text, source]),

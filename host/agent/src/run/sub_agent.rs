@@ -77,6 +77,7 @@ pub(super) async fn run(
     calls.push(delegated.call.id.clone());
     let sink = Sink::Parent {
         calls,
+        call_depth: delegated.call.depth,
         events: events.clone(),
     };
     let mut result = Box::pin(perform(driver, delegated, begun, parent, sink, &events))

@@ -11,6 +11,7 @@ mod blobs;
 mod borders;
 mod branches;
 mod cached_results;
+mod call_depth;
 mod cancelled_records;
 mod client_calls;
 mod conversations;

@@ -56,12 +56,14 @@ impl CallClock for Paused {
 /// One module, `m`: its tool `m.ask` calls the tool that it is told, and returns what comes of that. Another tool has
 /// the name of an activity.
 #[derive(Debug, Default)]
-struct Modules {
+pub(super) struct Modules {
     clock: Arc<Paused>,
     /// True if `m.ask` says that it only reads.
     ask_only_reads: bool,
     /// What the tool was given, and what it got for its call.
     seen: Mutex<Vec<Value>>,
+    /// The tools that were called, each with how many calls waited for it.
+    pub(super) depths: Mutex<Vec<(String, u8)>>,
 }
 
 impl Modules {
@@ -112,12 +114,20 @@ impl ToolSource for Modules {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
-            if name != "summary" {
-                return NoModules.module(name).await;
-            }
-            let saved = json!({"context": [
-                {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}},
-            ]});
+            let input = json!(
+                {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}}
+            );
+            // With the tool of the module.
+            let ask = json!({"type": "tool", "tool": {"ask": {
+                "type": "object", "description": "Asks.",
+                "properties": {"_module": {"const": "m.ask"}, "tool": {"type": "string"}, "arguments": {"type": "object"}},
+            }}});
+            let saved = match name {
+                "summary" => json!({"context": [input]}),
+                "helper" => json!({"context": [input, ask]}),
+                "m.ask" => return Ok(ResolvedModule::Tool(Box::new(Self::named(name)))),
+                _ => return NoModules.module(name).await,
+            };
             Ok(ResolvedModule::Request(Box::new(SavedRequest::parse(
                 &saved,
             )?)))
@@ -128,6 +138,8 @@ impl ToolSource for Modules {
 impl ToolRunner for Modules {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
+            let called = (call.tool.clone(), call.depth);
+            self.depths.lock().unwrap().push(called);
             let outcome = match call.tool.as_str() {
                 "m.ask" => self.ask(call).await,
                 _ => Ok(json!("by the module")),
@@ -143,11 +155,15 @@ impl ToolRunner for Modules {
     }
 }
 
-fn asks(tool: &str, arguments: &Value) -> Reply {
+pub(super) fn asks(tool: &str, arguments: &Value) -> Reply {
     Reply::calls(&[json!({"_tool": "m.ask", "tool": tool, "arguments": arguments})])
 }
 
-fn driver(script: &Arc<Script>, modules: &Arc<Modules>, activities: Activities) -> Driver {
+pub(super) fn driver(
+    script: &Arc<Script>,
+    modules: &Arc<Modules>,
+    activities: Activities,
+) -> Driver {
     Driver {
         activities,
         ..Driver::new(script.clone(), modules.clone())

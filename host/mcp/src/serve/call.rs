@@ -102,6 +102,7 @@ impl Service {
             recorder: self.records.of(caller(&rules, metadata)),
             jobs: OpenJobs::default(),
             hiding: Some(rules.mask.clone()),
+            call_depth: 0,
         };
         let (listener, heard) = guest_listener(metadata).unzip();
         let call = pipeline.call(CallRequest {

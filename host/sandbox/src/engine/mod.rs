@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use toolhold_admission::{FairQueue, FairRate, MemoryCeiling};
+use toolhold_admission::{FairQueue, FairRate, MOST_DEPTHS, MemoryCeiling};
 use toolhold_policy::MAX_CALL_DEPTH;
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::component::Linker;
@@ -255,6 +255,9 @@ fn most(limit: u64) -> u32 {
 
 /// The number of places to which one place of each depth is added.
 const NESTED_PART: u32 = 16;
+
+// Calls of two depths in the same places could wait for each other.
+const _: () = assert!(MAX_CALL_DEPTH as usize <= MOST_DEPTHS);
 
 /// Slots of the pool: core instances, component instances, memories, tables and stacks.
 fn pool_totals(config: &EngineConfig) -> [u32; 5] {

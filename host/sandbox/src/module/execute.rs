@@ -126,12 +126,14 @@ impl Module {
         let invocation = Invocation {
             context: screening.context,
             timeout: screening.timeout,
+            depth: screening.depth,
             ..Invocation::new("", "", screening.value)
         };
         let effective = self.policy();
         let revocation = effective.revocation();
-        let (mut report, denials) = match self.admit(&effective, &invocation) {
-            Ok(_) => {
+        // The text is of no use here, and is not kept while the call waits.
+        let (mut report, denials) = match self.admit(&effective, &invocation).map(drop) {
+            Ok(()) => {
                 let policy = CallPolicy {
                     effective: &effective,
                     narrow: None,
@@ -176,8 +178,8 @@ impl Module {
         let effective = self.policy();
         let revocation = effective.revocation();
         let mut extracted = Err(ExtractionError::Empty);
-        let (mut report, denials) = match self.admit(&effective, &invocation) {
-            Ok(_) => {
+        let (mut report, denials) = match self.admit(&effective, &invocation).map(drop) {
+            Ok(()) => {
                 let policy = CallPolicy {
                     effective: &effective,
                     narrow: None,
@@ -319,7 +321,11 @@ impl Module {
                 if let Some(pre) = &self.jobs {
                     let mut job = None;
                     let ran = match invocation.job {
-                        Some(question) => call::run(context, AskJob { pre, question }).await,
+                        Some(question) => {
+                            // It is asked without the call's arguments: their text is not kept while it waits.
+                            drop(call);
+                            call::run(context, AskJob { pre, question }).await
+                        }
                         None => call::run(context, StartJob { pre, call }).await,
                     };
                     let (mut report, denials) = ran

@@ -40,6 +40,8 @@ pub struct Screening<'a> {
     pub settings: &'a Value,
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
+    /// How many calls wait for the verdict, and hold their places meanwhile.
+    pub depth: u8,
 }
 
 /// What a shield says.

@@ -30,6 +30,8 @@ use toolhold_protocol::shield::ShieldPlace;
 pub struct Screening {
     /// The call's id; empty where there is no call.
     pub call: String,
+    /// How many calls wait for the verdict, while they hold what a shield may need: those that the call is nested in.
+    pub depth: u8,
     pub place: ShieldPlace,
     /// The tool, by the name of what runs it.
     pub tool: Option<String>,

@@ -96,6 +96,7 @@ async fn ask(shield: &dyn Shield, screening: &Screening) -> Result<ShieldVerdict
 fn screening(value: Value) -> Screening {
     Screening {
         call: "call_1".into(),
+        depth: 0,
         place: ShieldPlace::ToolInput,
         tool: Some("web@1.2.get".into()),
         value,

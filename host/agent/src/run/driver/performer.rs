@@ -456,7 +456,8 @@ impl Performer {
                         }
                     });
                 }
-                Action::Screen(screening) => {
+                Action::Screen(mut screening) => {
+                    screening.depth = self.sink.call_depth();
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
                     let call = screening.call_id();
                     self.spawn(TaskKind::Screen(call.clone()), async move {
@@ -537,6 +538,7 @@ impl Performer {
             budget: Arc::new(RunBudget(self.budget.clone())),
             jobs: self.open_jobs.clone(),
             hiding: seen.map(|seen| seen.clone() as Arc<dyn PartyPrivacy>),
+            call_depth: self.sink.call_depth(),
         };
         NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
     }
@@ -580,6 +582,8 @@ impl Performer {
         });
         let privacy = &self.parent.settings.privacy;
         let seen = CalledTool::new(privacy, &work.bound, &work.masked).map(Arc::new);
+        // Before its job is opened, which is asked about with the same call.
+        work.call.depth = self.sink.call_depth();
         let nested = self.nested(&work.call, &tools, seen.as_ref());
         let effects = nested.effects();
         work.call.nested = Some(Arc::new(nested));
@@ -666,10 +670,12 @@ impl Performer {
                 None => result.outcome,
             };
             // Where no shield stands, the machine checks the result, and nothing comes between.
-            let ToolCall { id, tool, .. } = work.call;
+            let ToolCall {
+                id, tool, depth, ..
+            } = work.call;
             let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(&tool));
             let check = is_screened.then_some(&work.check);
-            let (outcome, said) = screen_result(&shields, &id, &tool, outcome, check).await;
+            let (outcome, said) = screen_result(&shields, &id, depth, &tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = match outcome {
                 Ok(output) if may_have_blobs => Ok(ToolOutput {

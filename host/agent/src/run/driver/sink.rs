@@ -29,6 +29,8 @@ pub(in crate::run) enum Sink {
     Parent {
         /// The call that it answers, behind those that it is nested in.
         calls: Vec<String>,
+        /// How many calls wait for that one.
+        call_depth: u8,
         events: CallEventSender,
     },
 }
@@ -51,7 +53,7 @@ impl Sink {
         match self {
             Self::Journal(publisher) => publisher.publish(kinds, grace, then).await,
             // The run around it waits for the same journal, with its own grace, and drops this one when that is over.
-            Self::Parent { calls, events } => {
+            Self::Parent { calls, events, .. } => {
                 let are_shown_only = kinds.iter().all(EventKind::is_shown_only);
                 let kinds = kinds.into_iter().map(|kind| within(calls, kind)).collect();
                 if are_shown_only {
@@ -62,6 +64,14 @@ impl Sink {
                 }
                 Ok(Publication::Recorded)
             }
+        }
+    }
+
+    /// How many calls wait for the run, each of which holds its places meanwhile.
+    pub(super) fn call_depth(&self) -> u8 {
+        match self {
+            Self::Journal(_) => 0,
+            Self::Parent { call_depth, .. } => *call_depth,
         }
     }
 

@@ -69,9 +69,10 @@ impl RunTools {
                     tool,
                     left: SubAgentLimits {
                         // The time of a nested call is what its caller has left.
-                        time: match call.depth {
-                            0 => time,
-                            _ => time.min(call.timeout),
+                        time: if call.is_nested {
+                            time.min(call.timeout)
+                        } else {
+                            time
                         },
                         steps: self.steps_left,
                         budgets: self.left,

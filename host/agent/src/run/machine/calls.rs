@@ -281,6 +281,8 @@ impl Machine {
         let context = context.into_iter();
         effects.actions.push(Action::Screen(Box::new(Screening {
             call: id,
+            // Who performs the run knows it.
+            depth: 0,
             place: ShieldPlace::ToolInput,
             tool: Some(tool),
             value: arguments,

@@ -109,6 +109,7 @@ impl Machine {
         };
         effects.actions.push(Action::Screen(Box::new(Screening {
             call: String::new(),
+            depth: 0,
             place,
             tool,
             value,

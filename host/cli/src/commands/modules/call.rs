@@ -136,6 +136,7 @@ async fn called(
         jobs: jobs.clone(),
         // The guest's output is shown to the person at the terminal.
         hiding: None,
+        call_depth: 0,
     };
     let request = CallRequest {
         asked_as: id.clone(),
