@@ -334,7 +334,7 @@ fn written_output(text: &str, offer: &CallableNames) -> Result<Option<Value>, St
     Ok((!is_call).then_some(value))
 }
 
-/// [`written_output`] by the rules of format 4: JSON with the members of a call is none, whatever it names.
+/// Reads a written output by the rules of format 4, under which JSON with the members of a call is none.
 fn written_output_of_format_4(text: &str) -> Option<Value> {
     let value = strict::parse(leak::unfenced(text).unwrap_or(text)).ok()?;
     let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());

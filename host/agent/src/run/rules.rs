@@ -26,7 +26,7 @@ pub enum LoopRules {
     /// read by [`ReadingRules::Format4`]:
     ///
     /// - calls in text, and thoughts, have the forms and marks that were known then;
-    /// - an output of a schema that is the text of a reply has not the members of a call, whatever it names;
+    /// - the text of a reply is no output of a schema if it has the members of a call, of any tool or none;
     /// - a parameter that is called `_tool` cannot be given by that name.
     Format4,
     #[default]

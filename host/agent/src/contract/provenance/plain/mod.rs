@@ -111,7 +111,7 @@ const LATER_FORM: [&str; 10] = [
     "tools_prefix",
     "tools_suffix",
 ];
-/// Those that the rules before format 5 do not know.
+/// Further words of the form of calls, unknown to the rules before format 5.
 const FORM_FROM_5: [&str; 11] = [
     "bot_end",
     "end_tool_request",
