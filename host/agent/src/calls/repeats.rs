@@ -98,7 +98,8 @@ impl Repeats {
     }
 
     /// Remembers the text the model was given for a call of a tool with these annotations. A different result starts a new
-    /// count, and so does a call that was held back in an earlier step. `calls_change`: a call that it made may have changed something.
+    /// count, and so does a call that was held back in an earlier step. `calls_change`: a call that it made may have changed
+    /// something.
     pub fn record(
         &mut self,
         call: &Call,
