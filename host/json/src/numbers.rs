@@ -86,7 +86,7 @@ pub fn check_literal(literal: &str) -> Result<(), InexactNumber> {
 pub(crate) fn check_literal_under(rules: ReadingRules, literal: &str) -> Result<(), InexactNumber> {
     match rules {
         ReadingRules::Format3 => Ok(()),
-        ReadingRules::Current => check_literal(literal),
+        ReadingRules::Format4 | ReadingRules::Current => check_literal(literal),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 /// The errors of [`parse`]. Under the rules of format 3 no number is refused.
 pub fn parse_under(rules: ReadingRules, text: &str) -> Result<Value, serde_json::Error> {
     let Strict(value) = bounded::from_str(text)?;
-    if rules.are_current() {
+    if rules.are_from_4() {
         numbers::check(text.as_bytes()).map_err(serde_json::Error::custom)?;
     }
     Ok(value)

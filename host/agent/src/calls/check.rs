@@ -2,7 +2,7 @@
 //! call is no repetition, the result fits (docs/protocol.md).
 
 use crate::calls::repeats::MAX_IDENTICAL_CALLS;
-use crate::calls::{Refusal, Refusals, Repeats};
+use crate::calls::{CallMoment, Refusal, Refusals, Repeats};
 use crate::catalogue::{ToolCatalogue, ToolCheck};
 use serde_json::Value;
 use std::sync::Arc;
@@ -85,21 +85,26 @@ impl CallChecks {
     ///
     /// # Errors
     /// Which rule it breaks, in words that the model can act on.
-    pub fn check(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
+    pub fn check(&self, call: &Call, arguments: &Value, at: CallMoment) -> Result<(), ToolFailure> {
         if let Some(check) = self.of(&call.tool) {
             check.arguments(arguments)?;
         }
-        self.not_repeated(call, arguments)
+        self.not_repeated(call, arguments, at)
     }
 
     /// # Errors
     /// The call was made too often with the same result.
-    pub fn not_repeated(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
-        let Some(repetition) = self.repeats.intercept(call, arguments) else {
+    pub fn not_repeated(
+        &self,
+        call: &Call,
+        arguments: &Value,
+        at: CallMoment,
+    ) -> Result<(), ToolFailure> {
+        let Some(repetition) = self.repeats.intercept(call, arguments, at) else {
             return Ok(());
         };
         let earlier = repetition.earlier;
-        let message = if !self.rules.are_current() {
+        let message = if !self.rules.are_from_5() {
             format!(
                 "this very call was not made again; it gave the same result each time before: {earlier}. \
                  Use that result, or do something else"
@@ -112,9 +117,9 @@ impl CallChecks {
             )
         } else {
             format!(
-                "this very call was not made again now: it was made {MAX_IDENTICAL_CALLS} times, with no other call in \
-                 between that may have changed something, and its result was the same each time. If you wait for something, make it once \
-                 more; otherwise do something else. When it was made last, the result was: {earlier}"
+                "this very call was not made again now: it was made {MAX_IDENTICAL_CALLS} times, and its result was the \
+                 same each time. If you wait for something, make it once more in the next reply; otherwise do something \
+                 else. When it was made last, the result was: {earlier}"
             )
         };
         Err(ToolFailure::correctable("repeated", message))
@@ -124,10 +129,15 @@ impl CallChecks {
     ///
     /// # Errors
     /// As [`Self::not_repeated`].
-    pub fn may_begin(&mut self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
-        let judged = self.not_repeated(call, arguments);
+    pub fn may_begin(
+        &mut self,
+        call: &Call,
+        arguments: &Value,
+        at: CallMoment,
+    ) -> Result<(), ToolFailure> {
+        let judged = self.not_repeated(call, arguments, at);
         if judged.is_err() {
-            self.repeats.held_back(call, arguments);
+            self.repeats.held_back(call, arguments, at);
         }
         judged
     }
@@ -209,8 +219,8 @@ impl CallChecks {
         self.refusals = Refusals::default();
     }
 
-    /// A call of the tool ended that is not told as others are: what it changed, other calls may see. `calls_change`: a call
-    /// that it made may have changed something.
+    /// A call of the tool began or ended in the background, or its end is not known: what it changed, other calls may see.
+    /// `calls_change`: a call that it made may have changed something.
     pub fn may_have_changed(&mut self, tool: &str, calls_change: bool) {
         if calls_change || !self.only_reads(tool) {
             self.repeats.forget();
@@ -225,10 +235,17 @@ impl CallChecks {
 
     /// Remembers the text that the model is given for a call that ran. `calls_change`: a call that it made may have changed
     /// something.
-    pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str, calls_change: bool) {
+    pub fn ran(
+        &mut self,
+        call: &Call,
+        arguments: &Value,
+        text: &str,
+        calls_change: bool,
+        at: CallMoment,
+    ) {
         let annotations = self.of(&call.tool).map(|check| check.annotations());
         let annotations = annotations.unwrap_or_default();
         self.repeats
-            .record(call, arguments, text, annotations, calls_change);
+            .record(call, arguments, text, annotations, calls_change, at);
     }
 }

@@ -54,7 +54,7 @@ pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
-pub use repeats::{Refusal, Refusals, Repeats, Repetition};
+pub use repeats::{CallMoment, Refusal, Refusals, Repeats, Repetition};
 pub(crate) use retry::Attempts;
 pub use retry::NestedEffects;
 pub use tools::CallableTools;

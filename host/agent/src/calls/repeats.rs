@@ -4,8 +4,9 @@
 //! After a call that may have changed something, all other calls may have other results: their counts begin anew.
 //! A call changes nothing if its tool says that it only reads, and if the tools that it called say so too.
 //! An open world changes by itself, so calls about it are not counted.
-//! A call that may change something may also ask whether something is ready: each third one is held back once, and is made
-//! when the model makes it again.
+//! A call that may change something may also ask whether something is ready: each third one is held back for the step, and is
+//! made when the model makes it again in a later one. So is a call that reads while another one may change something in the
+//! background. Such a call begins the counts anew when it begins and when it ends, and not while it runs.
 //!
 //! A call that was refused, and is made again in the same way, is remembered with its reason: a run does not go on with
 //! it without end (docs/protocol.md, 7.8).
@@ -26,7 +27,7 @@ pub(super) const MAX_IDENTICAL_CALLS: u32 = 2;
 /// The calls of one run and their results.
 #[derive(Debug, Default)]
 pub struct Repeats {
-    /// In a record of format 3, calls of tools that may have effects keep their counts until the end of the run.
+    /// In records before format 5, calls of tools that may have effects keep their counts until the end of the run.
     rules: ReadingRules,
     seen: HashMap<CallKey, SeenCall>,
 }
@@ -37,6 +38,16 @@ struct SeenCall {
     times: u32,
     /// True if the call changed nothing, as its tool says, and the tools that it called.
     reads_only: bool,
+    /// The step in which it is held back. The first call of a later one is made.
+    held_in: Option<u32>,
+}
+
+/// The moment at which a call is judged, or has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct CallMoment {
+    pub step: u32,
+    /// True if a call that runs may change something while others end.
+    pub may_change: bool,
 }
 
 /// A call that was made often enough already, with the same result each time.
@@ -58,27 +69,37 @@ impl Repeats {
     }
 
     /// The calls before this one, if there were enough of them already.
-    pub fn intercept(&self, call: &Call, arguments: &Value) -> Option<Repetition<'_>> {
+    pub fn intercept(
+        &self,
+        call: &Call,
+        arguments: &Value,
+        at: CallMoment,
+    ) -> Option<Repetition<'_>> {
         let seen = self.seen.get(&key(call, arguments))?;
-        (seen.times >= MAX_IDENTICAL_CALLS).then_some(Repetition {
+        let is_held = match seen.held_in {
+            Some(step) => step == at.step,
+            None => seen.times >= MAX_IDENTICAL_CALLS,
+        };
+        is_held.then_some(Repetition {
             earlier: &seen.text,
-            reads_only: seen.reads_only,
+            reads_only: seen.reads_only && !at.may_change,
         })
     }
 
-    /// Notes that the call was intercepted. Unless it changes nothing, its count begins anew: it may be one that asks until
-    /// something is ready.
-    pub fn held_back(&mut self, call: &Call, arguments: &Value) {
-        if self.rules.are_current()
-            && let Entry::Occupied(seen) = self.seen.entry(key(call, arguments))
-            && !seen.get().reads_only
+    /// Notes that the call was intercepted. If something may change, by this call or by another one, it is made again in a
+    /// later step: it may be one that asks until something is ready.
+    pub fn held_back(&mut self, call: &Call, arguments: &Value, at: CallMoment) {
+        if self.rules.are_from_5()
+            && let Some(seen) = self.seen.get_mut(&key(call, arguments))
+            && (!seen.reads_only || at.may_change)
         {
-            seen.remove();
+            seen.held_in = Some(at.step);
         }
     }
 
     /// Remembers the text the model was given for a call of a tool with these annotations. A different result starts a new
-    /// count. `calls_change`: a call that it made may have changed something.
+    /// count, and so does a call that was held back in an earlier step. `calls_change`: a call that it made may have changed
+    /// something.
     pub fn record(
         &mut self,
         call: &Call,
@@ -86,11 +107,12 @@ impl Repeats {
         text: &str,
         of_tool: Annotations,
         calls_change: bool,
+        at: CallMoment,
     ) {
         let own = key(call, arguments);
         let reads_only = of_tool.read_only && !calls_change;
         if !reads_only {
-            if self.rules.are_current() {
+            if self.rules.are_from_5() {
                 self.seen.retain(|other, _| *other == own);
             } else {
                 self.seen.retain(|_, seen| !seen.reads_only);
@@ -103,10 +125,14 @@ impl Repeats {
             text: text.to_owned(),
             times: 0,
             reads_only,
+            held_in: None,
         };
         let seen = self.seen.entry(own).or_insert_with(new);
         if seen.text != text {
             *seen = new();
+        }
+        if seen.held_in.take_if(|step| *step != at.step).is_some() {
+            seen.times = 0;
         }
         seen.times += 1;
         seen.reads_only &= reads_only;
@@ -114,7 +140,7 @@ impl Repeats {
 
     /// Something may have changed: each call may have another result now.
     pub fn forget(&mut self) {
-        if self.rules.are_current() {
+        if self.rules.are_from_5() {
             self.seen.clear();
         } else {
             self.seen.retain(|_, seen| !seen.reads_only);
@@ -229,30 +255,38 @@ mod tests {
         }
     }
 
-    /// Records `times` calls of a tool without arguments.
+    fn step(step: u32) -> CallMoment {
+        CallMoment {
+            step,
+            may_change: false,
+        }
+    }
+
+    /// Records `times` calls of a tool without arguments, in the first step.
     fn made(repeats: &mut Repeats, call: &Call, times: u32, text: &str, tool: Annotations) {
         for _ in 0..times {
-            repeats.record(call, &json!({}), text, tool, false);
+            repeats.record(call, &json!({}), text, tool, false, step(1));
         }
     }
 
     fn is_intercepted(repeats: &Repeats, call: &Call) -> bool {
-        repeats.intercept(call, &json!({})).is_some()
+        repeats.intercept(call, &json!({}), step(1)).is_some()
     }
 
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
         let (one, other) = (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}));
-        repeats.record(&call(), &one, "7", READS, false);
-        assert_eq!(repeats.intercept(&call(), &one), None);
-        repeats.record(&call(), &other, "7", READS, false);
+        repeats.record(&call(), &one, "7", READS, false, step(1));
+        assert_eq!(repeats.intercept(&call(), &one, step(1)), None);
+        repeats.record(&call(), &other, "7", READS, false, step(1));
         let expected = Repetition {
             earlier: "7",
             reads_only: true,
         };
-        assert_eq!(repeats.intercept(&call(), &one), Some(expected));
-        assert_eq!(repeats.intercept(&call(), &json!({"a": 1})), None);
+        assert_eq!(repeats.intercept(&call(), &one, step(1)), Some(expected));
+        let another = json!({"a": 1});
+        assert_eq!(repeats.intercept(&call(), &another, step(1)), None);
     }
 
     #[test]
@@ -298,12 +332,30 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_may_have_effects_is_held_back_once_and_made_again() {
-        let mut repeats = Repeats::default();
-        for tool in [CHANGES, READS] {
+    fn a_call_that_may_have_effects_is_held_back_for_a_step_and_made_again() {
+        let none = json!({});
+        for (tool, may_change) in [(CHANGES, false), (READS, true), (READS, false)] {
+            let at = |step: u32| CallMoment { step, may_change };
+            let mut repeats = Repeats::default();
             made(&mut repeats, &call(), 2, "busy", tool);
-            repeats.held_back(&call(), &json!({}));
-            assert_eq!(is_intercepted(&repeats, &call()), tool.read_only);
+            repeats.held_back(&call(), &none, at(3));
+            // All of them in that step.
+            assert!(repeats.intercept(&call(), &none, at(3)).is_some());
+            let is_held = repeats.intercept(&call(), &none, at(4)).is_some();
+            assert_eq!(is_held, tool.read_only && !may_change);
+            if is_held {
+                continue;
+            }
+            // One that ran in the step of the held one was made before it.
+            repeats.record(&call(), &none, "busy", tool, false, at(3));
+            assert!(repeats.intercept(&call(), &none, at(3)).is_some());
+            // The count begins anew in a later step.
+            for made in 1..=2 {
+                assert!(repeats.intercept(&call(), &none, at(4)).is_none(), "{made}");
+                repeats.record(&call(), &none, "busy", tool, false, at(4));
+            }
+            let repetition = repeats.intercept(&call(), &none, at(4));
+            assert!(repetition.is_some_and(|it| !it.reads_only));
         }
     }
 
@@ -311,24 +363,27 @@ mod tests {
     fn calls_of_a_call_that_change_something_are_its_own_changes() {
         let mut repeats = Repeats::default();
         made(&mut repeats, &of("read"), 2, "7", READS);
-        repeats.record(&of("asks"), &json!({}), "done", READS, true);
+        repeats.record(&of("asks"), &json!({}), "done", READS, true, step(1));
         assert!(!is_intercepted(&repeats, &of("read")));
-        repeats.record(&of("asks"), &json!({}), "done", READS, false);
-        let repetition = repeats.intercept(&of("asks"), &json!({}));
+        repeats.record(&of("asks"), &json!({}), "done", READS, false, step(1));
+        let repetition = repeats.intercept(&of("asks"), &json!({}), step(1));
         assert!(repetition.is_some_and(|it| !it.reads_only));
         repeats.forget();
         assert!(!is_intercepted(&repeats, &of("asks")));
     }
 
     #[test]
-    fn records_of_format_3_keep_the_counts_of_calls_that_may_have_effects() {
-        let mut repeats = Repeats::under(ReadingRules::Format3);
-        made(&mut repeats, &of("recall"), 2, "one", CHANGES);
-        made(&mut repeats, &of("read"), 2, "7", READS);
-        made(&mut repeats, &of("remember"), 1, "done", CHANGES);
-        repeats.held_back(&of("recall"), &json!({}));
-        assert!(is_intercepted(&repeats, &of("recall")));
-        assert!(!is_intercepted(&repeats, &of("read")));
+    fn records_before_format_5_keep_the_counts_of_calls_that_may_have_effects() {
+        for rules in [ReadingRules::Format3, ReadingRules::Format4] {
+            let mut repeats = Repeats::under(rules);
+            made(&mut repeats, &of("recall"), 2, "one", CHANGES);
+            made(&mut repeats, &of("read"), 2, "7", READS);
+            made(&mut repeats, &of("remember"), 1, "done", CHANGES);
+            repeats.held_back(&of("recall"), &json!({}), step(1));
+            let recalled = repeats.intercept(&of("recall"), &json!({}), step(2));
+            assert!(recalled.is_some());
+            assert!(!is_intercepted(&repeats, &of("read")));
+        }
     }
 
     #[test]

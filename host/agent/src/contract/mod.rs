@@ -47,8 +47,8 @@ pub(crate) fn answer(reply: &str) -> &str {
 
 /// Whether a reply was cut at its token limit while the model thought: the answer is not longer than the
 /// thoughts, or empty.
-pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
-    let split = thought::split(&reply.content);
+pub(crate) fn is_cut_in_thought(rules: ReadingRules, reply: &Completion) -> bool {
+    let split = thought::split_under(rules, &reply.content);
     let calls = reply.tool_calls.iter().map(|call| call.arguments.len());
     let answered = split.answer.trim().len() + calls.sum::<usize>();
     let thought = split.thought.trim().len() + reply.reasoning.trim().len();
@@ -57,7 +57,7 @@ pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
 
 /// Why nothing is done with a reply whose calls may lack their arguments. Under the rules of format 3 such calls are made.
 fn lost_arguments(rules: ReadingRules, reply: &Completion) -> Option<&'static str> {
-    if !rules.are_current() {
+    if !rules.are_from_4() {
         return None;
     }
     if reply.unplaced > 0 {
@@ -188,13 +188,14 @@ impl<'a> ParsedReply<'a> {
         // In a reply that streams, the calls behind such a mark were judged as what they are.
         let mut marks = provenance.marks();
         let mut is_quoted = |mark: thought::EndMark<'_>| is_text && marks.is_quoted(mark);
-        let split = thought::split_from(&completion.content, &mut is_quoted);
+        let rules = view.composition.reading;
+        let split = thought::split_from(rules, &completion.content, &mut is_quoted);
         Self {
             completion,
             answer: split.answer,
             thoughts: [split.thought, &completion.reasoning],
             offer: leak::CallableNames::of(view.tools)
-                .under(view.composition.reading)
+                .under(rules)
                 .named(view.composition.names),
             end: match completion.finish_reason.as_deref() {
                 Some("length") => TextEnd::Cut,

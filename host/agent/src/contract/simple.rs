@@ -83,7 +83,7 @@ fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>
 /// The answer of a reply that is nothing but the object of this contract with it, perhaps in a fence: for a reply under
 /// another contract.
 pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairKind>)> {
-    if !said.rules().are_current() {
+    if !said.rules().are_from_4() {
         return None;
     }
     let text = said.answer.trim();

@@ -28,6 +28,9 @@ use toolhold_protocol::turn::{Answered, Exchange};
 const FINISH: &str = "finish";
 /// The member of a call that has the name of its tool.
 const TOOL: &str = "_tool";
+/// Members of a call that a text may be: those with a name, and those with arguments.
+const CALL_NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
+const CALL_ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 
 /// The functions that stand for members of the solution, and what they are for. Where a tool is called like this, they have
 /// other names.
@@ -274,7 +277,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
         }
         let end = match said.rules() {
             ReadingRules::Format3 => TextEnd::Own,
-            ReadingRules::Current => said.end,
+            ReadingRules::Format4 | ReadingRules::Current => said.end,
         };
         if leak::is_failed(text, &said.offer, end) || is_unread(&said, text, end) {
             return Err(unreadable(text, &said.offer));
@@ -287,17 +290,22 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             );
         }
         // A reply that has to call a tool is refused for its text by who demands the call.
-        let is_demanded = view.composition.forced && said.rules().are_current();
+        let is_demanded = view.composition.forced && said.rules().are_from_4();
         let output_schema = view.output_schema.filter(|_| !is_demanded);
         solution.output = Some(match output_schema {
             Some(_) => {
-                let own = Some(text).filter(|_| said.rules().are_current());
-                own.and_then(|text| written_output(text, &said.offer).transpose())
-                    .transpose()?
-                    .ok_or_else(|| {
-                        let finish = function_of_member(FINISH, view);
-                        format!("the final output must be given by calling {finish}")
-                    })?
+                let own = Some(text).filter(|_| said.rules().are_from_4());
+                let written = |text: &str| {
+                    if said.rules().are_from_5() {
+                        written_output(text, &said.offer).transpose()
+                    } else {
+                        written_output_of_format_4(text).map(Ok)
+                    }
+                };
+                own.and_then(written).transpose()?.ok_or_else(|| {
+                    let finish = function_of_member(FINISH, view);
+                    format!("the final output must be given by calling {finish}")
+                })?
             }
             None => json!(text),
         });
@@ -311,8 +319,6 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
 /// # Errors
 /// It is JSON with two values for a key, or with a number that would lose digits.
 fn written_output(text: &str, offer: &CallableNames) -> Result<Option<Value>, String> {
-    const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
-    const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
     let value = match strict::parse(leak::unfenced(text).unwrap_or(text)) {
         Ok(value) => value,
         Err(error) if error.is_data() => {
@@ -322,10 +328,17 @@ fn written_output(text: &str, offer: &CallableNames) -> Result<Option<Value>, St
     };
     let function = value.get("function").filter(|inner| inner.is_object());
     let call = function.unwrap_or(&value);
-    let mut names = NAMES.iter().filter_map(|key| call.get(*key)?.as_str());
-    let is_call = ARGUMENTS.iter().any(|key| call.get(*key).is_some())
+    let mut names = CALL_NAMES.iter().filter_map(|key| call.get(*key)?.as_str());
+    let is_call = CALL_ARGUMENTS.iter().any(|key| call.get(*key).is_some())
         && names.any(|name| offer.tool(name).is_some());
     Ok((!is_call).then_some(value))
+}
+
+/// Reads a written output by the rules of format 4, under which JSON with the members of a call is none.
+fn written_output_of_format_4(text: &str) -> Option<Value> {
+    let value = strict::parse(leak::unfenced(text).unwrap_or(text)).ok()?;
+    let has = |keys: &[&str]| keys.iter().any(|key| value.get(key).is_some());
+    (!has(&CALL_NAMES) || !has(&CALL_ARGUMENTS)).then_some(value)
 }
 
 fn take(
@@ -335,7 +348,7 @@ fn take(
     view: &RequestView<'_>,
 ) -> Result<(), String> {
     let names = view.composition.names.map(|names| &**names);
-    match given(function, arguments, names)? {
+    match given(function, arguments, names, view.composition.reading)? {
         SolutionPart::Call(call) => {
             solution.calls.push(Call::read(call)?);
             Ok(())
@@ -403,7 +416,7 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
         text => strict::parse_under(said.rules(), text),
     };
     match read {
-        Ok(Value::String(inner)) if said.rules().are_current() => decoded(&inner, said)
+        Ok(Value::String(inner)) if said.rules().are_from_4() => decoded(&inner, said)
             .map_err(|error| format!("the arguments of {} cannot be taken: {error}", call.name)),
         Ok(value) => Ok(Repaired {
             value,
@@ -411,7 +424,7 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
         }),
         Err(error) => said.repaired(text).ok_or_else(|| {
             // Two values for a key, or a number that would lose digits.
-            let fault = if error.is_data() && said.rules().are_current() {
+            let fault = if error.is_data() && said.rules().are_from_4() {
                 "cannot be taken"
             } else {
                 "are not JSON"
@@ -460,6 +473,7 @@ pub(super) fn given(
     function: &str,
     arguments: Value,
     names: Option<&ToolNames>,
+    rules: ReadingRules,
 ) -> Result<SolutionPart, String> {
     let mut arguments = match arguments {
         Value::Object(arguments) => arguments,
@@ -473,7 +487,8 @@ pub(super) fn given(
         let own = own.map_or_else(|| tool(function), str::to_owned);
         // A parameter that is called as the member with the tool's name.
         let form = names.and_then(|names| names.outward_argument(&own, TOOL));
-        if let Some(form) = form.filter(|form| !arguments.contains_key(form))
+        if rules.are_from_5()
+            && let Some(form) = form.filter(|form| !arguments.contains_key(form))
             && let Some(value) = arguments.shift_remove(TOOL)
         {
             arguments.insert(form, value);
@@ -802,7 +817,9 @@ mod tests {
         });
         let names = ToolNames::new(&[taken, Arc::new(Tool::new("plain"))], &[]);
         let read = |function: &str, arguments: Value| {
-            let SolutionPart::Call(call) = given(function, arguments, Some(&names)).unwrap() else {
+            let rules = ReadingRules::Current;
+            let part = given(function, arguments, Some(&names), rules).unwrap();
+            let SolutionPart::Call(call) = part else {
                 panic!("{function} is no call");
             };
             names.own_call(Call::read(call).unwrap())

@@ -4,8 +4,11 @@
 use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 
+/// The format between the oldest one and the current one.
+const FORMAT_4: u32 = 4;
+
 /// The rules by which a run goes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoopRules {
     /// Before: calls of a reply wait for what they read alone, votes of consulted advisors do not count, a property that
     /// names another call is ignored, arguments of latent calls are not repaired, a dagger is always a reference, names of
@@ -18,6 +21,14 @@ pub enum LoopRules {
     /// - a call is compared with what the model was shown by the name that it has, and without parameters that begin with
     ///   `_`.
     Format3,
+    /// Before: a call that may change something keeps the count of its repetitions when others are made, and is held back each
+    /// time from the third one on. What calls change by other calls, or while the process ends, does not count. Replies are
+    /// read by [`ReadingRules::Format4`]:
+    ///
+    /// - calls in text, and thoughts, have the forms and marks that were known then;
+    /// - the text of a reply is no output of a schema if it has the members of a call, of any tool or none;
+    /// - a parameter that is called `_tool` cannot be given by that name.
+    Format4,
     #[default]
     Current,
 }
@@ -27,6 +38,7 @@ impl LoopRules {
     pub fn of(format: u32) -> Option<Self> {
         match format {
             FORMAT => Some(Self::Current),
+            FORMAT_4 => Some(Self::Format4),
             OLDEST_FORMAT => Some(Self::Format3),
             _ => None,
         }
@@ -36,6 +48,7 @@ impl LoopRules {
     pub fn format(self) -> u32 {
         match self {
             Self::Format3 => OLDEST_FORMAT,
+            Self::Format4 => FORMAT_4,
             Self::Current => FORMAT,
         }
     }
@@ -44,12 +57,19 @@ impl LoopRules {
     pub fn reading(self) -> ReadingRules {
         match self {
             Self::Format3 => ReadingRules::Format3,
+            Self::Format4 => ReadingRules::Format4,
             Self::Current => ReadingRules::Current,
         }
     }
 
-    pub fn are_current(self) -> bool {
-        self == Self::Current
+    /// True under the rules of format 4, and under later ones.
+    pub fn are_from_4(self) -> bool {
+        self >= Self::Format4
+    }
+
+    /// True under the rules of format 5, which are the current ones.
+    pub fn are_from_5(self) -> bool {
+        self >= Self::Current
     }
 }
 

@@ -39,6 +39,7 @@ mod quoted;
 mod record;
 mod retrieval;
 mod rules_of_format_3;
+mod rules_of_format_4;
 mod run_loop;
 mod scheduling;
 mod schema;

@@ -15,14 +15,14 @@ use toolhold_protocol::settings::RunRequest;
 
 /// A run in which this reply comes first. The next one ends it.
 #[derive(Debug)]
-struct OldRun {
+pub(super) struct OldRun {
     contract: Contract,
     context: Vec<Message>,
     reply: Reply,
 }
 
 impl OldRun {
-    fn of(contract: Contract, reply: Reply) -> Self {
+    pub(super) fn of(contract: Contract, reply: Reply) -> Self {
         Self {
             contract,
             context: vec![plain_tools(&["echo"])],
@@ -44,7 +44,7 @@ impl OldRun {
     }
 
     /// Runs by the current rules. Returns the output and the calls.
-    async fn now(&self) -> (Value, Vec<Value>) {
+    pub(super) async fn now(&self) -> (Value, Vec<Value>) {
         let echo = Echo::default();
         let (_, driver) = self.driver(&echo);
         let events = run(&driver, self.asked()).await;
@@ -53,13 +53,18 @@ impl OldRun {
         (end(&events).1, made)
     }
 
-    /// Runs by the rules of format 3: as a record of that format is resumed that has nothing but its beginning. Returns
-    /// the output and the calls, after the whole record was replayed.
+    /// [`Self::under`] the rules of format 3.
     async fn then(&self) -> (Value, Vec<Value>) {
+        self.under(OLDEST_FORMAT).await
+    }
+
+    /// Runs by the rules of this older format: as a record of that format is resumed that has nothing but its beginning.
+    /// Returns the output and the calls, after the whole record was replayed.
+    pub(super) async fn under(&self, format: u32) -> (Value, Vec<Value>) {
         let (_, begun) = self.driver(&Echo::default());
         let mut events = run(&begun, self.asked()).await;
         events.truncate(1);
-        set_format(&mut events, OLDEST_FORMAT);
+        set_format(&mut events, format);
         let echo = Echo::default();
         let (_, driver) = self.driver(&echo);
         let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
@@ -73,7 +78,7 @@ impl OldRun {
     }
 }
 
-fn set_format(events: &mut [Event], of: u32) {
+pub(super) fn set_format(events: &mut [Event], of: u32) {
     if let EventKind::Run { format, .. } = &mut events[0].kind {
         *format = of;
     }

@@ -1,8 +1,8 @@
 //! Section 7, the loop: calls taken from the stream, and errors.
 
 use super::support::{
-    Echo, Gate, Reply, Script, driver, end, json_of, lines, place, plain_tools, request, rest,
-    results, run, shown, some_data, starts, tools,
+    Echo, Gate, Reply, Script, driver, end, holds, json_of, lines, place, plain_tools, request,
+    rest, results, run, shown, some_data, starts, tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -271,6 +271,83 @@ async fn the_same_call_of_a_tool_without_annotations_is_made_after_others_and_wh
     }
 }
 
+/// A reply with the same call several times makes none of them where the first is held back.
+#[tokio::test]
+async fn the_same_call_is_held_back_as_often_as_a_reply_has_it() {
+    let job = || json!({"_tool": "job", "of": 1});
+    let script = Script::new([
+        Reply::calls(&[job()]),
+        Reply::calls(&[job()]),
+        Reply::calls(&[job(), job(), job(), job(), job()]),
+        Reply::calls(&[job()]),
+        Reply::output("done"),
+    ]);
+    let echo = Echo::default();
+    let activities = Activities::default().with("job", echo.activity());
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["job"])]),
+    )
+    .await;
+    let is_made = |(_, result): (String, Value)| result["error"].is_null();
+    let made: Vec<bool> = results(&events).into_iter().map(is_made).collect();
+    let expected = [true, true, false, false, false, false, false, true];
+    assert_eq!(made, expected, "{}", lines(&events));
+    assert_eq!(echo.count(), 3);
+    holds(&events);
+}
+
+/// A call in the background begins the counts anew when it begins and when it ends. While it runs, a call that reads is held
+/// back for one step, because the result may be another one by then.
+#[tokio::test]
+async fn the_same_call_is_held_back_while_another_one_runs_in_the_background() {
+    let look = || Reply::calls(&[json!({"_tool": "look", "of": 1})]);
+    let mut replies = vec![
+        look(),
+        look(),
+        Reply::calls(&[json!({"_tool": "build"})]),
+        look(),
+        look(),
+        look(),
+        look(),
+        look(),
+        look(),
+    ];
+    replies.push(Reply::calls(&[json!({"_tool": "last"})]));
+    replies.push(Reply::output("done"));
+    let script = Script::new(replies);
+    let is_read = Gate::default();
+    let (echo, wait, open) = (Echo::default(), is_read.clone(), is_read);
+    let build = move |_: Value| {
+        let wait = wait.clone();
+        async move {
+            wait.wait().await;
+            Ok(json!("built"))
+        }
+    };
+    let last = move |_: Value| {
+        open.open();
+        async { Ok(json!("last")) }
+    };
+    let activities = Activities::default()
+        .with("look", echo.activity())
+        .with("build", build)
+        .with("last", last);
+    let offered = tools(&[
+        ("look", json!({"readOnly": true})),
+        ("build", json!({"fireAndForget": true})),
+        ("last", json!({"readOnly": true})),
+    ]);
+    let events = run(&driver(&script, activities), request([offered])).await;
+    let looked = results(&events)
+        .into_iter()
+        .filter(|(tool, _)| tool == "look");
+    let made: Vec<bool> = looked.map(|(_, it)| it["error"].is_null()).collect();
+    let expected = [true, true, true, true, false, true, true, false];
+    assert_eq!(made, expected, "{}", lines(&events));
+    holds(&events);
+}
+
 /// What was read may have changed, and what is outside changes by itself.
 #[tokio::test]
 async fn the_same_call_is_made_again_after_a_change_and_in_an_open_world() {
@@ -425,7 +502,7 @@ async fn an_output_is_not_lost_when_the_run_is_cancelled_before_its_last_call_en
     tokio::time::sleep(Duration::from_millis(50)).await;
     run.cancel.cancel();
     events.extend(rest(run).await);
-    super::support::holds(&events);
+    holds(&events);
     assert_eq!(end(&events), ("cancelled".into(), json!("the answer")));
 }
 

@@ -313,7 +313,7 @@ impl<'a> Coercion<'a> {
             let told = TELLING.iter().filter(|word| schema.get(**word).is_some());
             is_free &= told.count() == own;
             if let Some(own) = schema.get("pattern") {
-                is_free &= pattern.is_none() && self.rules.are_current();
+                is_free &= pattern.is_none() && self.rules.are_from_4();
                 pattern = own.as_str();
             }
             let next = match target {

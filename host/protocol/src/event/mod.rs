@@ -50,7 +50,7 @@ use toolhold_policy::pii::Kind;
 use uuid::Uuid;
 
 /// The format of the records that this version writes. The crate's root says when it is raised.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The oldest format of records that this version replays.
 pub const OLDEST_FORMAT: u32 = 3;
@@ -58,7 +58,7 @@ pub const OLDEST_FORMAT: u32 = 3;
 /// The revision of the texts that this version asks models with (their order, headings, fences and bars) and of the parts
 /// that they are counted in. A record of another revision is replayed from its inputs, and the bodies of its requests are
 /// not compared.
-pub const PROMPTS: u32 = 4;
+pub const PROMPTS: u32 = 5;
 
 /// The revision of records that do not name one.
 fn first_prompts() -> u32 {

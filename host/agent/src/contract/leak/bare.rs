@@ -31,7 +31,7 @@ const TOOL_CALL: [&str; 5] = [
     "toolCall",
     "action",
 ];
-const LISTS: [&str; 4] = [TOOL_CALLS, "toolCalls", "function_calls", "tool_uses"];
+static LISTS: [&str; 4] = [TOOL_CALLS, "toolCalls", "function_calls", "tool_uses"];
 /// Marks of Qwen-Agent.
 const QWEN_FUNCTION: &str = "✿FUNCTION✿:";
 const QWEN_ARGUMENTS: &str = "✿ARGS✿:";
@@ -66,9 +66,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         .or_else(|| separated(text, offer))
         .or_else(|| unbracketed(text, offer))
         .or_else(|| mcp(text, offer))
-        .or_else(|| spoken(text, offer))
-        .or_else(|| groq(text, offer))
-        .or_else(|| below_name(text, offer))
+        .or_else(|| in_words(text, offer))
         .or_else(|| beside_name(text, offer))?;
     (!found.calls.is_empty()).then_some(found)
 }
@@ -193,6 +191,16 @@ fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     Some(inner.trim())
 }
 
+/// The forms of this file that the rules before format 5 do not know.
+fn in_words(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    if !offer.rules().are_from_5() {
+        return None;
+    }
+    spoken(text, offer)
+        .or_else(|| groq(text, offer))
+        .or_else(|| below_name(text, offer))
+}
+
 /// The forms of Qwen-Agent, NexusRaven and HyperCLOVA, whose marks are words.
 fn spoken(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     if let Some(rest) = text.strip_prefix(HYPER_CLOVA) {
@@ -221,9 +229,9 @@ fn nexus(text: &str) -> Option<&str> {
     (after.is_empty() || after.starts_with("Thought:")).then_some(calls)
 }
 
-/// Whether an answer is nothing but a form of [`spoken`], [`groq`] or [`below_name`], with the name of an offered tool.
+/// Whether an answer is nothing but a form of [`in_words`], with the name of an offered tool.
 pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
-    if !offer.rules().are_current() {
+    if !offer.rules().are_from_5() {
         return false;
     }
     let text = trim_around(offer.rules(), answer.trim());
@@ -292,7 +300,9 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let Value::Object(mut object) = strict::parse_under(offer.rules(), text).ok()? else {
         return None;
     };
-    if let Some(calls) = LISTS.iter().find_map(|name| object.shift_remove(*name)) {
+    let is_from_5 = offer.rules().are_from_5();
+    let mut lists = lists(offer.rules()).iter();
+    if let Some(calls) = lists.find_map(|name| object.shift_remove(*name)) {
         let items = match calls {
             Value::Array(items) if !items.is_empty() && items.len() <= MAX_CALLS => items,
             Value::Object(item) => vec![item.into()],
@@ -306,7 +316,7 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         });
     }
     let is_object = |name: &&&str| object.get(**name).is_some_and(Value::is_object);
-    if let Some(name) = TOOL_CALL.iter().find(is_object) {
+    if let Some(name) = TOOL_CALL.iter().find(is_object).filter(|_| is_from_5) {
         let inner = object.shift_remove(*name)?;
         let Leak {
             tool, arguments, ..
@@ -320,7 +330,8 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     }
     let (leak, name) = match body::by_name(&object, offer) {
         Some(leak) => (leak, object.keys().next()?.clone()),
-        None => flat(object, offer)?,
+        None if is_from_5 => flat(object, offer)?,
+        None => return None,
     };
     let is_own = offer.exact(&name).is_some() && is_compound(&name);
     let is_known = leak.arguments.is_empty() || offer.properties(&leak.tool).is_some();
@@ -329,6 +340,15 @@ pub(super) fn object(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         .keys()
         .all(|key| offer.takes(&leak.tool, key));
     (is_own && is_known && fits).then(|| one(leak.tool, leak.arguments))
+}
+
+/// Members that hold several calls of a message. The rules before format 5 know the first.
+fn lists(rules: ReadingRules) -> &'static [&'static str] {
+    if rules.are_from_5() {
+        &LISTS
+    } else {
+        &[TOOL_CALLS]
+    }
 }
 
 /// `{"tool": NAME, KEY: VALUE}`: the call, and its name as it stands there.
@@ -353,7 +373,7 @@ pub(super) fn is_compound(name: &str) -> bool {
 /// The call of an answer that is nothing else and cannot be read, or is not known to be meant: a form without marks of this
 /// program, with the name of an offered tool. Its arguments are not given.
 pub(super) fn unread(answer: &str, offer: &CallableNames) -> Option<Leak> {
-    if !offer.rules().are_current() {
+    if !offer.rules().are_from_4() {
         return None;
     }
     let text = trim_around(offer.rules(), answer.trim());
@@ -388,7 +408,8 @@ fn tool(text: &str, offer: &CallableNames) -> Option<String> {
         let inner = body::unfenced(rest).and_then(|inner| member_tool(inner, offer));
         let in_brackets = || {
             let (name, arguments) = rest.lines().next()?.split_once('[')?;
-            exact(name).filter(|_| arguments.trim_end().ends_with(']'))
+            let is_call = offer.rules().are_from_5() && arguments.trim_end().ends_with(']');
+            exact(name).filter(|_| is_call)
         };
         return inner
             .or_else(|| exact(rest.lines().next()?))
@@ -434,7 +455,8 @@ fn member_tool(text: &str, offer: &CallableNames) -> Option<String> {
 
 fn of_member(object: &Map<String, Value>, offer: &CallableNames) -> Option<String> {
     let exact = |name: &Value| offer.exact(name.as_str()?).cloned();
-    match LISTS.iter().find_map(|name| object.get(*name)) {
+    let mut lists = lists(offer.rules()).iter();
+    match lists.find_map(|name| object.get(*name)) {
         Some(Value::Array(items)) => {
             let objects = items.iter().filter_map(Value::as_object);
             return objects
@@ -446,6 +468,7 @@ fn of_member(object: &Map<String, Value>, offer: &CallableNames) -> Option<Strin
     }
     let mut inner = TOOL_CALL
         .iter()
+        .filter(|_| offer.rules().are_from_5())
         .filter_map(|name| object.get(*name)?.as_object());
     if let Some(tool) = inner.find_map(|inner| of_call(inner, offer)) {
         return Some(tool);
@@ -471,8 +494,13 @@ fn of_call(object: &Map<String, Value>, offer: &CallableNames) -> Option<String>
         return of_call(inner, offer);
     }
     let (names, members) = (names(offer.rules()), argument_members(offer.rules()));
+    let thoughts: &[&str] = if offer.rules().are_from_5() {
+        &THOUGHTS
+    } else {
+        &[]
+    };
     let is_known = |key: &String| {
-        let all: [&[&str]; 4] = [names, members, &IDLE, &THOUGHTS];
+        let all: [&[&str]; 4] = [names, members, &IDLE, thoughts];
         all.iter().any(|known| known.contains(&key.as_str()))
     };
     let given = members.iter().find_map(|key| object.get(*key))?;

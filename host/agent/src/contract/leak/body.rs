@@ -14,7 +14,7 @@ use toolhold_json::strict;
 use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::tool::Tool;
 
-/// Members that hold a tool's name, and those that hold its arguments. The rules of format 3 know the first five of each.
+/// Members that hold a tool's name, and those that hold its arguments. The rules before format 5 know the first five of each.
 static NAMES: [&str; 6] = [
     "name",
     "tool",
@@ -33,7 +33,7 @@ static ARGUMENTS: [&str; 8] = [
     "tool_args",
     "tool_arguments",
 ];
-const OF_FORMAT_3: usize = 5;
+const BEFORE_FORMAT_5: usize = 5;
 /// Members with what a model thought before a call that is all of a reply.
 pub(super) const THOUGHTS: [&str; 4] = ["thought", "thoughts", "reasoning", "reasoning_content"];
 /// Members that carry no information for the call.
@@ -128,7 +128,7 @@ impl CallableNames {
             Some((plain, number)) if number.bytes().all(|c| c.is_ascii_digit()) => plain,
             _ => plain,
         };
-        let whole = self.rules.are_current().then_some(name);
+        let whole = self.rules.are_from_4().then_some(name);
         whole.into_iter().chain([plain]).find_map(|name| {
             let own = self.offered.get(name);
             own.or_else(|| match &self.names {
@@ -163,9 +163,10 @@ pub(super) fn argument_members(rules: ReadingRules) -> &'static [&'static str] {
 }
 
 fn known(rules: ReadingRules, all: &'static [&'static str]) -> &'static [&'static str] {
-    match rules {
-        ReadingRules::Format3 => all.get(..OF_FORMAT_3).unwrap_or(all),
-        ReadingRules::Current => all,
+    if rules.are_from_5() {
+        all
+    } else {
+        all.get(..BEFORE_FORMAT_5).unwrap_or(all)
     }
 }
 
@@ -175,7 +176,7 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Le
     let rules = offer.rules();
     // Step 3 writes what kind of call follows, as DeepSeek does.
     let kind = text.strip_prefix("function");
-    let kind = kind.filter(|_| rules.are_current());
+    let kind = kind.filter(|_| rules.are_from_4());
     let text = match kind.and_then(|rest| strip_separator(rules, rest)) {
         Some(rest) if tags::begin(rules, rest.trim_start()) => rest.trim_start(),
         _ => text,
@@ -195,7 +196,7 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Le
             .or_else(|| pythonic::calls(text, offer))
             .or_else(|| {
                 // MiniCPM.
-                let inner = unfenced(text).filter(|_| rules.are_current());
+                let inner = unfenced(text).filter(|_| rules.are_from_5());
                 inner.and_then(|inner| pythonic::calls(inner, offer))
             })
             .filter(|leaked| leaked.calls.len() <= MAX_CALLS);
@@ -214,7 +215,7 @@ fn message(header: &Header<'_>, offer: &CallableNames, end: TextEnd) -> Option<L
 
 /// The calls of an answer that is nothing else, in a form without a mark.
 pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
-    let is_current = offer.rules().are_current();
+    let is_current = offer.rules().are_from_4();
     let text = match answer.trim() {
         text if is_current => trim_around(offer.rules(), text),
         text => text,
@@ -360,7 +361,7 @@ pub(super) fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<L
         return is_bare.then(|| call(inner.into(), offer, whole)).flatten();
     }
     if !whole
-        && offer.rules().are_current()
+        && offer.rules().are_from_4()
         && let Some(leak) = by_name(&object, offer)
     {
         return Some(leak);
@@ -376,7 +377,7 @@ pub(super) fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<L
     if whole && !members.iter().any(|key| object.contains_key(*key)) {
         return None;
     }
-    if whole && rules.are_current() {
+    if whole && rules.are_from_5() {
         object.retain(|key, value| !(THOUGHTS.contains(&key.as_str()) && value.is_string()));
     }
     let tool = offer.tool(only(&mut object, names(rules))?.as_str()?)?;
@@ -464,7 +465,7 @@ pub(super) fn after_name(text: &str, offer: &CallableNames, end: TextEnd) -> Opt
 /// The text behind the mark that stands between a call's name and its arguments.
 pub(super) fn strip_separator(rules: ReadingRules, text: &str) -> Option<&str> {
     let later = ["<｜tool_sep｜>", "<tool_sep>"];
-    let later = later.into_iter().filter(|_| rules.are_current());
+    let later = later.into_iter().filter(|_| rules.are_from_4());
     let all = [
         "<｜tool▁sep｜>",
         "<|tool▁sep|>",

@@ -55,7 +55,7 @@ const FENCE: &str = "```";
 
 /// Whether the answer is such calls and nothing else.
 pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
-    if !offer.rules().are_current() {
+    if !offer.rules().are_from_5() {
         return false;
     }
     let mut rest = trim_around(offer.rules(), answer.trim());

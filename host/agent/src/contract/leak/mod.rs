@@ -263,7 +263,7 @@ pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Optio
 
 /// Why a call that looks like one cannot be read: a number in it would lose digits.
 pub(super) fn inexact(answer: &str, offer: &CallableNames) -> Option<InexactNumber> {
-    let is_current = offer.rules().are_current();
+    let is_current = offer.rules().are_from_4();
     numbers::check(answer.as_bytes())
         .err()
         .filter(|_| is_current)
@@ -272,7 +272,7 @@ pub(super) fn inexact(answer: &str, offer: &CallableNames) -> Option<InexactNumb
 /// Calls between sentences of an answer, outside of code. Calls within a sentence are left out.
 pub(super) fn beside_sentences(answer: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let rules = offer.rules();
-    if !rules.are_current() {
+    if !rules.are_from_4() {
         return None;
     }
     let text = answer.trim();

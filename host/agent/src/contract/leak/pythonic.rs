@@ -36,7 +36,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
         let next = after.trim_start();
         rest = match next.strip_prefix(',') {
             Some(more) if !more.trim().is_empty() => more.trim_start(),
-            Some(_) if is_list && offer.rules().are_current() => "",
+            Some(_) if is_list && offer.rules().are_from_4() => "",
             Some(_) => return None,
             None if next.is_empty() => next,
             None if is_list => return None,
@@ -89,7 +89,7 @@ fn printed(text: &str, offer: &CallableNames) -> Option<Leak> {
 fn call(name: &str, inner: &str, offer: &CallableNames) -> Option<Leak> {
     let name = name.trim();
     let tool = offer.identifier(name.strip_prefix(PACKAGE).unwrap_or(name))?;
-    let is_current = offer.rules().are_current();
+    let is_current = offer.rules().are_from_4();
     let parts = parts(inner);
     let mut arguments = Map::new();
     for part in &parts {

@@ -96,7 +96,7 @@ pub(super) fn begin(rules: ReadingRules, text: &str) -> bool {
 }
 
 fn family(rules: ReadingRules, text: &str) -> Option<&'static Family> {
-    let later = rules.are_current().then_some(&LATER_FAMILY);
+    let later = rules.are_from_4().then_some(&LATER_FAMILY);
     let mut known = FAMILIES.iter().chain(later);
     known.find(|family| text.starts_with(family.open))
 }
@@ -155,7 +155,7 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Op
         return body::named(name, inner, offer, end);
     }
     let tool = offer.tool(name)?;
-    let is_current = offer.rules().are_current();
+    let is_current = offer.rules().are_from_4();
     // The last parameter may lack its tag where the tag of the call begins a line: within one, a value may quote it.
     let begins_line = written.trim_end_matches([' ', '\t']).ends_with('\n');
     let may_lack = is_closed && (begins_line || !is_current);
@@ -278,7 +278,7 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: TextEnd) -> Option<L
         return None;
     }
     pairs_of(&PAIRS, text, offer).or_else(|| {
-        let later = offer.rules().are_current().then_some(&LATER_PAIRS)?;
+        let later = offer.rules().are_from_4().then_some(&LATER_PAIRS)?;
         pairs_of(later, text, offer)
     })
 }
@@ -295,7 +295,7 @@ fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<Le
         let (text, after) = after.split_once(value.1)?;
         // A value that quotes a call ends at a mark of that.
         let quotes = text.contains(key.0) || text.contains(value.0);
-        let is_current = offer.rules().are_current();
+        let is_current = offer.rules().are_from_4();
         if is_current && (quotes || offer.loses_digits(&tool, name.trim(), text)) {
             return None;
         }
@@ -310,7 +310,7 @@ fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<Le
 
 /// A name, perhaps with the mark behind it that Hunyuan writes there, which the rules of format 3 do not know.
 fn before_separator(rules: ReadingRules, name: &str) -> &str {
-    match name.find('<').filter(|_| rules.are_current()) {
+    match name.find('<').filter(|_| rules.are_from_4()) {
         Some(at)
             if body::strip_separator(rules, &name[at..])
                 .is_some_and(|rest| rest.trim().is_empty()) =>

@@ -631,9 +631,11 @@ fn forms_with_words_as_marks_are_never_answers() {
         "{{weather_now(city=\"Rome\")}}",
     ] {
         assert!(is_marked(text, &offer()), "{text}");
-        let former = offer().under(ReadingRules::Format3);
-        assert!(!is_marked(text, &former), "{text}");
-        assert_eq!(find(text, &former, TextEnd::Own), None, "{text}");
+        for rules in [ReadingRules::Format3, ReadingRules::Format4] {
+            let former = offer().under(rules);
+            assert!(!is_marked(text, &former), "{text}");
+            assert_eq!(find(text, &former, TextEnd::Own), None, "{text}");
+        }
     }
 }
 

@@ -222,7 +222,7 @@ impl Provenance {
         // A name is read without what stands around it, so a copy may have another prefix.
         let bare = bare_name(written);
         let mut names = vec![written];
-        if self.rules.are_current() && !bare.is_empty() && bare != written {
+        if self.rules.are_from_4() && !bare.is_empty() && bare != written {
             names.push(&bare);
         }
         readings(self.rules, object).iter().any(|arguments| {
@@ -267,7 +267,7 @@ fn readings(rules: ReadingRules, properties: &Map<String, Value>) -> Vec<Map<Str
     };
     let plain = without(|key| key.starts_with('_'));
     let all = without(is_reserved);
-    if rules.are_current() && all.len() > plain.len() {
+    if rules.are_from_4() && all.len() > plain.len() {
         vec![plain, all]
     } else {
         vec![plain]

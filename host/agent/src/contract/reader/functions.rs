@@ -72,7 +72,7 @@ impl FunctionReader {
     /// Gives out what is complete and has nothing incomplete before it.
     fn give(&mut self, ended: bool, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         let begun = self.slots.len();
-        let is_early = !self.rules.are_current();
+        let is_early = !self.rules.are_from_4();
         while let Some(slot) = self.slots.get_mut(self.given) {
             let followed = self.given + 1 < begun;
             if !slot.is_complete(is_early, followed, ended)? {
@@ -81,7 +81,7 @@ impl FunctionReader {
             let name = slot.name.as_deref().unwrap_or_default();
             let arguments = slot.arguments.replace(Value::Null).unwrap_or_default();
             self.given += 1;
-            match tools::given(name, arguments, self.names.as_deref())? {
+            match tools::given(name, arguments, self.names.as_deref(), self.rules)? {
                 SolutionPart::Call(call) => {
                     out.push(ReplyPart::Call {
                         index: self.calls,

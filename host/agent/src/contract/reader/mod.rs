@@ -105,6 +105,7 @@ impl ReplyReader {
     pub fn under(self, rules: ReadingRules) -> Self {
         Self {
             rules,
+            thoughts: Filter::under(rules),
             leaks: self.leaks.under(rules),
             state: match self.state {
                 FormatReader::Tools(reader) => FormatReader::Tools(reader.under(rules)),

@@ -1,16 +1,18 @@
 //! Thoughts, while a reply is generated.
 
 use super::{
-    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MARKS, MAX_SPOKEN_END, SPOKEN, SpokenEnd,
-    SpokenMarks, answer_end, enclosed, split, spoken,
+    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MAX_SPOKEN_END, SpokenEnd, SpokenMarks, all_spoken,
+    answer_end, enclosed, marks, split_under, spoken,
 };
 use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
+use toolhold_json::rules::ReadingRules;
 
 /// Keeps thoughts apart while a reply is generated. What it gives comes to what
 /// `split` gives.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
+    rules: ReadingRules,
     place: FilterState,
     /// Text that may be the beginning of a mark, or what is said before calls.
     held: String,
@@ -52,6 +54,14 @@ fn behind(close: Option<&'static str>) -> FilterState {
 }
 
 impl Filter {
+    /// Filters by these rules instead of the current ones.
+    pub(in crate::contract) fn under(rules: ReadingRules) -> Self {
+        Self {
+            rules,
+            ..Self::default()
+        }
+    }
+
     /// Takes the next text, and gives the part that is answer: at most one restart, and the text behind it. Each byte is
     /// copied twice at most, with any number of marks and pieces of any size.
     pub fn push(&mut self, text: &str) -> Vec<ReplyText> {
@@ -124,7 +134,7 @@ impl Filter {
                         rest = &rest[at..];
                     }
                     SpokenEnd::Stopped => {
-                        self.place = FilterState::Answer(ClosingMarkFinder::default());
+                        self.place = FilterState::Answer(ClosingMarkFinder::under(self.rules));
                     }
                 },
                 FilterState::Enclosed(close) => {
@@ -164,17 +174,20 @@ impl Filter {
         if begins == HeaderMatch::Open {
             return None;
         }
-        let opened = |(open, close)| Some((close, start.strip_prefix(open)?));
-        if let Some((close, rest)) = MARKS.into_iter().find_map(opened) {
+        let known = marks(self.rules);
+        let opened = |(open, close): &(&'static str, &'static str)| {
+            Some((*close, start.strip_prefix(*open)?))
+        };
+        if let Some((close, rest)) = known.iter().find_map(opened) {
             self.place = FilterState::Thought(close);
             return Some(rest);
         }
-        if let Some(words) = spoken(start) {
+        if let Some(words) = spoken(self.rules, start) {
             self.place = FilterState::Spoken(words, 0);
             return Some(start);
         }
-        let closed = |(_, close): &(_, _)| start.strip_prefix(*close);
-        if let Some(rest) = MARKS.iter().find_map(closed) {
+        let closed = |(_, close): &(&'static str, &'static str)| start.strip_prefix(*close);
+        if let Some(rest) = known.iter().find_map(closed) {
             self.has_thought = true;
             return Some(rest);
         }
@@ -188,17 +201,22 @@ impl Filter {
         self.place = if start.starts_with(ANSWERS) {
             FilterState::Settled
         } else {
-            FilterState::Answer(ClosingMarkFinder::default())
+            FilterState::Answer(ClosingMarkFinder::under(self.rules))
         };
         Some(start)
     }
 
     /// True if `start` may become a mark, or words before a thought.
     fn is_begun(&self, start: &str) -> bool {
-        let marks = MARKS.iter().flat_map(|(open, close)| [*open, *close]);
+        let marks = marks(self.rules).iter();
+        let marks = marks.flat_map(|(open, close)| [*open, *close]);
         let answers = ANSWER_MARKS.iter().filter(|_| self.has_thought);
         let mut begins = marks
-            .chain(SPOKEN.iter().flat_map(|words| words.begins).copied())
+            .chain(
+                all_spoken(self.rules)
+                    .flat_map(|words| words.begins)
+                    .copied(),
+            )
             .chain(answers.map(|(open, _)| *open));
         begins.any(|begin| begin.starts_with(start))
     }
@@ -221,7 +239,7 @@ impl Filter {
             }
             // Without a response, it is no thought of this form.
             FilterState::Spoken(..) => {
-                let answer = split(&held).answer.to_owned();
+                let answer = split_under(self.rules, &held).answer.to_owned();
                 held = answer;
             }
             FilterState::Enclosed(close) => {

@@ -23,9 +23,10 @@ mod tests;
 pub use filter::{Filter, ReplyText};
 
 use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
+use toolhold_json::rules::ReadingRules;
 
 /// What begins a thought and what ends it.
-const MARKS: [(&str, &str); 15] = [
+static MARKS: [(&str, &str); 15] = [
     ("<think>", "</think>"),
     ("<THINK>", "</THINK>"),
     ("<Think>", "</Think>"),
@@ -41,10 +42,12 @@ const MARKS: [(&str, &str); 15] = [
     ("<longcat_think>", "</longcat_think>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
-    // MiniCPM and Pangu.
+    // MiniCPM and Pangu, from format 5 on.
     ("<|thought_start|>", "<|thought_end|>"),
     ("[unused16]", PANGU_END),
 ];
+/// How many of them the rules before format 5 know.
+const MARKS_BEFORE_5: usize = 13;
 /// The mark that ends a thought of Pangu.
 const PANGU_END: &str = "[unused17]";
 /// Bytes of the longest mark that ends a thought.
@@ -60,6 +63,7 @@ struct SpokenMarks {
     stop: Option<&'static str>,
 }
 
+/// The rules before format 5 know the first.
 static SPOKEN: [SpokenMarks; 3] = [
     // Granite.
     SpokenMarks {
@@ -120,9 +124,24 @@ fn answer_end(thought_end: &str) -> Option<&'static str> {
     }
 }
 
+/// The marks of thoughts under these rules.
+fn marks(rules: ReadingRules) -> &'static [(&'static str, &'static str)] {
+    if rules.are_from_5() {
+        &MARKS
+    } else {
+        MARKS.get(..MARKS_BEFORE_5).unwrap_or(&MARKS)
+    }
+}
+
+/// The words around thoughts under these rules.
+fn all_spoken(rules: ReadingRules) -> impl Iterator<Item = &'static SpokenMarks> {
+    let known = if rules.are_from_5() { SPOKEN.len() } else { 1 };
+    SPOKEN.iter().take(known)
+}
+
 /// The words with which a reply begins.
-fn spoken(start: &str) -> Option<&'static SpokenMarks> {
-    let mut all = SPOKEN.iter();
+fn spoken(rules: ReadingRules, start: &str) -> Option<&'static SpokenMarks> {
+    let mut all = all_spoken(rules);
     all.find(|words| words.begins.iter().any(|begin| start.starts_with(begin)))
 }
 
@@ -160,11 +179,17 @@ pub(super) fn is_opened(text: &str) -> bool {
 }
 
 pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
-    split_from(text, &mut |_| false)
+    split_under(ReadingRules::Current, text)
 }
 
-/// [`split`], where some marks are no marks, because the model only repeats them.
+/// [`split`], under these rules instead of the current ones.
+pub(super) fn split_under(rules: ReadingRules, text: &str) -> ThoughtAndAnswer<'_> {
+    split_from(rules, text, &mut |_| false)
+}
+
+/// [`split_under`], where some marks are no marks, because the model only repeats them.
 pub(super) fn split_from<'t>(
+    rules: ReadingRules,
     text: &'t str,
     is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
 ) -> ThoughtAndAnswer<'t> {
@@ -172,7 +197,7 @@ pub(super) fn split_from<'t>(
     let mut has_thought = false;
     let mut close = None;
     while close.is_none()
-        && let Some((next, end)) = past_thought(rest, is_quoted)
+        && let Some((next, end)) = past_thought(rules, rest, is_quoted)
     {
         rest = next;
         close = end;
@@ -214,6 +239,7 @@ fn enclosed(start: &str) -> Option<(&str, &'static str)> {
 
 /// The text behind the thought that `text` begins with, and the mark that ends the answer there, if one does.
 fn past_thought<'t>(
+    rules: ReadingRules,
     text: &'t str,
     is_quoted: &mut dyn FnMut(EndMark<'_>) -> bool,
 ) -> Option<(&'t str, Option<&'static str>)> {
@@ -221,9 +247,9 @@ fn past_thought<'t>(
     if let HeaderMatch::With(header) = harmony::begins(start) {
         return Some((past_message(&header)?, None));
     }
-    for (open, close) in MARKS {
-        if let Some(thought) = start.strip_prefix(open) {
-            let mut ends = thought.match_indices(close).take(MAX_ENDS);
+    for (open, close) in marks(rules) {
+        if let Some(thought) = start.strip_prefix(*open) {
+            let mut ends = thought.match_indices(*close).take(MAX_ENDS);
             let end = ends.find_map(|(at, mark)| {
                 let after = thought.get(at + mark.len()..)?;
                 let mark = EndMark {
@@ -239,22 +265,22 @@ fn past_thought<'t>(
             });
         }
     }
-    if let Some(words) = spoken(start)
+    if let Some(words) = spoken(rules, start)
         && let SpokenEnd::At(end, close) = words.end(start, 0)
     {
         return Some((start.get(end..)?, close));
     }
     // The prompt held all of a thought that is empty.
-    if let Some(rest) = MARKS
+    if let Some(rest) = marks(rules)
         .iter()
-        .find_map(|(_, close)| start.strip_prefix(close))
+        .find_map(|(_, close)| start.strip_prefix(*close))
     {
         return Some((rest, None));
     }
     if start.starts_with(ANSWERS) {
         return None;
     }
-    let mut watch = ClosingMarkFinder::default();
+    let mut watch = ClosingMarkFinder::under(rules);
     let mut from = 0;
     for _ in 0..MAX_ENDS {
         from += watch.find(start.get(from..)?)?;
@@ -291,23 +317,23 @@ fn past_message<'t>(header: &Header<'t>) -> Option<&'t str> {
 /// thought that lost its marks.
 #[derive(Debug, Clone)]
 struct ClosingMarkFinder {
+    rules: ReadingRules,
     /// The line so far, as long as it may be a mark.
     line: Option<String>,
     in_code: bool,
     unmarked: UnmarkedThought,
 }
 
-impl Default for ClosingMarkFinder {
-    fn default() -> Self {
+impl ClosingMarkFinder {
+    fn under(rules: ReadingRules) -> Self {
         Self {
+            rules,
             line: Some(String::new()),
             in_code: false,
             unmarked: UnmarkedThought::default(),
         }
     }
-}
 
-impl ClosingMarkFinder {
     /// The end of the mark, in bytes of `text`.
     fn find(&mut self, text: &str) -> Option<usize> {
         for (at, c) in text.char_indices() {
@@ -328,7 +354,7 @@ impl ClosingMarkFinder {
             if line == FENCE {
                 self.in_code = !self.in_code;
                 self.line = None;
-            } else if !self.in_code && MARKS.iter().any(|(_, close)| line == close) {
+            } else if !self.in_code && marks(self.rules).iter().any(|(_, close)| line == close) {
                 return Some(at + c.len_utf8());
             } else if line.len() > MAX_MARK {
                 self.line = None;

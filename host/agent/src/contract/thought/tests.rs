@@ -225,8 +225,31 @@ fn thoughts_stand_apart() {
     }
 }
 
+/// A record of format 4 has such replies as answers.
+#[test]
+fn thoughts_in_later_forms_are_none_before_format_5() {
+    for text in [
+        "Here are my reasoning steps:\n2+5\n[BEGIN FINAL RESPONSE]\n7\n[END FINAL RESPONSE]\n",
+        "Thought: 2+5\nFinal Answer: 7",
+        "[unused16]2+5[unused17]7[unused10]",
+        "<|thought_start|>\n2+5\n<|thought_end|>\n7",
+    ] {
+        assert_ne!(split(text).thought, "", "{text}");
+        for rules in [ReadingRules::Format3, ReadingRules::Format4] {
+            assert_eq!(split_under(rules, text).answer, text);
+            let pieces: Vec<&str> = text.split("").collect();
+            assert_eq!(streamed_by(Filter::under(rules), &pieces), text);
+        }
+    }
+    let granite = "Here is my thought process:\n2+5\nHere is my response: 7";
+    assert_eq!(split_under(ReadingRules::Format4, granite).answer, " 7");
+}
+
 fn streamed(pieces: &[&str]) -> String {
-    let mut filter = Filter::default();
+    streamed_by(Filter::default(), pieces)
+}
+
+fn streamed_by(mut filter: Filter, pieces: &[&str]) -> String {
     let mut answer = String::new();
     let mut take = |part| match part {
         ReplyText::Answer(text) => answer += &text,

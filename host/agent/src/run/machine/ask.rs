@@ -235,7 +235,7 @@ impl Machine {
     /// The names under which tools go out and come in; absent under rules that know none.
     pub(super) fn names(&self) -> Option<&Arc<ToolNames>> {
         let names = self.tools.catalogue().names();
-        self.rules.are_current().then_some(names)
+        self.rules.are_from_4().then_some(names)
     }
 
     /// A call under Toolhold's own names.

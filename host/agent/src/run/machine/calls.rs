@@ -8,6 +8,7 @@ use super::scopes::{
 use super::step_calls::AtShields;
 use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
+use crate::calls::CallMoment;
 use crate::calls::screen::screened_arguments;
 use crate::guard::shield::Screening;
 use crate::run::schedule::Appends;
@@ -125,19 +126,27 @@ impl Machine {
     }
 
     fn refuses_property(&self, name: &str) -> bool {
-        self.rules.are_current() && CORRECTIONS.contains(&name)
+        self.rules.are_from_4() && CORRECTIONS.contains(&name)
     }
 
     /// True if an argument that begins with a dagger is a reference: the run has data, its Request describes references, or
     /// calls of this reply write data. A plan that was given to the run was checked with its references.
     fn has_references(&self, call: &Call) -> bool {
         let writes = |call: &Call| call.output_path.is_some();
-        !self.rules.are_current()
+        !self.rules.are_from_4()
             || self.is_wired()
             || self.request.plan.is_some()
             || !self.context.data.log().is_empty()
             || writes(call)
             || self.step.calls.calls().any(writes)
+    }
+
+    /// The moment at which a call is judged, or has ended.
+    pub(super) fn moment(&self) -> CallMoment {
+        CallMoment {
+            step: self.steps,
+            may_change: self.running.may_change(),
+        }
     }
 
     /// Whether the call passes its checks as things stand: it waits for no reference, and its arguments fit. Shields and
@@ -149,14 +158,16 @@ impl Machine {
         let checks = &self.tools.checks;
         let repair = self.request.settings.repair;
         if bound.tool.is_latent() {
-            let (open, repair) = (wiring.open(call), repair && self.rules.are_current());
+            let (open, repair) = (wiring.open(call), repair && self.rules.are_from_4());
             return call.output.is_some() && checks.fitting_latent(call, &open, repair).is_ok();
         }
         let Ok(arguments) = self.filled(call, &wiring) else {
             return false;
         };
         let fitting = checks.fitting(&call.tool, arguments, repair);
-        fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
+        fitting.is_ok_and(|(arguments, _)| {
+            checks.not_repeated(call, &arguments, self.moment()).is_ok()
+        })
     }
 
     /// The arguments of a call, with the values that its references stand for.
@@ -165,7 +176,7 @@ impl Machine {
             return Ok(call.arguments.clone());
         }
         let instance = call.instance.as_deref();
-        let filled = if self.rules.are_current() {
+        let filled = if self.rules.are_from_4() {
             self.context.data.fill(&call.arguments, instance)
         } else {
             let arguments = reference::with_paired_daggers(call.arguments.clone());
@@ -207,7 +218,7 @@ impl Machine {
                     "this tool is yours to answer: write its result as \"_output\" in the call";
                 ToolFailure::correctable("output", message)
             })?;
-            let (open, repair) = (own.wiring.open(&call), repair && self.rules.are_current());
+            let (open, repair) = (own.wiring.open(&call), repair && self.rules.are_from_4());
             let checks = &self.tools.checks;
             let (arguments, repairs) = checks.fitting_latent(&call, &open, repair)?;
             self.tell_repaired(&call, repairs, effects);
@@ -227,7 +238,8 @@ impl Machine {
             .for_tool(bound, call.instance.as_deref(), arguments);
         let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
         self.tell_repaired(&call, repairs, effects);
-        self.tools.checks.may_begin(&call, &arguments)?;
+        let at = self.moment();
+        self.tools.checks.may_begin(&call, &arguments, at)?;
         self.screen_call(index, arguments, false, effects)
     }
 
@@ -321,7 +333,7 @@ impl Machine {
         let next = match screened_arguments(screened, at.arguments, check) {
             Ok((arguments, false)) => self.approve(index, arguments, at.is_approved, effects),
             // It is another call than the one that was checked, and than the one that was approved.
-            Ok((left, true)) => match checks.check(call, &left) {
+            Ok((left, true)) => match checks.check(call, &left, self.moment()) {
                 Ok(()) => self.approve(index, left, false, effects),
                 Err(failure) => Err(failure),
             },
@@ -389,7 +401,7 @@ impl Machine {
     /// the last that others waited for; under the rules of format 3 these wait for the next input.
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
         self.start_ready(None, effects);
-        if self.rules.are_current() {
+        if self.rules.are_from_4() {
             self.begin_unblocked(effects);
         }
     }
@@ -454,6 +466,9 @@ impl Machine {
         if let Some(call) = detached {
             let told = "started in the background; its result is not reported".into();
             self.step.calls.answer(index, told, false, &[]);
+            if self.rules.are_from_5() {
+                self.tools.checks.may_have_changed(&call.tool, false);
+            }
             self.running.detach(call, work.clone());
         } else {
             self.step.calls.run(index);

@@ -50,7 +50,7 @@ fn is_same_seat(one: &Opinion, other: &Opinion) -> bool {
 impl Machine {
     /// An advisor on demand answered the call at `index`. Its votes count in the council of the next reply.
     pub(super) fn note_consulted(&mut self, index: usize, answer: &Value) {
-        if !self.rules.are_current() {
+        if !self.rules.are_from_4() {
             return;
         }
         let (Value::Object(fields), Some(own)) = (answer, self.step.calls.get(index)) else {

@@ -133,7 +133,7 @@ impl Machine {
     /// The council of the reply is recorded before the first call that it allows begins.
     pub(super) fn tell_council_before(&mut self, call: &Call, effects: &mut Effects) {
         let is_due = self.step.advisors.is_some() || self.is_decision(call);
-        let is_due = is_due && self.rules.are_current();
+        let is_due = is_due && self.rules.are_from_4();
         if self.step.is_council_told || !is_due {
             return;
         }

@@ -26,7 +26,8 @@ impl Machine {
             decision: decision.clone(),
         });
         let call = &pending.call;
-        let fits = |arguments: &Value| self.tools.checks.check(call, arguments);
+        let at = self.moment();
+        let fits = |arguments: &Value| self.tools.checks.check(call, arguments, at);
         let check = self.tools.checks.of(&call.tool).map(AsRef::as_ref);
         let made = match apply_decision(pending.clone(), decision, fits, check) {
             DecisionEffect::Make(arguments) => self.make(index, arguments, effects),

@@ -130,7 +130,7 @@ impl PlanCheck<'_> {
 
     /// The calls under Toolhold's own names: of parameters that begin with `_`, too.
     fn named(self, calls: Vec<Call>) -> Vec<Call> {
-        if !self.rules.are_current() {
+        if !self.rules.are_from_4() {
             return calls;
         }
         let names = self.tools.catalogue().names();
@@ -260,7 +260,7 @@ impl PlanCheck<'_> {
     }
 
     fn graph(self, steps: Vec<plan::Step>) -> Result<Graph, GraphError> {
-        if self.rules.are_current() {
+        if self.rules.are_from_4() {
             Graph::over(steps, |path, instance| self.is_there(path, instance))
         } else {
             Graph::by_reads(steps)

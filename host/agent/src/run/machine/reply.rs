@@ -218,7 +218,7 @@ impl Machine {
                 self.proceed(effects);
             }
             Err(reason) => {
-                if contract::is_cut_in_thought(&completion)
+                if contract::is_cut_in_thought(self.rules.reading(), &completion)
                     && !self.is_aside()
                     && let Some(tokens) = self.reply_limit.raise()
                 {

@@ -93,12 +93,12 @@ impl Machine {
 
     /// True if the process of the call ended while it ran, under rules that ask for it.
     fn may_have_run(&self, ending: &SettledResult) -> bool {
-        !ending.by_host && !ending.ran() && self.rules.are_current()
+        !ending.by_host && !ending.ran() && self.rules.are_from_5()
     }
 
     /// True if a call that the ended call `id` made may have changed something, under rules that ask for it.
     fn calls_change(&mut self, id: &str) -> bool {
-        self.running.take_changes(id) && self.rules.are_current()
+        self.running.take_changes(id) && self.rules.are_from_5()
     }
 
     /// A background call that will not return after a restart.
@@ -153,14 +153,10 @@ impl Machine {
             }
             Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
-        let calls_change = self.calls_change(&call.id);
+        let (calls_change, at) = (self.calls_change(&call.id), self.moment());
         if let (true, Some(own)) = (ran, self.step.calls.get(index)) {
             let checks = &mut self.tools.checks;
-            checks.ran(&call, &own.arguments, &result, calls_change);
-            if self.rules.are_current() && self.running.may_change() {
-                // What it returned may be something else already.
-                checks.may_have_changed(&call.tool, true);
-            }
+            checks.ran(&call, &own.arguments, &result, calls_change, at);
         }
         if may_have_run {
             self.tools.checks.may_have_changed(&call.tool, calls_change);

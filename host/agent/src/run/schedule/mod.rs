@@ -152,7 +152,7 @@ impl Schedule {
         };
         node.state = CallProgress::Done;
         self.appending.retain(|appending| *appending != index);
-        if !self.rules.are_current() {
+        if !self.rules.are_from_4() {
             let (writer, nodes) = (node.instance.clone(), &self.nodes);
             self.failed.retain(|(failed, path)| {
                 let instance = nodes.get(*failed).and_then(|node| node.instance.as_ref());
@@ -213,7 +213,7 @@ impl Schedule {
             let node = self.nodes.get(*failed);
             place.overlaps(path) && node.is_some_and(|node| node.is_seen_by(reader))
         });
-        if !self.rules.are_current() {
+        if !self.rules.are_from_4() {
             return failed.map(|(failed, _)| *failed).next_back();
         }
         let failed = failed.filter(|(failed, place)| !self.is_replaced(*failed, place));

@@ -17,7 +17,7 @@ impl Schedule {
             node.is_some_and(|node| node.appends_for(new))
         };
         let mut before: BTreeSet<usize> = appending.filter(appends_for).collect();
-        if !self.rules.are_current() {
+        if !self.rules.are_from_4() {
             return before.into_iter().collect();
         }
         let mut places = new.writes.clone();
@@ -91,7 +91,7 @@ impl Schedule {
     /// A call goes before some that it was behind. Those that are behind it are behind these as well, where they touch
     /// the same places.
     pub(super) fn pass(&mut self, index: usize, passed: Vec<usize>) {
-        if passed.is_empty() || !self.rules.are_current() {
+        if passed.is_empty() || !self.rules.are_from_4() {
             return;
         }
         let mut behind: Vec<(usize, Vec<usize>)> = Vec::new();

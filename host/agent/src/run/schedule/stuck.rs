@@ -44,7 +44,7 @@ impl Schedule {
             node.behind.retain(|index| !waiting.contains(index));
             // Alternatives of what it reads that only come when it is over.
             let mut has_dropped = false;
-            let alternatives = node.reads.iter_mut().filter(|_| self.rules.are_current());
+            let alternatives = node.reads.iter_mut().filter(|_| self.rules.are_from_4());
             for waits in alternatives.flat_map(|read| &mut read.waits) {
                 has_dropped |= waits.iter().any(|index| waiting.contains(index));
                 waits.retain(|index| !waiting.contains(index));
@@ -147,7 +147,7 @@ impl Schedule {
                 // earlier call should have written.
                 let later = || self.writers(path, instance).find(|writer| is_other(writer));
                 let is_open = spoiled.is_none() || !waits.is_empty();
-                let is_awaited = !self.rules.are_current()
+                let is_awaited = !self.rules.are_from_4()
                     || (lacks_all && is_open && !data.contains(path, instance));
                 let writer = waits.iter().copied().find(|writer| is_other(writer));
                 let by = writer.or_else(|| is_awaited.then(later).flatten())?;

@@ -108,7 +108,7 @@ impl PendingRead {
     pub(super) fn is_ready(&self, data: &Data, instance: Option<&str>, rules: LoopRules) -> bool {
         let mut paths = self.source.paths().iter().zip(&self.waits);
         let is_settled = match self.source {
-            Source::First(_) if rules.are_current() => paths
+            Source::First(_) if rules.are_from_4() => paths
                 .find(|(path, waits)| !waits.is_empty() || data.contains(path, instance))
                 .is_some_and(|(_, waits)| waits.is_empty()),
             Source::First(_) | Source::All(_) => true,
@@ -150,7 +150,7 @@ impl PendingRead {
                 continue;
             }
             let is_written = written.iter().any(|place| place.overlaps(path));
-            if !rules.are_current() {
+            if !rules.are_from_4() {
                 *spoiled = (!is_written).then_some(writer);
                 continue;
             }

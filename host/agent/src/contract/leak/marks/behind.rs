@@ -4,7 +4,7 @@ use super::{Mark, around, is_begun, marks, opening};
 use toolhold_json::rules::ReadingRules;
 
 /// Marks behind calls that mean nothing, beside special tokens and what stands around calls anywhere.
-pub(super) static BEHIND: [&str; 15] = [
+static BEHIND: [&str; 14] = [
     "<end_of_utterance>",
     "<end_of_text>",
     "<end_of_message>",
@@ -19,9 +19,10 @@ pub(super) static BEHIND: [&str; 15] = [
     "<sep>",
     "<0x0A>",
     "[/INST]",
-    // Pangu.
-    "[unused10]",
 ];
+
+/// Pangu's, unknown to the rules before format 5.
+static BEHIND_FROM_5: [&str; 1] = ["[unused10]"];
 
 /// Marks with which another turn begins, beside special tokens. What stands behind is no reply.
 static TURNS: [&str; 6] = [
@@ -65,6 +66,12 @@ const FRAMES: [(&str, &str); 3] = [("<|", "|>"), ("[|", "|]"), ("<｜", "｜>")]
 const MAX_NAME: usize = 64;
 /// The role that follows the token with which a turn begins.
 const ROLE: &str = "assistant";
+
+/// The marks behind calls that mean nothing, under these rules.
+pub(super) fn behind(rules: ReadingRules) -> impl Iterator<Item = &'static str> + Clone {
+    let last = BEHIND_FROM_5.iter().filter(move |_| rules.are_from_5());
+    BEHIND.iter().chain(last).copied()
+}
 
 fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '▁')
@@ -115,10 +122,10 @@ fn is_of_turn(token: &str) -> bool {
 /// The text behind the mark that means nothing, with which `text`, behind a call, begins.
 fn past_one(rules: ReadingRules, text: &str) -> Option<&str> {
     let known = around(rules).find_map(|around| text.strip_prefix(around));
-    if known.is_some() || !rules.are_current() {
+    if known.is_some() || !rules.are_from_4() {
         return known;
     }
-    let own = BEHIND.iter().find_map(|mark| text.strip_prefix(mark));
+    let own = behind(rules).find_map(|mark| text.strip_prefix(mark));
     own.or_else(|| {
         let token = token(text)?;
         let is_other = is_of_call(rules, token) || is_of_turn(token);
@@ -139,7 +146,7 @@ pub(in crate::contract::leak) fn past_behind(rules: ReadingRules, text: &str) ->
 pub(in crate::contract::leak) fn starts_turn(rules: ReadingRules, text: &str) -> bool {
     let is_token =
         || token(text).is_some_and(|token| is_of_turn(token) && !is_of_call(rules, token));
-    rules.are_current() && (TURNS.iter().any(|mark| text.starts_with(mark)) || is_token())
+    rules.are_from_4() && (TURNS.iter().any(|mark| text.starts_with(mark)) || is_token())
 }
 
 /// Whether nothing of the reply stands in this text behind a call.
@@ -150,12 +157,11 @@ pub(in crate::contract::leak) fn is_over(rules: ReadingRules, text: &str) -> boo
 
 /// Whether more text may make a mark of this one behind a call.
 pub(in crate::contract::leak) fn is_begun_behind(rules: ReadingRules, text: &str) -> bool {
-    let own = BEHIND.iter().chain(&TURNS);
     let is_own = || {
-        own.clone()
-            .any(|mark| mark.len() > text.len() && mark.starts_with(text))
+        let mut own = behind(rules).chain(TURNS.iter().copied());
+        own.any(|mark| mark.len() > text.len() && mark.starts_with(text))
     };
-    is_begun(rules, text) || (rules.are_current() && (is_own() || is_begun_token(text)))
+    is_begun(rules, text) || (rules.are_from_4() && (is_own() || is_begun_token(text)))
 }
 
 /// Text without white space and what stands around calls at its end.
@@ -170,10 +176,10 @@ pub(in crate::contract::leak) fn trim_around(rules: ReadingRules, text: &str) ->
 /// The text before the mark that means nothing, with which it ends.
 fn before_last(rules: ReadingRules, text: &str) -> Option<&str> {
     let known = around(rules).find_map(|around| text.strip_suffix(around));
-    if known.is_some() || !rules.are_current() {
+    if known.is_some() || !rules.are_from_4() {
         return known;
     }
-    let mut own = BEHIND.iter().chain(&TURNS);
+    let mut own = behind(rules).chain(TURNS.iter().copied());
     own.find_map(|mark| text.strip_suffix(mark))
         .or_else(|| before_token(rules, text))
         .or_else(|| {
@@ -225,7 +231,7 @@ pub(in crate::contract::leak) fn follows(
     mark: &Mark,
     rest: &str,
 ) -> AfterCall {
-    let is_sentence = || rules.are_current() && mark.is_ended_by_token() && begins_sentence(rest);
+    let is_sentence = || rules.are_from_4() && mark.is_ended_by_token() && begins_sentence(rest);
     if rest.is_empty() {
         AfterCall::Nothing
     } else if rest.starts_with('\n') || opening(rules, rest).is_some() || starts_turn(rules, rest) {

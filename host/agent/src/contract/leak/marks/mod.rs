@@ -106,7 +106,7 @@ static MARKS: [Mark; 20] = [
 ];
 
 /// Marks that the rules of format 3 do not know.
-static LATER_MARKS: [Mark; 12] = [
+static LATER_MARKS: [Mark; 10] = [
     list("<tool_calls>", "</tool_calls>"),
     list("<function_calls>", "</function_calls>"),
     list("<dots_function_call>", "</dots_function_call>"),
@@ -117,6 +117,10 @@ static LATER_MARKS: [Mark; 12] = [
     token("<|tools_prefix|>", "<|tools_suffix|>"),
     token("<｜tool_call_begin｜>", "<｜tool_call_end｜>"),
     named("<steptml:invoke name=", "</steptml:invoke>"),
+];
+
+/// Marks that the rules before format 5 do not know.
+static MARKS_FROM_5: [Mark; 2] = [
     token("[unused11]", "[unused12]"),
     tag("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
 ];
@@ -163,28 +167,32 @@ static AROUND: [&str; 37] = [
 ];
 
 /// Further marks around calls, unknown to the rules of format 3.
-static LATER_AROUND: [&str; 4] = [
+static LATER_AROUND: [&str; 3] = [
     "<｜tool_calls_begin｜>",
     "<｜tool_calls_end｜>",
     "<|/tool_call|>",
-    "<role>ASSISTANT</role>",
 ];
+
+/// A mark around calls that the rules before format 5 do not know.
+static AROUND_FROM_5: [&str; 1] = ["<role>ASSISTANT</role>"];
 
 /// Marks around calls under the rules of format 3, which are marks of lists now.
 static FORMER_AROUND: [&str; 2] = ["<function_calls>", "<tool_calls>"];
 
 /// The marks of calls under these rules.
 pub(super) fn marks(rules: ReadingRules) -> impl Iterator<Item = &'static Mark> {
-    let later = LATER_MARKS.iter().filter(move |_| rules.are_current());
-    MARKS.iter().chain(later)
+    let later = LATER_MARKS.iter().filter(move |_| rules.are_from_4());
+    let last = MARKS_FROM_5.iter().filter(move |_| rules.are_from_5());
+    MARKS.iter().chain(later).chain(last)
 }
 
 fn around(rules: ReadingRules) -> impl Iterator<Item = &'static str> {
     let own: &'static [&'static str] = match rules {
         ReadingRules::Format3 => &FORMER_AROUND,
-        ReadingRules::Current => &LATER_AROUND,
+        ReadingRules::Format4 | ReadingRules::Current => &LATER_AROUND,
     };
-    AROUND.iter().chain(own).copied()
+    let last = AROUND_FROM_5.iter().filter(move |_| rules.are_from_5());
+    AROUND.iter().chain(own).chain(last).copied()
 }
 
 /// The mark of a call that `text` begins with.
@@ -212,13 +220,17 @@ pub(super) fn is_begun(rules: ReadingRules, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::leak::marks::behind::BEHIND;
+    use crate::contract::leak::marks::behind::behind;
 
     /// Marks that were passed over once need not be read again when more text comes.
     #[test]
     fn no_mark_begins_another() {
-        for rules in [ReadingRules::Format3, ReadingRules::Current] {
-            let behind = BEHIND.iter().copied().filter(|_| rules.are_current());
+        for rules in [
+            ReadingRules::Format3,
+            ReadingRules::Format4,
+            ReadingRules::Current,
+        ] {
+            let behind = behind(rules).filter(|_| rules.are_from_4());
             let all = || {
                 let own = marks(rules).map(|mark| mark.open).chain(around(rules));
                 own.chain(behind.clone())

@@ -2,6 +2,7 @@
 
 use crate::contract::leak::tags::unquoted;
 use std::borrow::Cow;
+use toolhold_json::rules::ReadingRules;
 
 /// Maximum bytes of a mark without its frame.
 pub(super) const MAX_MARK: usize = 128;
@@ -192,6 +193,9 @@ pub(super) static FRAMES: [Frame; 8] = [
     },
 ];
 
+/// Beginnings of frames that the rules before format 5 do not know.
+const FROM_5: [&str; 3] = ["<<", "[[", "⟦"];
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnyMark<'t> {
     /// Without bars and slash.
@@ -320,8 +324,9 @@ fn attribute<'t>(attributes: &'t str, keys: &[&str]) -> Option<&'t str> {
 }
 
 /// The mark that a text begins with, of HTML too, and the text behind it.
-pub(super) fn any_mark(text: &str) -> Option<(AnyMark<'_>, &str)> {
-    FRAMES.iter().find_map(|frame| {
+pub(super) fn any_mark(rules: ReadingRules, text: &str) -> Option<(AnyMark<'_>, &str)> {
+    let is_known = |frame: &&Frame| rules.are_from_5() || !FROM_5.contains(&frame.open);
+    FRAMES.iter().filter(is_known).find_map(|frame| {
         let rest = text.strip_prefix(frame.open)?;
         let head = rest.get(..rest.floor_char_boundary(MAX_MARK))?;
         let inner = head.get(..head.find(frame.close)?)?;
@@ -331,8 +336,8 @@ pub(super) fn any_mark(text: &str) -> Option<(AnyMark<'_>, &str)> {
 }
 
 /// The mark of a text, unless it is an element of HTML, behind which no call stands.
-pub(super) fn mark(text: &str) -> Option<(AnyMark<'_>, &str)> {
-    any_mark(text).filter(|(mark, _)| !mark.is_html())
+pub(super) fn mark(rules: ReadingRules, text: &str) -> Option<(AnyMark<'_>, &str)> {
+    any_mark(rules, text).filter(|(mark, _)| !mark.is_html())
 }
 
 pub(super) fn without_namespace(text: &str) -> Cow<'_, str> {

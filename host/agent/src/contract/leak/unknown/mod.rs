@@ -40,7 +40,7 @@ const MAX_WORD: usize = 64;
 /// Whether an answer begins with a mark, and not with one of a known form. Under the rules of format 3 none does.
 fn is_unknown(rules: ReadingRules, text: &str) -> bool {
     let is_known = || opening(rules, past_around(rules, text)).is_some();
-    rules.are_current() && !is_known() && mark(&without_namespace(text)).is_some()
+    rules.are_from_4() && !is_known() && mark(rules, &without_namespace(text)).is_some()
 }
 
 /// The text behind the fence that it begins with, and the language there.
@@ -59,7 +59,7 @@ fn word(text: &str) -> (&str, &str) {
 fn past_word<'t>(text: &'t str, offer: &CallableNames) -> Option<&'t str> {
     let (name, rest) = word(text);
     let is_idle = !name.is_empty() && name.len() <= MAX_WORD && offer.identifier(name).is_none();
-    (is_idle && mark(rest).is_some()).then_some(rest)
+    (is_idle && mark(offer.rules(), rest).is_some()).then_some(rest)
 }
 
 /// The calls of an answer that is nothing else.
@@ -111,7 +111,7 @@ impl<'o> UnknownReader<'o> {
     fn past_marks<'t>(&mut self, text: &'t str) -> &'t str {
         let mut rest = text.trim_start();
         loop {
-            let after = if let Some((mark, after)) = mark(rest) {
+            let after = if let Some((mark, after)) = mark(self.offer.rules(), rest) {
                 self.marks += 1;
                 self.is_of_calls |= mark.is_of_calls();
                 let is_call = !mark.is_close && self.tool(&mark).is_some();
@@ -143,7 +143,7 @@ impl<'o> UnknownReader<'o> {
 
     /// The calls that a text begins with, and the text behind them.
     fn call<'t>(&self, text: &'t str) -> Option<(LeakedCalls, &'t str)> {
-        if let Some((mark, after)) = mark(text) {
+        if let Some((mark, after)) = mark(self.offer.rules(), text) {
             return self.element(&mark, after);
         }
         if text.starts_with(['{', '[']) {
@@ -165,7 +165,7 @@ impl<'o> UnknownReader<'o> {
             return Some((pythonic::calls(call, self.offer)?, after));
         }
         let tool = self.offer.identifier(name)?;
-        self.arguments(tool, past_separators(after))
+        self.arguments(tool, past_separators(self.offer.rules(), after))
     }
 
     /// `<ANY name="NAME">…</ANY>`, `<ANY=NAME>…</ANY>` or `<NAME>…</NAME>`, which may lack its end.
@@ -174,7 +174,7 @@ impl<'o> UnknownReader<'o> {
         if let Some(after) = after.trim_start().strip_prefix(&*mark.close()) {
             return Some((one(tool, Map::new()), after));
         }
-        self.arguments(tool, past_separators(after))
+        self.arguments(tool, past_separators(self.offer.rules(), after))
     }
 
     /// An object, or elements that are parameters; at least one.
@@ -189,10 +189,10 @@ impl<'o> UnknownReader<'o> {
 }
 
 /// The text behind what may stand between a tool's name and its arguments.
-fn past_separators(text: &str) -> &str {
+fn past_separators(rules: ReadingRules, text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
-        let after = match any_mark(rest) {
+        let after = match any_mark(rules, rest) {
             Some((mark, after))
                 if mark.is_close || mark.is_around_parameters() || mark.is_separator() =>
             {
@@ -212,7 +212,7 @@ fn past_separators(text: &str) -> &str {
 fn parameters<'t>(text: &'t str, offer: &CallableNames) -> Option<(Map<String, Value>, &'t str)> {
     let mut arguments = Map::new();
     let mut rest = text.trim_start();
-    while let Some((mark, after)) = any_mark(rest) {
+    while let Some((mark, after)) = any_mark(offer.rules(), rest) {
         if mark.is_close || arguments.len() > MAX_PARAMETERS {
             break;
         }
@@ -226,7 +226,7 @@ fn parameters<'t>(text: &'t str, offer: &CallableNames) -> Option<(Map<String, V
             return None;
         } else if is_of_key(mark.name) {
             let (key, after) = after.split_once(&*mark.close())?;
-            let (value, after) = any_mark(after.trim_start())?;
+            let (value, after) = any_mark(offer.rules(), after.trim_start())?;
             (key.trim(), value, after)
         } else if mark.is_token || mark.name.contains(':') || has_call_word(mark.name) {
             // The next call.
@@ -237,7 +237,7 @@ fn parameters<'t>(text: &'t str, offer: &CallableNames) -> Option<(Map<String, V
         if mark.is_close {
             return None;
         }
-        let (value, after) = value(after, &mark)?;
+        let (value, after) = value(offer.rules(), after, &mark)?;
         if quotes_call(value, offer) {
             return None;
         }
@@ -258,7 +258,8 @@ fn is_of_key(name: &str) -> bool {
 fn quotes_call(value: &str, offer: &CallableNames) -> bool {
     let mut begins = value.match_indices('<').take(MAX_CLOSES);
     begins.any(|(at, _)| {
-        let Some((mark, after)) = value.get(at..).and_then(any_mark) else {
+        let start = value.get(at..);
+        let Some((mark, after)) = start.and_then(|start| any_mark(offer.rules(), start)) else {
             return false;
         };
         let tool = mark
@@ -280,7 +281,7 @@ fn openings(value: &str, open: &str) -> usize {
 
 /// The text up to the mark that closes it, behind which nothing but a mark may stand, and the text behind that. Elements of
 /// the same name within it have their own ends.
-fn value<'t>(text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
+fn value<'t>(rules: ReadingRules, text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
     let (open, close) = (mark.open(), mark.close());
     let close = close.as_str();
     let mut from = 0;
@@ -289,7 +290,7 @@ fn value<'t>(text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
         let rest = text.get(at + close.len()..)?.trim_start();
         let inner = text.get(..at)?;
         let is_own = openings(inner, &open) <= inner.matches(close).count();
-        if is_own && (rest.is_empty() || any_mark(rest).is_some()) {
+        if is_own && (rest.is_empty() || any_mark(rules, rest).is_some()) {
             let value = lines(inner);
             let quoted = value
                 .strip_prefix("<![CDATA[")
@@ -305,8 +306,10 @@ fn value<'t>(text: &'t str, mark: &AnyMark<'_>) -> Option<(&'t str, &'t str)> {
 /// has a name and arguments, and nothing else stands behind it.
 pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
     let text = answer.trim();
-    if !is_unknown(offer.rules(), text) || !text.ends_with(['>', ']', '}', ')', '▷', '⟧', '`'])
-    {
+    let rules = offer.rules();
+    let is_ended = text.ends_with(['>', ']', '}', ')', '▷', '`'])
+        || (rules.are_from_5() && text.ends_with('⟧'));
+    if !is_unknown(rules, text) || !is_ended {
         return false;
     }
     if calls(text, offer, TextEnd::Own).is_some() {
@@ -318,7 +321,7 @@ pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
         (is_of_calls || name.contains(['.', '-', '_'])) && offer.identifier(name).is_some()
     };
     let mut rest = plain.trim_start();
-    while let Some((mark, after)) = mark(rest).filter(|_| reader.marks <= MAX_MARKS) {
+    while let Some((mark, after)) = mark(rules, rest).filter(|_| reader.marks <= MAX_MARKS) {
         reader.marks += 1;
         reader.is_of_calls |= mark.is_of_calls();
         let said = mark.said(&TOOL_KEYS);
@@ -339,9 +342,9 @@ pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
         return head
             .split(|c| !is_part(c))
             .any(|name| is_tool(name, is_of_calls))
-            || (is_of_calls && is_call_object(rest));
+            || (is_of_calls && is_call_object(rules, rest));
     }
-    if mark(rest).is_some() {
+    if mark(rules, rest).is_some() {
         // An element that names a tool.
         return true;
     }
@@ -351,14 +354,18 @@ pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
     is_tool(name, is_of_calls)
         && if is_of_calls {
             // `<tool_report>news of today</tool_report>` is a text.
-            is_called || is_tool(name, false) || after.is_empty() || any_mark(after).is_some()
+            is_called
+                || is_tool(name, false)
+                || after.is_empty()
+                || any_mark(rules, after).is_some()
         } else {
-            is_called || (any_mark(after).is_some() && !past_separators(after).is_empty())
+            is_called
+                || (any_mark(rules, after).is_some() && !past_separators(rules, after).is_empty())
         }
 }
 
 /// Whether a text begins with an object, or a list of them, that has a member for a name and one for arguments.
-fn is_call_object(text: &str) -> bool {
+fn is_call_object(rules: ReadingRules, text: &str) -> bool {
     let value = bracketed(text).and_then(|(value, _)| strict::parse(value).ok());
     let object = match &value {
         Some(Value::Array(items)) => items.first().and_then(Value::as_object),
@@ -367,6 +374,6 @@ fn is_call_object(text: &str) -> bool {
     };
     object.is_some_and(|object| {
         let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
-        has(names(ReadingRules::Current)) && has(argument_members(ReadingRules::Current))
+        has(names(rules)) && has(argument_members(rules))
     })
 }

@@ -65,7 +65,7 @@ fn kind(text: &str) -> ReplyOpening {
     let plain = without_namespace(start);
     let mut rest = plain.trim_start();
     let mut has_mark = false;
-    while let Some((mark, after)) = mark(rest) {
+    while let Some((mark, after)) = mark(rules, rest) {
         if mark.is_of_calls() {
             return ReplyOpening::Marks;
         }

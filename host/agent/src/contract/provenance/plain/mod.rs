@@ -99,26 +99,29 @@ const FORM: [&str; 60] = [
     "type",
 ];
 /// Further words of the form of calls, unknown to the rules of format 3.
-const LATER_FORM: [&str; 21] = [
-    "bot_end",
+const LATER_FORM: [&str; 10] = [
     "dots_function_call",
-    "end_tool_request",
-    "function_args",
-    "functioncall",
     "longcat_arg_key",
     "longcat_arg_value",
     "longcat_tool_call",
     "minimax",
-    "recipient_name",
     "seed",
     "steptml",
+    "toolcall",
+    "tools_prefix",
+    "tools_suffix",
+];
+/// Further words of the form of calls, unknown to the rules before format 5.
+const FORM_FROM_5: [&str; 11] = [
+    "bot_end",
+    "end_tool_request",
+    "function_args",
+    "functioncall",
+    "recipient_name",
     "tool_args",
     "tool_arguments",
     "tool_request",
     "tool_uses",
-    "toolcall",
-    "tools_prefix",
-    "tools_suffix",
     "unused11",
     "unused12",
 ];
@@ -186,7 +189,7 @@ fn without_prefixes(text: &str) -> String {
 fn words(rules: ReadingRules, text: &str) -> String {
     let namespaces: &[&str] = match rules {
         ReadingRules::Format3 => &NUMBERED,
-        ReadingRules::Current => &NAMESPACES,
+        ReadingRules::Format4 | ReadingRules::Current => &NAMESPACES,
     };
     let mut out = String::with_capacity(text.len());
     let mut before = "";
@@ -227,7 +230,8 @@ pub(super) fn is_syntax(c: char) -> bool {
 pub(super) fn is_form(rules: ReadingRules, word: &str) -> bool {
     MARKS.iter().any(|mark| word.starts_with(mark))
         || FORM.binary_search(&word).is_ok()
-        || (rules.are_current() && LATER_FORM.contains(&word))
+        || (rules.are_from_4() && LATER_FORM.contains(&word))
+        || (rules.are_from_5() && FORM_FROM_5.contains(&word))
         || word.chars().all(|c| c == '_')
 }
 
@@ -437,6 +441,7 @@ mod tests {
     #[test]
     fn words_of_the_form_are_in_order() {
         assert!(FORM.is_sorted());
-        assert!(!LATER_FORM.iter().any(|word| FORM.contains(word)));
+        let later = LATER_FORM.iter().chain(&FORM_FROM_5);
+        assert!(!later.into_iter().any(|word| FORM.contains(word)));
     }
 }
