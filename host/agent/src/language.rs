@@ -17,7 +17,7 @@ pub fn keep(request: &mut RunRequest, tag: &str, is_chosen: bool) {
     request.tells_language = is_chosen || tag != ENGLISH;
 }
 
-/// Bytes of joined texts after which no more are added: what follows tells the same language.
+/// Bytes of joined texts after which no more are added, and the most bytes of one text: what follows tells the same language.
 const MAX_JOINED_BYTES: usize = 4_096;
 
 /// Returns the language of the texts in the input of a saved Request. The host's texts for the user are in it; the model gets
@@ -32,7 +32,7 @@ fn join_texts(value: &Value, texts: &mut String) {
     match value {
         _ if texts.len() > MAX_JOINED_BYTES => {}
         Value::String(text) => {
-            texts.push_str(text);
+            texts.push_str(&text[..text.floor_char_boundary(MAX_JOINED_BYTES)]);
             texts.push('\n');
         }
         Value::Array(values) => values.iter().for_each(|value| join_texts(value, texts)),
@@ -76,6 +76,17 @@ mod tests {
         let input = json!({"n": 3, "asked": [{"text": task}, null, true]});
         assert_eq!(recognise_in(&input), Some("ru"));
         assert_eq!(recognise_in(&json!({"n": 3})), None);
+    }
+
+    #[test]
+    fn one_text_is_joined_up_to_the_bound() {
+        let mut texts = String::new();
+        // Each character has three bytes, so the bound is within one.
+        join_texts(&json!(["語".repeat(MAX_JOINED_BYTES), "later"]), &mut texts);
+        let whole = MAX_JOINED_BYTES / "語".len();
+        assert_eq!(texts, format!("{}\nlater\n", "語".repeat(whole)));
+        join_texts(&json!("last"), &mut texts);
+        assert!(!texts.contains("last"));
     }
 
     #[test]

@@ -17,7 +17,9 @@ use serde_json::Value;
 use crate::error::{ErrorDetail, ModelError};
 use crate::error_names;
 use crate::error_words::{overflow, wait, wait_in};
+use crate::event_form::DONE;
 use toolhold_intake::json;
+use toolhold_intake::sse::SseDecoder;
 use toolhold_protocol::completion::ContextOverflow;
 use toolhold_text::cut;
 
@@ -49,15 +51,12 @@ const TEXTS: [&str; 14] = [
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(crate) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
-    // Some servers have an event where the body should be.
     let body = body.trim_ascii();
-    let body = body.strip_prefix(b"data:").unwrap_or(body);
     let mut detail = match json::from_slice(body) {
-        Ok(value) => from_value(&value)
-            .or_else(|| spoken(&value))
-            .unwrap_or_else(|| message_only(body)),
-        Err(_) => message_only(body),
-    };
+        Ok(value) => any_error(&value),
+        Err(_) => in_events(body),
+    }
+    .unwrap_or_else(|| message_only(body));
     if detail.message.is_empty() {
         detail.message = "no explanation".into();
     }
@@ -76,6 +75,28 @@ pub(crate) fn from_value(value: &Value) -> Option<ErrorDetail> {
     };
     let (message, source) = message_of(body)?;
     Some(detail(message, source, body))
+}
+
+fn any_error(value: &Value) -> Option<ErrorDetail> {
+    from_value(value).or_else(|| spoken(value))
+}
+
+/// The error in events: some servers have these where the body should be.
+fn in_events(body: &[u8]) -> Option<ErrorDetail> {
+    let mut decoder = SseDecoder::new(body.len());
+    let mut events = decoder.push(body).ok()?;
+    events.extend(decoder.finish());
+    let mut values = events.iter().filter_map(|it| json::parse(&it.data).ok());
+    if let Some(error) = values.find_map(|value| any_error(&value)) {
+        return Some(error);
+    }
+    // Of a text that only has lines of that form, such as a page, all is quoted.
+    if !(body.starts_with(b"data:") || body.starts_with(b"event:")) {
+        return None;
+    }
+    let mut texts = events.iter().map(|event| event.data.trim());
+    let words = texts.find(|text| !text.is_empty() && *text != DONE)?;
+    Some(message_only(words.as_bytes()))
 }
 
 type Object = serde_json::Map<String, Value>;
@@ -446,6 +467,24 @@ mod tests {
                 "Bad value.",
                 Some("400"),
             ),
+            (
+                "event: error\ndata: {\"error\":{\"message\":\"Bad value.\",\"code\":400}}\n\n",
+                "Bad value.",
+                Some("400"),
+            ),
+            (
+                "data: {\"error\":{\"message\":\"Bad value.\",\"code\":400}}\n\ndata: [DONE]\n\n",
+                "Bad value.",
+                Some("400"),
+            ),
+            (
+                ": ping\n\ndata: {\"id\":\"c\"}\n\ndata: {\"message\":\"Bad value.\"}\n\n",
+                "Bad value.",
+                None,
+            ),
+            ("event: error\ndata: gone away\n\n", "gone away", None),
+            ("data: [DONE]\n\n", "data: [DONE]", None),
+            ("Gateway\n{color: red}\n", "Gateway {color: red}", None),
             (
                 r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"no such model\"}}","provider_name":"P"}}}"#,
                 "Provider returned error: no such model",
