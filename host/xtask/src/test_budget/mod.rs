@@ -5,6 +5,7 @@
 mod classes;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,6 +34,20 @@ const SHOWN: usize = 20;
 struct TestTime {
     name: String,
     seconds: f64,
+}
+
+/// Removes the report of an earlier run, which would be read where the next one writes none.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn remove_report(root: &Path) -> Result<()> {
+    let report = root.join(REPORT);
+    match fs::remove_file(&report) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", report.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints the slowest tests of the last run.
@@ -120,6 +135,17 @@ fn times(report: &str) -> Result<Vec<TestTime>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_earlier_report_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let report = root.path().join(REPORT);
+        remove_report(root.path()).unwrap();
+        fs::create_dir_all(report.parent().unwrap()).unwrap();
+        fs::write(&report, "<testsuites/>").unwrap();
+        remove_report(root.path()).unwrap();
+        assert!(!report.exists());
+    }
 
     #[test]
     fn a_test_over_its_limit_is_named() {
