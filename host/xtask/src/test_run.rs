@@ -16,6 +16,7 @@ use crate::left_out::{self, LeftOutFolder};
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
 use crate::project::{self, Beside, Profile};
+use crate::test_budget::Extent;
 use crate::{interrupt, long_tests, modules, narrate, nextest, test_budget};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
@@ -99,7 +100,8 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     if arguments.budget && !has_report {
         narrate::line("SKIPPED: the budget of the tests' time: cargo-nextest alone reports it");
     } else if arguments.budget && status.success() {
-        test_budget::check(&root, took)?;
+        let ran = if is_all { Extent::All } else { Extent::Chosen };
+        test_budget::check(&root, took, ran)?;
     }
     if status.success() && !modules_pass {
         bail!("the host's tests pass, but those of the modules do not: see above");

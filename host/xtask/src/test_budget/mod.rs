@@ -50,11 +50,18 @@ pub fn remove_report(root: &Path) -> Result<()> {
     }
 }
 
+/// Which tests ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    All,
+    Chosen,
+}
+
 /// Prints the slowest tests of the last run.
 ///
 /// # Errors
-/// A test, or the run, took longer than it may, or the report cannot be read.
-pub fn check(root: &Path, whole: Duration) -> Result<()> {
+/// A test, or the run, took longer than it may, a class has no test though all ran, or the report cannot be read.
+pub fn check(root: &Path, whole: Duration, ran: Extent) -> Result<()> {
     let report = root.join(REPORT);
     let text = fs::read_to_string(&report)
         .with_context(|| format!("could not read {}", report.display()))?;
@@ -69,7 +76,11 @@ pub fn check(root: &Path, whole: Duration) -> Result<()> {
     for test in times.iter().take(SHOWN) {
         narrate::line(&format!("  {:6.1} s  {}", test.seconds, test.name));
     }
-    let faults = faults(&times, whole.as_secs_f64());
+    let mut faults = faults(&times, whole.as_secs_f64());
+    // Some tests are Linux' alone.
+    if ran == Extent::All && cfg!(target_os = "linux") {
+        faults.extend(classes_without_tests(&times));
+    }
     if faults.is_empty() {
         return Ok(());
     }
@@ -94,6 +105,23 @@ fn faults(times: &[TestTime], whole: f64) -> Vec<String> {
     let whole = (whole > WHOLE_LIMIT)
         .then(|| format!("all tests took {whole:.0} s, and have {WHOLE_LIMIT} s"));
     slow.chain(whole).collect()
+}
+
+/// A class that no test is in hides that its tests were renamed, and have the limit of all others.
+fn classes_without_tests(times: &[TestTime]) -> Vec<String> {
+    let names = || times.iter().map(|test| test.name.as_str());
+    let integration: Vec<&str> = names()
+        .filter_map(|name| name.strip_prefix(INTEGRATION_BINARY))
+        .collect();
+    let others: Vec<&str> = names().collect();
+    let empty = |classes: &'static [TestClass], names: Vec<&str>| {
+        let is_empty = |class: &&TestClass| !names.iter().any(|name| name.starts_with(class.tests));
+        let empty = classes.iter().filter(is_empty);
+        empty
+            .map(|class| format!("no test is in the class {:?}", class.tests))
+            .collect::<Vec<_>>()
+    };
+    [empty(INTEGRATION, integration), empty(OTHERS, others)].concat()
 }
 
 /// Seconds that a test may take, and why.
@@ -189,7 +217,27 @@ mod tests {
         assert_eq!(seconds("toolhold-json serve::takeover::a"), 10);
     }
 
-    /// A class that no test is in would hide that its tests were renamed.
+    #[test]
+    fn a_class_without_a_test_is_named_after_a_run_of_all() {
+        let of = |name: String| TestTime { name, seconds: 0.1 };
+        let integration = INTEGRATION.iter().map(|class| {
+            let test = class.tests;
+            of(format!("{INTEGRATION_BINARY}{test}a"))
+        });
+        let others = OTHERS.iter().map(|class| of(format!("{}a", class.tests)));
+        let mut times: Vec<TestTime> = integration.chain(others).collect();
+        assert_eq!(classes_without_tests(&times), [] as [&str; 0]);
+        // One of the integration tests' classes is no class of the others.
+        times[0].name = "toolhold-json dev_build::a".to_owned();
+        times.pop();
+        let expect = [
+            r#"no test is in the class "dev_build::""#,
+            r#"no test is in the class "toolhold-fuzz""#,
+        ];
+        assert_eq!(classes_without_tests(&times), expect);
+    }
+
+    /// The report of a run of all tests shows the rest; this one needs no run.
     #[test]
     fn modules_of_classes_are_there() {
         let tests = crate::project::root().join("tests");
