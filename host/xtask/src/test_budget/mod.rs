@@ -50,7 +50,7 @@ pub fn remove_report(root: &Path) -> Result<()> {
     }
 }
 
-/// Which tests ran.
+/// Tests of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     All,
