@@ -16,6 +16,7 @@ use crate::left_out::{self, LeftOutFolder};
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
 use crate::project::{self, Beside, Profile};
+use crate::test_budget::Extent;
 use crate::{interrupt, long_tests, modules, narrate, nextest, test_budget};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
@@ -73,6 +74,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     } else {
         nextest::program()
     };
+    let has_report = nextest.is_some();
     // `cargo test` runs them with the rest.
     let examples_pass = nextest.is_none() || !is_all || examples_pass()?;
     let mut test = nextest.map_or_else(cargo_test, |program| nextest::command(program, is_all));
@@ -86,15 +88,20 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     }
     let left_out = LeftOutFolder::create()?;
     test.env(toolhold_needs::FOLDER, left_out.path());
+    let root = project::root();
+    test_budget::remove_report(&root)?;
     let begun = Instant::now();
     let status = project::run(&mut test)?;
     let took = begun.elapsed();
     left_out.tell()?;
     if is_all {
-        left_out::tell_ignored(&project::root())?;
+        left_out::tell_ignored(&root)?;
     }
-    if arguments.budget && status.success() {
-        test_budget::check(&project::root(), took)?;
+    if arguments.budget && !has_report {
+        narrate::line("SKIPPED: the budget of the tests' time: cargo-nextest alone reports it");
+    } else if arguments.budget && status.success() {
+        let ran = if is_all { Extent::All } else { Extent::Chosen };
+        test_budget::check(&root, took, ran)?;
     }
     if status.success() && !modules_pass {
         bail!("the host's tests pass, but those of the modules do not: see above");

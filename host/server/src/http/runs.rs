@@ -323,7 +323,13 @@ async fn socket(
     upgrade: Result<WebSocketUpgrade, WebSocketRefusal>,
 ) -> Result<Response, ApiError> {
     app.run(&client, run).await?;
-    let upgrade = upgrade.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(refusal) => {
+            let error = ApiError::refused(refusal.status(), refusal.to_string());
+            return Ok((refusal.headers(), error).into_response());
+        }
+    };
     let last = from.position()?;
     let next = last.as_ref().map_or(0, |last| last.seq.saturating_add(1));
     let redactor = EventRedactor::from(&client, app.dispatcher.store(), run, next).await?;

@@ -5,6 +5,7 @@
 mod classes;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,11 +36,32 @@ struct TestTime {
     seconds: f64,
 }
 
+/// Removes the report of an earlier run, which would be read where the next one writes none.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn remove_report(root: &Path) -> Result<()> {
+    let report = root.join(REPORT);
+    match fs::remove_file(&report) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", report.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tests of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    All,
+    Chosen,
+}
+
 /// Prints the slowest tests of the last run.
 ///
 /// # Errors
-/// A test, or the run, took longer than it may, or the report cannot be read.
-pub fn check(root: &Path, whole: Duration) -> Result<()> {
+/// A test, or the run, took longer than it may, a class has no test though all ran, or the report cannot be read.
+pub fn check(root: &Path, whole: Duration, ran: Extent) -> Result<()> {
     let report = root.join(REPORT);
     let text = fs::read_to_string(&report)
         .with_context(|| format!("could not read {}", report.display()))?;
@@ -54,7 +76,11 @@ pub fn check(root: &Path, whole: Duration) -> Result<()> {
     for test in times.iter().take(SHOWN) {
         narrate::line(&format!("  {:6.1} s  {}", test.seconds, test.name));
     }
-    let faults = faults(&times, whole.as_secs_f64());
+    let mut faults = faults(&times, whole.as_secs_f64());
+    // Some tests are Linux' alone.
+    if ran == Extent::All && cfg!(target_os = "linux") {
+        faults.extend(classes_without_tests(&times));
+    }
     if faults.is_empty() {
         return Ok(());
     }
@@ -79,6 +105,23 @@ fn faults(times: &[TestTime], whole: f64) -> Vec<String> {
     let whole = (whole > WHOLE_LIMIT)
         .then(|| format!("all tests took {whole:.0} s, and have {WHOLE_LIMIT} s"));
     slow.chain(whole).collect()
+}
+
+/// A class that no test is in hides that its tests were renamed, and have the limit of all others.
+fn classes_without_tests(times: &[TestTime]) -> Vec<String> {
+    let names = || times.iter().map(|test| test.name.as_str());
+    let integration: Vec<&str> = names()
+        .filter_map(|name| name.strip_prefix(INTEGRATION_BINARY))
+        .collect();
+    let others: Vec<&str> = names().collect();
+    let empty = |classes: &'static [TestClass], names: Vec<&str>| {
+        let is_empty = |class: &&TestClass| !names.iter().any(|name| name.starts_with(class.tests));
+        let empty = classes.iter().filter(is_empty);
+        empty
+            .map(|class| format!("no test is in the class {:?}", class.tests))
+            .collect::<Vec<_>>()
+    };
+    [empty(INTEGRATION, integration), empty(OTHERS, others)].concat()
 }
 
 /// Seconds that a test may take, and why.
@@ -122,6 +165,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_earlier_report_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let report = root.path().join(REPORT);
+        remove_report(root.path()).unwrap();
+        fs::create_dir_all(report.parent().unwrap()).unwrap();
+        fs::write(&report, "<testsuites/>").unwrap();
+        remove_report(root.path()).unwrap();
+        assert!(!report.exists());
+    }
+
+    #[test]
     fn a_test_over_its_limit_is_named() {
         let report = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="nextest-run" tests="3" failures="0" errors="0" uuid="u" timestamp="t" time="61.0">
@@ -163,7 +217,27 @@ mod tests {
         assert_eq!(seconds("toolhold-json serve::takeover::a"), 10);
     }
 
-    /// A class that no test is in would hide that its tests were renamed.
+    #[test]
+    fn a_class_without_a_test_is_named_after_a_run_of_all() {
+        let of = |name: String| TestTime { name, seconds: 0.1 };
+        let integration = INTEGRATION.iter().map(|class| {
+            let test = class.tests;
+            of(format!("{INTEGRATION_BINARY}{test}a"))
+        });
+        let others = OTHERS.iter().map(|class| of(format!("{}a", class.tests)));
+        let mut times: Vec<TestTime> = integration.chain(others).collect();
+        assert_eq!(classes_without_tests(&times), [] as [&str; 0]);
+        // One of the integration tests' classes is no class of the others.
+        times[0].name = "toolhold-json dev_build::a".to_owned();
+        times.pop();
+        let expect = [
+            r#"no test is in the class "dev_build::""#,
+            r#"no test is in the class "toolhold-fuzz""#,
+        ];
+        assert_eq!(classes_without_tests(&times), expect);
+    }
+
+    /// The report of a run of all tests shows the rest; this one needs no run.
     #[test]
     fn modules_of_classes_are_there() {
         let tests = crate::project::root().join("tests");

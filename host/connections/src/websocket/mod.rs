@@ -3,22 +3,21 @@
 //!
 //! Long texts are sent in several frames (RFC 6455, 5.4), which clients and proxies read with small buffers.
 
+mod handshake;
+mod metered;
+
+pub use handshake::{WebSocketRefusal, WebSocketUpgrade};
+
 use crate::server::Connection;
-use axum::extract::FromRequestParts;
-use axum::http::header::{
-    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, Version};
-use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use axum::response::Response;
 use futures_util::SinkExt as _;
 use futures_util::stream::{Stream, StreamExt as _};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use sha1_smol::Sha1;
+use metered::Metered;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_websockets::{Config, Error, Limits, Message, ServerBuilder, WebSocketStream};
@@ -29,6 +28,9 @@ const MESSAGE_BYTES: usize = 4 << 10;
 const FRAME_BYTES: usize = 64 << 10;
 /// Most messages of a client between two pings of ours. One that sends more ends its socket.
 const MAX_MESSAGES: usize = 1_000;
+/// Most bytes of a client between two pings of ours. The library joins fragments before they are a message, and empty ones
+/// without end are none.
+const MAX_READ_BYTES: usize = 1 << 20;
 /// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
 const PULSE: KeepAlive = KeepAlive {
     every: Duration::from_secs(15),
@@ -39,11 +41,6 @@ const PULSE: KeepAlive = KeepAlive {
 const REASON_BYTES: usize = 123;
 /// Time for a close frame to be sent and answered; a client that does neither is not waited for longer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Bytes of a client's key, before they are encoded (RFC 6455, 4.1).
-const KEY_BYTES: usize = 16;
-/// Suffix of a client's key, before a server hashes both (RFC 6455, 1.3).
-const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Reason in the close frame of a socket. Codes that must not be sent are no variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,85 +94,6 @@ struct KeepAlive {
     patience: Duration,
 }
 
-/// A request to go on as a WebSocket.
-#[derive(Debug)]
-pub struct WebSocketUpgrade {
-    /// The response that agrees.
-    agreed: Response,
-    on_upgrade: OnUpgrade,
-}
-
-/// Why a request cannot go on as a WebSocket.
-#[derive(Debug, thiserror::Error)]
-pub enum WebSocketRefusal {
-    #[error("this path is a WebSocket: {0}")]
-    NoRequest(&'static str),
-    #[error("this path is a WebSocket, which this connection cannot become")]
-    NoUpgrade,
-}
-
-impl IntoResponse for WebSocketRefusal {
-    fn into_response(self) -> Response {
-        (StatusCode::BAD_REQUEST, self.to_string()).into_response()
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for WebSocketUpgrade {
-    type Rejection = WebSocketRefusal;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, WebSocketRefusal> {
-        let agreed = agreed(parts).map_err(WebSocketRefusal::NoRequest)?;
-        let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-        let on_upgrade = on_upgrade.ok_or(WebSocketRefusal::NoUpgrade)?;
-        Ok(Self { agreed, on_upgrade })
-    }
-}
-
-/// The response that agrees to a client's opening handshake (RFC 6455, 4.2), or what the request lacks. The library does
-/// it only on connections that it reads the request from.
-fn agreed(parts: &Parts) -> Result<Response, &'static str> {
-    let field = |name: HeaderName| {
-        let value = parts.headers.get(name);
-        value.and_then(|value| value.to_str().ok())
-    };
-    let names = |name: HeaderName, wanted: &str| {
-        let named = field(name).unwrap_or_default();
-        let mut named = named.split([',', ' ']);
-        named.any(|named| named.eq_ignore_ascii_case(wanted))
-    };
-    if parts.method != Method::GET {
-        return Err("send a GET");
-    }
-    if parts.version < Version::HTTP_11 {
-        return Err("send the request in HTTP/1.1");
-    }
-    if !names(CONNECTION, "upgrade") {
-        return Err("the header `Connection: Upgrade` is missing");
-    }
-    if !names(UPGRADE, "websocket") {
-        return Err("the header `Upgrade: websocket` is missing");
-    }
-    if field(SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err("the header `Sec-WebSocket-Version: 13` is missing");
-    }
-    let is_key = |key: &&str| {
-        let decoded = STANDARD.decode(key);
-        decoded.is_ok_and(|bytes| bytes.len() == KEY_BYTES)
-    };
-    let Some(key) = field(SEC_WEBSOCKET_KEY).filter(is_key) else {
-        return Err("the header `Sec-WebSocket-Key` is missing, or is no base64 of 16 bytes");
-    };
-    let mut hash = Sha1::new();
-    hash.update(key.as_bytes());
-    hash.update(KEY_SUFFIX.as_bytes());
-    let headers = [
-        (CONNECTION, "Upgrade".to_owned()),
-        (UPGRADE, "websocket".to_owned()),
-        (SEC_WEBSOCKET_ACCEPT, STANDARD.encode(hash.digest().bytes())),
-    ];
-    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
-}
-
 /// Upgrades the request, sends each text as a message, then closes the socket with a code that tells why.
 pub fn send(
     upgrade: WebSocketUpgrade,
@@ -194,7 +112,7 @@ fn upgrade_with(
     let WebSocketUpgrade { agreed, on_upgrade } = upgrade;
     tokio::spawn(async move {
         let upgraded = match on_upgrade.await {
-            Ok(upgraded) => TokioIo::new(upgraded),
+            Ok(upgraded) => Metered::new(TokioIo::new(upgraded), MAX_READ_BYTES),
             Err(error) => {
                 tracing::debug!(%error, "a connection did not become a WebSocket");
                 return;
@@ -210,26 +128,54 @@ fn upgrade_with(
             }
             end = send_all(&mut socket, items, pulse) => end,
         };
-        let Some((code, reason)) = end else {
-            return;
-        };
-        let reason = &reason[..reason.floor_char_boundary(REASON_BYTES)];
-        let close = Message::close(Some(code.sent()), reason);
+        // For the rest of what the client has sent, up to its own close frame.
+        socket.get_mut().refill();
         let closing = async {
-            // The client may be gone; there is nothing more to do for it.
-            if socket.send(close).await.is_ok() {
-                // A connection that ends with unread bytes is reset, and the client may not get the frame.
-                while let Some(Ok(_)) = socket.next().await {}
+            if let Some((code, reason)) = end {
+                let reason = &reason[..reason.floor_char_boundary(REASON_BYTES)];
+                // The client may be gone, and then there is nothing more to do for it; the library may have told it already.
+                let _ = socket.send(Message::close(Some(code.sent()), reason)).await;
             }
+            // It sends what is queued, as the library's answers to a close frame and to what is no WebSocket. It reads on
+            // until the client ends: a connection that ends with unread bytes is reset, and the client may not get the frame.
+            let _ = socket.close().await;
         };
         let _ = timeout(CLOSE_TIMEOUT, closing).await;
     });
     agreed
 }
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
 
-/// Sends all items. Returns the code and the reason to close the socket with; `None` if the client is gone.
+/// A message, or the end, of a client.
+enum Heard {
+    Message(Message),
+    /// More than a client may send, with the reason for it.
+    TooMuch(String),
+    /// Its close frame, its end, or what is no WebSocket. The library has queued the answer.
+    End,
+}
+
+fn poll_heard(socket: &mut Socket, context: &mut Context<'_>, every: Duration) -> Poll<Heard> {
+    let heard = match socket.poll_next_unpin(context) {
+        Poll::Ready(Some(Ok(message))) if message.is_close() => Heard::End,
+        Poll::Ready(Some(Ok(message))) => Heard::Message(message),
+        // The library answers one frame that is too long, and does not answer fragments that are too long together.
+        Poll::Ready(Some(Err(Error::PayloadTooLong { max_len, .. }))) => {
+            Heard::TooMuch(format!("a message of more than {max_len} bytes"))
+        }
+        Poll::Ready(Some(Err(_)) | None) => Heard::End,
+        Poll::Pending if socket.get_ref().is_spent() => Heard::TooMuch(format!(
+            "more than {MAX_READ_BYTES} bytes in {} s, and none is read here",
+            every.as_secs()
+        )),
+        Poll::Pending => return Poll::Pending,
+    };
+    Poll::Ready(heard)
+}
+
+/// Sends all items. Returns the code and the reason to close the socket with; `None` if the client is gone, or if the
+/// library tells it.
 async fn send_all(
     socket: &mut Socket,
     items: impl Stream<Item = SocketItem>,
@@ -244,10 +190,10 @@ async fn send_all(
         let sent: Result<(), Error> = tokio::select! {
             // A message that has arrived counts before the timeout.
             biased;
-            said = socket.next() => match said {
-                Some(Err(_)) | None => return None,
-                Some(Ok(message)) if message.is_close() => return None,
-                Some(Ok(message)) if messages < MAX_MESSAGES => {
+            said = poll_fn(|context| poll_heard(socket, context, pulse.every)) => match said {
+                Heard::End => return None,
+                Heard::TooMuch(reason) => return Some((CloseCode::Policy, reason)),
+                Heard::Message(message) if messages < MAX_MESSAGES => {
                     messages += 1;
                     heard = Instant::now();
                     if !message.is_ping() {
@@ -256,7 +202,7 @@ async fn send_all(
                     // The library has queued a pong, and bounds no queue: nothing else is read until it has left.
                     socket.flush().await
                 }
-                Some(Ok(_)) => {
+                Heard::Message(_) => {
                     let reason = format!(
                         "more than {MAX_MESSAGES} messages in {} s, and none is read here",
                         pulse.every.as_secs()
@@ -266,6 +212,7 @@ async fn send_all(
             },
             _ = beat.tick() => {
                 messages = 0;
+                socket.get_mut().refill();
                 if heard.elapsed() >= pulse.patience {
                     return Some((CloseCode::Policy, "no ping was answered".to_owned()));
                 }
@@ -291,7 +238,6 @@ mod tests {
     use super::*;
     use crate::server::serve;
     use crate::settings::Settings;
-    use axum::http::Request;
     use axum::{Extension, Router, routing};
     use futures_util::stream;
     use std::net::SocketAddr;
@@ -426,6 +372,102 @@ mod tests {
         timeout(TIMEOUT, flood).await.unwrap();
     }
 
+    /// A frame of a client, masked with zeros.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![first];
+        match u8::try_from(payload.len()) {
+            Ok(bytes @ ..126) => frame.push(0x80 | bytes),
+            _ => {
+                frame.push(0x80 | 126);
+                let bytes = u16::try_from(payload.len()).unwrap();
+                frame.extend(bytes.to_be_bytes());
+            }
+        }
+        frame.extend([0_u8; 4]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// Fragments that are no message until the last of them.
+    #[tokio::test]
+    async fn empty_fragments_without_end_end_their_socket() {
+        let (address, _stop, _serving) = server(1, NEVER).await;
+        let mut client = socket(address).await;
+        client.write_all(&frame(0x01, b"")).await.unwrap();
+        let empty = frame(0x00, b"");
+        let all = empty.repeat(MAX_READ_BYTES / empty.len() + 1);
+        client.write_all(&all).await.unwrap();
+        let told = "more than 1048576 bytes in 3600 s, and none is read here";
+        until(&mut client, told).await;
+        assert!(is_closed(&mut client).await);
+        // A client that does not stop is not read for ever, either.
+        let mut client = socket(address).await;
+        client.write_all(&frame(0x01, b"")).await.unwrap();
+        let flood = async {
+            for _ in 0..10_000 {
+                if client.write_all(&all).await.is_err() {
+                    return;
+                }
+            }
+            panic!("ten gigabytes of fragments were taken");
+        };
+        timeout(TIMEOUT, flood).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn fragments_in_time_are_read_on() {
+        let pulse = KeepAlive {
+            every: Duration::from_millis(50),
+            patience: Duration::from_secs(60),
+        };
+        let (address, _stop, _serving) = server(1, pulse).await;
+        let mut client = socket(address).await;
+        client.write_all(&frame(0x01, b"")).await.unwrap();
+        let third = frame(0x00, b"").repeat(MAX_READ_BYTES / 18);
+        for _ in 0..4 {
+            client.write_all(&third).await.unwrap();
+            // The end of an empty ping. The next third comes after one that was sent meanwhile.
+            until(&mut client, "\0").await;
+            until(&mut client, "\0").await;
+        }
+        client.write_all(&frame(0x88, b"")).await.unwrap();
+        let mut rest = Vec::new();
+        let read = timeout(TIMEOUT, client.read_to_end(&mut rest)).await;
+        read.unwrap().unwrap();
+        assert!(rest.ends_with(&[0x88, 0]), "{rest:?}");
+    }
+
+    #[tokio::test]
+    async fn a_close_and_every_fault_of_a_client_is_answered() {
+        let (address, _stop, _serving) = server(1, NEVER).await;
+        let long = [b'x'; MESSAGE_BYTES + 1];
+        let fragments = [frame(0x01, &long[1..]), frame(0x80, b"x")].concat();
+        for (sent, code, reason) in [
+            (frame(0x88, &1_000_u16.to_be_bytes()), 1_000_u16, ""),
+            (
+                frame(0x88, &[&1_001_u16.to_be_bytes()[..], b"bye"].concat()),
+                1_001,
+                "",
+            ),
+            (frame(0xf1, b""), 1_002, "invalid extension"),
+            (frame(0x80, b""), 1_002, "invalid opcode"),
+            (vec![0x81, 1, b'x'], 1_002, "unexpected unmasked frame"),
+            (frame(0x81, b"\xff"), 1_007, "invalid utf8"),
+            (frame(0x82, &long), 1_009, "max length: 4096"),
+            (fragments, 1_008, "a message of more than 4096 bytes"),
+        ] {
+            let mut client = socket(address).await;
+            client.write_all(&sent).await.unwrap();
+            let mut answer = Vec::new();
+            let read = timeout(TIMEOUT, client.read_to_end(&mut answer)).await;
+            read.unwrap().unwrap();
+            let payload = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
+            let bytes = u8::try_from(payload.len()).unwrap();
+            let close = [vec![0x88, bytes], payload].concat();
+            assert_eq!(answer, close, "{code} {reason}");
+        }
+    }
+
     #[tokio::test]
     async fn long_texts_come_as_one_message_each_and_a_close_code_ends_them() {
         let socket = async |upgrade: WebSocketUpgrade,
@@ -464,57 +506,6 @@ mod tests {
         };
         assert_eq!(u16::from(frame.code), 1_008);
         assert_eq!(frame.reason.as_str(), "é".repeat(REASON_BYTES / 2));
-    }
-
-    /// The example of RFC 6455, 1.3, and what may be wrong with it.
-    #[test]
-    fn a_handshake_is_agreed_to_as_the_rfc_says() {
-        let answer = |name: &str, value: &str, method: &str, version: Version| {
-            let mut request = Request::builder()
-                .method(method)
-                .version(version)
-                .header("connection", "keep-alive, Upgrade")
-                .header("upgrade", "WebSocket")
-                .header("sec-websocket-version", "13")
-                .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-                .body(())
-                .unwrap();
-            let name: HeaderName = name.parse().unwrap();
-            request.headers_mut().insert(name, value.parse().unwrap());
-            agreed(&request.into_parts().0)
-        };
-        let good = answer("x", "y", "GET", Version::HTTP_11).unwrap();
-        assert_eq!(good.status(), StatusCode::SWITCHING_PROTOCOLS);
-        assert_eq!(
-            good.headers()[SEC_WEBSOCKET_ACCEPT],
-            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-        );
-        assert_eq!(good.headers()[CONNECTION], "Upgrade");
-        assert_eq!(good.headers()[UPGRADE], "websocket");
-        for (name, value, told) in [
-            ("connection", "close", "`Connection: Upgrade`"),
-            ("connection", "upgraded", "`Connection: Upgrade`"),
-            ("upgrade", "h2c", "`Upgrade: websocket`"),
-            ("sec-websocket-version", "8", "`Sec-WebSocket-Version: 13`"),
-            ("sec-websocket-key", "", "`Sec-WebSocket-Key`"),
-            (
-                "sec-websocket-key",
-                "dGhlIHNhbXBsZQ==",
-                "`Sec-WebSocket-Key`",
-            ),
-            (
-                "sec-websocket-key",
-                "dGhlIHNhbXBsZSBub25jZQ=",
-                "`Sec-WebSocket-Key`",
-            ),
-        ] {
-            let lacks = answer(name, value, "GET", Version::HTTP_11).unwrap_err();
-            assert!(lacks.contains(told), "{name}: {value}: {lacks}");
-        }
-        let lacks = answer("x", "y", "POST", Version::HTTP_11).unwrap_err();
-        assert!(lacks.contains("GET"), "{lacks}");
-        let lacks = answer("x", "y", "GET", Version::HTTP_10).unwrap_err();
-        assert!(lacks.contains("HTTP/1.1"), "{lacks}");
     }
 
     /// The numbers are those of IANA's registry of close codes.
