@@ -110,7 +110,7 @@ fn may_be_arguments(name: &str, value: &Value) -> bool {
 }
 
 /// True for the schema of a function, which some servers repeat in its call.
-fn is_schema(value: &Value) -> bool {
+pub(crate) fn is_schema(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "object") && value.get("properties").is_some()
 }
 

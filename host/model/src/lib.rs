@@ -51,6 +51,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod model;
 pub mod none;
+mod offered;
 pub mod probe;
 mod reasoning;
 pub mod record;

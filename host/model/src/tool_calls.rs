@@ -26,6 +26,7 @@ use std::sync::OnceLock;
 
 use crate::call_arguments::{CallArguments, UnreadMembers, index_of};
 use crate::error::ModelError;
+use crate::offered::OfferedFunction;
 use crate::reasoning::{KeptSize, keep_call_members};
 use toolhold_json::scan::{JsonLexer, JsonToken, SPACE};
 use toolhold_protocol::completion::{ChatToolCall, Delta};
@@ -40,8 +41,8 @@ const MAX_NAME_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct ToolCalls {
     calls: Vec<Slot>,
-    /// Names of the functions that the request offers.
-    offered: Vec<String>,
+    /// Functions that the request offers.
+    offered: Vec<OfferedFunction>,
     /// Pieces that fit no call.
     unplaced: u32,
     /// Members of the reply outside of its calls that were not read and may be arguments.
@@ -112,7 +113,7 @@ enum PieceTarget {
 
 impl ToolCalls {
     /// The calls of an answer to a request that offers these functions.
-    pub(crate) fn offering(offered: Vec<String>) -> Self {
+    pub(crate) fn offering(offered: Vec<OfferedFunction>) -> Self {
         Self {
             offered,
             ..Self::default()
@@ -135,8 +136,23 @@ impl ToolCalls {
 
     /// Whether the latest call may have more arguments.
     pub(crate) fn is_last_open(&self) -> bool {
+        self.calls.last().is_some_and(Slot::is_open)
+    }
+
+    /// Whether the arguments of the latest call have begun and are not whole.
+    pub(crate) fn is_last_within(&self) -> bool {
         let last = self.calls.last();
-        last.is_some_and(|slot| slot.is_empty_object() || !slot.is_whole())
+        last.is_some_and(|slot| !slot.call.arguments.is_empty() && !slot.is_whole())
+    }
+
+    /// Whether some call may have more arguments.
+    pub(crate) fn has_open(&self) -> bool {
+        self.calls.iter().any(Slot::is_open)
+    }
+
+    /// Whether the request offers a function of this name.
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        self.offered.iter().any(|function| function.name == name)
     }
 
     /// Takes from a list of calls that repeats earlier ones the arguments that its call lacks. `place`: place of the call in
@@ -158,7 +174,7 @@ impl ToolCalls {
         };
         let slot = &mut self.calls[place];
         slot.unread = slot.unread.max(fragment.unread);
-        let is_open = slot.is_empty_object() || !slot.is_whole();
+        let is_open = slot.is_open();
         let begins = slot.is_empty_object() || arguments.starts_with(&slot.call.arguments);
         if !is_open || arguments.is_empty() || !(begins || are_pieces) {
             return false;
@@ -276,9 +292,11 @@ impl ToolCalls {
         let known = nameless.saturating_add(alone).saturating_add(unread);
         let unplaced = self.unplaced.saturating_add(known);
         let last = self.calls.len().saturating_sub(1);
+        let offered = &self.offered;
         let calls = self.calls.into_iter().enumerate();
         let calls = calls.map(|(place, slot)| {
             let is_unread = slot.is_unread();
+            let takes_nothing = slot.takes_nothing(offered);
             let mut call = slot.call;
             if is_unread {
                 call.arguments.clear();
@@ -286,7 +304,7 @@ impl ToolCalls {
             if call.id.is_empty() {
                 call.id = format!("call_{place}");
             }
-            let is_lost = unplaced > 0 || (is_cut && place == last);
+            let is_lost = (unplaced > 0 && !takes_nothing) || (is_cut && place == last);
             if call.arguments.is_empty() && !is_lost {
                 call.arguments = "{}".into();
             }
@@ -298,10 +316,14 @@ impl ToolCalls {
         }
     }
 
-    /// Each call without arguments may have those that were not read.
+    /// Each call without arguments may have those that were not read, unless its function has no parameters.
     fn spread_doubt(&mut self) {
         for slot in &mut self.calls {
-            slot.unread = slot.unread.max(self.unread);
+            slot.unread = if slot.takes_nothing(&self.offered) {
+                UnreadMembers::None
+            } else {
+                slot.unread.max(self.unread)
+            };
         }
     }
 
@@ -361,12 +383,13 @@ impl ToolCalls {
         if !is_open || is_too_long || fragment.has_other_id(slot) || fragment.index != slot.index {
             return None;
         }
-        let is_offered = |text: &str| self.offered.iter().any(|name| name == text);
+        let is_offered = |text: &str| self.offers(text);
         if is_offered(before) && is_offered(piece) && !fragment.has_id_of(slot) {
             return None;
         }
         let joined = format!("{before}{piece}");
-        let begins = |text: &str| self.offered.iter().any(|name| name.starts_with(text));
+        let names = self.offered.iter().map(|function| function.name.as_str());
+        let begins = |text: &str| names.clone().any(|name| name.starts_with(text));
         if begins(&joined) {
             return Some(joined);
         }
@@ -400,8 +423,9 @@ impl ToolCalls {
         let slot = &self.calls[place];
         let name = slot.call.name.as_str();
         let is_name_whole = slot.is_name_told || {
-            let mut those = self.offered.iter().filter(|other| other.starts_with(name));
-            let is_offered = those.next().is_some_and(|first| first == name);
+            let names = self.offered.iter().map(|function| function.name.as_str());
+            let mut those = names.filter(|other| other.starts_with(name));
+            let is_offered = those.next() == Some(name);
             !name.is_empty() && is_offered && those.next().is_none()
         };
         if is_name_whole || slot.untold(false).is_some() {
@@ -567,6 +591,18 @@ impl Slot {
             UnreadMembers::Unknown => self.call.arguments.is_empty(),
             UnreadMembers::Arguments => self.call.arguments.is_empty() || self.is_empty_object(),
         }
+    }
+
+    /// Whether it may have more arguments.
+    fn is_open(&self) -> bool {
+        self.is_empty_object() || !self.is_whole()
+    }
+
+    /// Whether its function has no parameters.
+    fn takes_nothing(&self, offered: &[OfferedFunction]) -> bool {
+        let name = self.call.name.as_str();
+        let mut own = offered.iter().filter(|function| function.name == name);
+        own.any(|function| function.takes_nothing)
     }
 
     fn is_empty_object(&self) -> bool {

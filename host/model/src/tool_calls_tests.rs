@@ -5,9 +5,14 @@ use serde_json::json;
 use super::*;
 use toolhold_protocol::completion::Completion;
 
+/// A function with a parameter.
+fn function(name: &str) -> OfferedFunction {
+    OfferedFunction::new(name, &json!({"properties": {"x": {}}}))
+}
+
 fn finished(offered: &[&str], fragments: &Value) -> (FinishedCalls, Vec<Delta>) {
-    let names = offered.iter().map(|name| (*name).to_owned());
-    let mut calls = ToolCalls::offering(names.collect());
+    let functions = offered.iter().map(|name| function(name));
+    let mut calls = ToolCalls::offering(functions.collect());
     let mut told = Vec::new();
     for fragment in fragments.as_array().unwrap() {
         calls.push(fragment, &mut |delta| told.push(delta)).unwrap();
@@ -406,7 +411,7 @@ fn pieces_that_fit_nowhere_are_counted() {
 #[test]
 fn a_name_in_pieces_is_bounded() {
     let mut calls = ToolCalls {
-        offered: vec![format!("a{}", "b".repeat(2 * MAX_NAME_BYTES))],
+        offered: vec![function(&format!("a{}", "b".repeat(2 * MAX_NAME_BYTES)))],
         ..ToolCalls::default()
     };
     for name in std::iter::once("a").chain(std::iter::repeat_n("b", 3 * MAX_NAME_BYTES)) {
@@ -443,8 +448,8 @@ fn a_name_is_told_once_it_is_certain() {
         (&[][..], 0),
     ] {
         let (mut told, name) = (Vec::new(), json!({"index": 0, "function": {"name": "add"}}));
-        let names = offered.iter().map(|name| (*name).to_owned());
-        let mut calls = ToolCalls::offering(names.collect());
+        let functions = offered.iter().map(|name| function(name));
+        let mut calls = ToolCalls::offering(functions.collect());
         calls.push(&name, &mut |delta| told.push(delta)).unwrap();
         assert_eq!(told.len(), expected, "{offered:?}");
         calls.end(&mut |delta| told.push(delta));

@@ -21,6 +21,7 @@ use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
+use crate::offered::OfferedFunction;
 use crate::refusals::LastRefusal;
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
@@ -301,7 +302,8 @@ impl OpenAiModel {
         let content_type = unread_encoding(&response)
             .map(|encoding| format!("{encoding}, a compression that was not asked for,"))
             .or_else(|| response.header("content-type").map(str::to_owned));
-        let functions = request.tools.iter().map(|tool| tool.name.clone());
+        let tools = request.tools.iter();
+        let functions = tools.map(|tool| OfferedFunction::new(&tool.name, &tool.parameters));
         let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref())
             .offering(functions.collect());
         let mut body = response.body;

@@ -3,12 +3,13 @@
 //! Calls stand in deltas. Some servers write all of them again in a message at the end, or pieces of them beside the delta. A
 //! member that is not read may hold arguments: with it, no call without arguments is made.
 
-use super::call_forms::{calls_in, input_of, listed, name_of, tool_uses};
+use super::call_forms::{CallPlace, calls_in, input_of, listed, name_of, tool_uses};
 use super::strays::STREAMED;
-use super::{Decoder, KNOWN_IN_DELTA};
-use crate::call_arguments::UnreadMembers;
+use super::{Decoder, KNOWN_IN_CHOICE, KNOWN_IN_CHUNK, KNOWN_IN_DELTA};
+use crate::call_arguments::index_of;
 use crate::error::ModelError;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use toolhold_protocol::completion::Delta;
 
 impl Decoder {
@@ -19,55 +20,104 @@ impl Decoder {
         emit: &mut dyn FnMut(Delta),
     ) -> Result<bool, ModelError> {
         let mut has_text = false;
-        let calls = calls_in(delta);
-        for call in &calls {
-            has_text |= self.calls.push(call, emit)?;
+        // A proxy may send the same calls in both places. Where the first ones stood, new ones stand.
+        let are_parts_first = self.calls_at == Some(CallPlace::Part);
+        if are_parts_first {
+            has_text |= self.take_parts(delta, emit)?;
         }
-        // A proxy may send the same calls in both places.
-        let is_repeat = self.has_delta_calls || !calls.is_empty();
-        for part in tool_uses(delta) {
-            has_text |= match (name_of(part), input_of(part)) {
-                (Some(_), _) if is_repeat => self.calls.complete(part, None, false, emit),
-                (Some(_), _) => self.calls.push(part, emit)?,
-                (None, Some(input)) => self.take_arguments(input, emit)?,
-                (None, None) => false,
-            };
+        let (from, calls) = calls_in(delta, &self.calls);
+        has_text |= self.take_list(&calls, from, emit)?;
+        if !are_parts_first {
+            has_text |= self.take_parts(delta, emit)?;
         }
         let members = delta.as_object().into_iter().flatten();
         for (_, value) in members.filter(|(name, _)| STREAMED.contains(&name.as_str())) {
             has_text |= self.take_arguments(value, emit)?;
         }
-        self.look_at(delta, &KNOWN_IN_DELTA);
+        let unread = self.strays.look(delta, &KNOWN_IN_DELTA, &self.calls);
+        self.calls.doubt(unread);
         Ok(has_text)
     }
 
-    /// Takes calls that stand beside the delta of a choice. `own`: lists of calls that were read, which these may repeat.
+    /// Takes calls that stand beside the delta of a choice, or in the chunk. `own`: lists of calls that were read, which
+    /// these may repeat.
     pub(super) fn take_beside(
         &mut self,
         object: &Value,
-        known: &[&str],
+        from: CallPlace,
         own: &[Option<&Value>],
         emit: &mut dyn FnMut(Delta),
     ) -> Result<bool, ModelError> {
-        let calls = object.get("tool_calls");
         let is_other = |calls: &&Value| !own.iter().flatten().any(|known| known == calls);
+        let list = object.get("tool_calls").filter(is_other);
+        let calls = list.map(|list| listed(list, &self.calls));
+        let has_text = self.take_list(&calls.unwrap_or_default(), from, emit)?;
+        let unread = if from == CallPlace::Chunk {
+            let strays = &mut self.strays;
+            strays.look_at_chunk(object, &KNOWN_IN_CHUNK, &self.calls)
+        } else {
+            self.strays.look(object, &KNOWN_IN_CHOICE, &self.calls)
+        };
+        self.calls.doubt(unread);
+        Ok(has_text)
+    }
+
+    fn take_list(
+        &mut self,
+        calls: &[Cow<'_, Value>],
+        from: CallPlace,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
         let mut has_text = false;
-        for (place, call) in calls
-            .filter(is_other)
-            .map(listed)
-            .unwrap_or_default()
-            .iter()
-            .enumerate()
-        {
-            let is_again = self.has_delta_calls && name_of(call).is_some();
-            has_text |= if is_again {
-                self.calls.complete(call, Some(place), false, emit)
-            } else {
-                self.calls.push(call, emit)?
+        for (at, call) in calls.iter().enumerate() {
+            // A list of one may have any of them.
+            let index = call.get("index").filter(|_| calls.len() == 1);
+            let index = index.and_then(index_of).map(usize::try_from);
+            let place = index.and_then(Result::ok).unwrap_or(at);
+            has_text |= self.take_call(call, from, Some(place), emit)?;
+        }
+        Ok(has_text)
+    }
+
+    /// Takes the calls among the parts of a content, and pieces of their arguments.
+    fn take_parts(
+        &mut self,
+        delta: &Value,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
+        let mut has_text = false;
+        for part in tool_uses(delta) {
+            has_text |= match (name_of(part), input_of(part)) {
+                (Some(_), _) => self.take_call(part, CallPlace::Part, None, emit)?,
+                (None, Some(input)) => self.take_arguments(input, emit)?,
+                (None, None) => false,
             };
         }
-        self.look_at(object, known);
         Ok(has_text)
+    }
+
+    /// Takes a call, or a piece of one. Calls in another place than the first one repeat earlier ones, however they are
+    /// written: a copy must not become a second call. `place`: place of the call in its list.
+    fn take_call(
+        &mut self,
+        call: &Value,
+        from: CallPlace,
+        place: Option<usize>,
+        emit: &mut dyn FnMut(Delta),
+    ) -> Result<bool, ModelError> {
+        let is_named = name_of(call).is_some();
+        let is_elsewhere = self.calls_at.is_some_and(|first| first != from);
+        if is_elsewhere && is_named {
+            return Ok(self.calls.complete(call, place, false, emit));
+        }
+        // A piece of a copy.
+        if is_elsewhere && !self.calls.has_open() {
+            return Ok(false);
+        }
+        if is_named && self.calls_at.is_none() {
+            self.calls_at = Some(from);
+        }
+        self.calls.push(call, emit)
     }
 
     /// Takes from a whole message what its calls lack so far. Returns whether there is something new in it.
@@ -75,7 +125,8 @@ impl Decoder {
         let mut has_text = false;
         // Where nothing came otherwise, messages are the pieces.
         let are_pieces = !self.has_delta;
-        for (place, call) in calls_in(message).iter().enumerate() {
+        let (_, calls) = calls_in(message, &self.calls);
+        for (place, call) in calls.iter().enumerate() {
             has_text |= self.calls.complete(call, Some(place), are_pieces, emit);
         }
         has_text
@@ -93,14 +144,5 @@ impl Decoder {
         }
         let piece = json!({"function": {"arguments": value}});
         self.calls.push(&piece, emit)
-    }
-
-    /// Looks at members that are not read.
-    fn look_at(&mut self, object: &Value, known: &[&str]) {
-        let has_call = !self.calls.is_empty();
-        let unread = self.strays.look(object, known, has_call);
-        if unread != UnreadMembers::None {
-            self.calls.doubt(unread);
-        }
     }
 }

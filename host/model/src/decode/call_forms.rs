@@ -1,6 +1,7 @@
 //! The places of calls in a delta or a message, and the forms of their lists: a list, one call, or the JSON of them as text.
 
 use crate::call_arguments::ARGUMENT_MEMBERS;
+use crate::tool_calls::ToolCalls;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -18,16 +19,30 @@ const PARTS: [&str; 2] = ["tool_use", "input_json_delta"];
 /// The member of a call that has its name and its arguments.
 const FUNCTION: &str = "function";
 
-/// Whether a delta has a member with calls.
-pub(super) fn has_calls(delta: &Value) -> bool {
-    !calls_in(delta).is_empty()
+/// A place of calls in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallPlace {
+    /// This member of a delta or a message.
+    Member(&'static str),
+    /// The parts of a content.
+    Part,
+    /// A choice, beside its delta or its message.
+    Choice,
+    /// A chunk, beside its choices.
+    Chunk,
 }
 
-/// The calls in a delta or a message, each as an object.
-pub(super) fn calls_in(delta: &Value) -> Vec<Cow<'_, Value>> {
-    let places = LISTS.iter().filter_map(|name| delta.get(name));
-    let mut lists = places.map(listed).filter(|calls| !calls.is_empty());
-    lists.next().unwrap_or_default()
+/// The calls in a delta or a message, each as an object, and their place. `so_far`: those that came before.
+pub(super) fn calls_in<'a>(
+    delta: &'a Value,
+    so_far: &ToolCalls,
+) -> (CallPlace, Vec<Cow<'a, Value>>) {
+    let [first, ..] = LISTS;
+    let found = LISTS.into_iter().find_map(|name| {
+        let calls = listed(delta.get(name)?, so_far);
+        (!calls.is_empty()).then_some((CallPlace::Member(name), calls))
+    });
+    found.unwrap_or((CallPlace::Member(first), Vec::new()))
 }
 
 /// Removes the calls of a message.
@@ -70,20 +85,38 @@ pub(super) fn is_object(text: &str) -> bool {
     text.starts_with('{') && text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// The calls of a list, each as an object.
-pub(super) fn listed(calls: &Value) -> Vec<Cow<'_, Value>> {
+/// The calls of a list, each as an object. `so_far`: those that came before.
+pub(super) fn listed<'a>(calls: &'a Value, so_far: &ToolCalls) -> Vec<Cow<'a, Value>> {
+    let says_something = |call: &&Value| call.as_str().is_none_or(|text| may_be(text, so_far));
     match calls {
-        Value::Array(calls) => calls.iter().map(call_of).collect(),
+        Value::Array(calls) => {
+            let calls = calls.iter().filter(says_something);
+            calls.map(call_of).collect()
+        }
         Value::Object(_) => vec![call_of(calls)],
-        Value::String(text) if !text.trim().is_empty() => match parse(text) {
+        Value::String(text) if may_be(text, so_far) => match parse(text) {
             Ok(Value::Array(calls)) => {
-                let calls = calls.iter().map(call_of);
+                let calls = calls.iter().filter(says_something).map(call_of);
                 calls.map(|call| Cow::Owned(call.into_owned())).collect()
             }
             _ => vec![Cow::Owned(of_text(text))],
         },
         _ => Vec::new(),
     }
+}
+
+/// Whether a text in the place of a call may be one, or a piece of the arguments of the latest. Some servers write a word
+/// there where there is none (`null`, `none`, `auto`).
+fn may_be(text: &str, so_far: &ToolCalls) -> bool {
+    let is_around = |c: char| c == '"' || c.is_whitespace();
+    let inner = text.trim_matches(is_around);
+    let is_word = || !inner.is_empty() && inner.chars().all(|c| c.is_alphabetic() || c == '_');
+    if text.trim().is_empty() {
+        return false;
+    }
+    inner.starts_with(['{', '['])
+        || so_far.is_last_within()
+        || (so_far.is_last_open() && !is_word())
 }
 
 fn call_of(call: &Value) -> Cow<'_, Value> {
@@ -149,6 +182,7 @@ mod tests {
 
     #[test]
     fn lists_of_calls_have_several_forms() {
+        let so_far = ToolCalls::default();
         let call = json!({"index": 0, "function": {"name": "f", "arguments": "{}"}});
         let arguments = json!({"function": {"arguments": "{\"a\":1}"}});
         for (delta, expected) in [
@@ -163,10 +197,39 @@ mod tests {
             (json!({"tool_calls": "{\"a\":1}"}), vec![&arguments]),
             (json!({"tool_calls": ["{\"a\":1}"]}), vec![&arguments]),
             (json!({"tool_calls": null, "content": "a"}), vec![]),
+            (json!({"tool_calls": "null"}), vec![]),
+            (json!({"tool_calls": ["none"]}), vec![]),
+            (json!({"tool_calls": "[\"none\"]"}), vec![]),
+            (json!({"tool_calls": "[]"}), vec![]),
+            (json!({"function_call": "auto"}), vec![]),
+            (
+                json!({"tool_calls": "None", "tool_call": call}),
+                vec![&call],
+            ),
         ] {
-            let found = calls_in(&delta);
+            let (_, found) = calls_in(&delta, &so_far);
             let found: Vec<&Value> = found.iter().map(|call| &**call).collect();
             assert_eq!(found, expected, "{delta}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_begins_no_call_is_a_piece_where_arguments_have_begun() {
+        for (arguments, text, expected) in [
+            ("", "{\"a\":1}", true),
+            ("", "\"{", true),
+            ("", "12", true),
+            ("", "null", false),
+            ("", "\"none\"", false),
+            ("{\"a\":", "null", true),
+            ("{\"a\":", " ", false),
+            ("{}", "none", false),
+            ("{\"a\":1}", "12", false),
+        ] {
+            let mut so_far = ToolCalls::default();
+            let call = json!({"name": "f", "arguments": arguments});
+            so_far.push(&call, &mut |_| {}).unwrap();
+            assert_eq!(may_be(text, &so_far), expected, "{arguments} {text}");
         }
     }
 

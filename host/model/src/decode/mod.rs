@@ -5,6 +5,8 @@
 
 mod beside;
 mod call_forms;
+#[cfg(test)]
+mod call_tests;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -20,10 +22,11 @@ use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value, unreadable};
 use crate::event_form::{DONE, is_piece, is_sign_of_life, json_lines};
 use crate::extras::Extras;
+use crate::offered::OfferedFunction;
 use crate::reasoning::{ContentThoughts, KeptSize, ReasoningDetails, details_text, keep_signed};
 use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
-use call_forms::has_calls;
+use call_forms::CallPlace;
 use strays::StrayMembers;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
@@ -52,8 +55,8 @@ pub(crate) struct Decoder {
     pairs: CutPairs,
     completion: Completion,
     calls: ToolCalls,
-    /// Calls came in deltas, so lists of them in other places repeat these.
-    has_delta_calls: bool,
+    /// The place of the first call with a name. Those in other places repeat it.
+    calls_at: Option<CallPlace>,
     strays: StrayMembers,
     details: ReasoningDetails,
     blocks: ReasoningDetails,
@@ -88,7 +91,7 @@ impl Decoder {
             pairs: CutPairs::default(),
             completion: Completion::default(),
             calls: ToolCalls::default(),
-            has_delta_calls: false,
+            calls_at: None,
             strays: StrayMembers::default(),
             details: ReasoningDetails::default(),
             blocks: ReasoningDetails::default(),
@@ -99,7 +102,7 @@ impl Decoder {
     }
 
     /// Decodes an answer to a request that offers these functions.
-    pub(crate) fn offering(mut self, functions: Vec<String>) -> Self {
+    pub(crate) fn offering(mut self, functions: Vec<OfferedFunction>) -> Self {
         self.calls = ToolCalls::offering(functions);
         self
     }
@@ -365,7 +368,7 @@ impl Decoder {
             self.calls.doubt(strays::in_other_choice(other));
         }
         let Some(choice) = first else {
-            self.take_beside(chunk, &KNOWN_IN_CHUNK, &[], emit)?;
+            self.take_beside(chunk, CallPlace::Chunk, &[], emit)?;
             return Ok(());
         };
         self.has_choice = true;
@@ -379,7 +382,7 @@ impl Decoder {
         let mut has_text = self.take_choice(choice, emit)?;
         let own = ["/delta/tool_calls", "/message/tool_calls", "/tool_calls"];
         let own = own.map(|place| choice.pointer(place));
-        has_text |= self.take_beside(chunk, &KNOWN_IN_CHUNK, &own, emit)?;
+        has_text |= self.take_beside(chunk, CallPlace::Chunk, &own, emit)?;
         if has_text && self.completion.finish_reason.take().is_some() {
             self.finishing.is_voided = true;
         }
@@ -412,7 +415,6 @@ impl Decoder {
         let part = |name: &str| choice.get(name).filter(|part| part.is_object());
         let mut has_text = false;
         if let Some(delta) = part("delta") {
-            self.has_delta_calls |= has_calls(delta);
             has_text = self.take_delta(delta, emit)?;
             self.has_delta |= has_text;
         }
@@ -432,7 +434,7 @@ impl Decoder {
         }
         let own = ["/delta/tool_calls", "/message/tool_calls"];
         let own = own.map(|place| choice.pointer(place));
-        has_text |= self.take_beside(choice, &KNOWN_IN_CHOICE, &own, emit)?;
+        has_text |= self.take_beside(choice, CallPlace::Choice, &own, emit)?;
         Ok(has_text)
     }
 

@@ -1,0 +1,64 @@
+//! Functions that a request offers: their names, and which of them have no parameters.
+
+use serde_json::{Map, Value};
+
+/// A function that a request offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OfferedFunction {
+    pub(crate) name: String,
+    /// Whether the function has no parameters: no arguments of its calls can be missing.
+    pub(crate) takes_nothing: bool,
+}
+
+impl OfferedFunction {
+    /// `parameters`: JSON Schema of its arguments.
+    pub(crate) fn new(name: &str, parameters: &Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            takes_nothing: is_of_nothing(parameters),
+        }
+    }
+}
+
+/// Whether a schema names no property, and says nothing of properties without a name but that there are none.
+fn is_of_nothing(schema: &Value) -> bool {
+    let is_harmless = |(keyword, value): (&String, &Value)| match keyword.as_str() {
+        "type" => value == "object",
+        "properties" => value.as_object().is_some_and(Map::is_empty),
+        "required" => value.as_array().is_some_and(Vec::is_empty),
+        "additionalProperties" => *value == Value::Bool(false),
+        keyword => ["$id", "$schema", "description", "title"].contains(&keyword),
+    };
+    let members = schema.as_object();
+    members.is_some_and(|members| members.iter().all(is_harmless))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_function_without_parameters_is_known_by_its_schema() {
+        for (parameters, expected) in [
+            (json!({"type": "object"}), true),
+            (
+                json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false}),
+                true,
+            ),
+            (json!({"type": "object", "title": "None"}), true),
+            (json!({"properties": {"x": {}}}), false),
+            (
+                json!({"type": "object", "additionalProperties": true}),
+                false,
+            ),
+            (json!({"$ref": "#/$defs/x"}), false),
+            (json!({"type": "object", "patternProperties": {}}), false),
+            (json!(true), false),
+            (json!(null), false),
+        ] {
+            let function = OfferedFunction::new("f", &parameters);
+            assert_eq!(function.takes_nothing, expected, "{parameters}");
+        }
+    }
+}
