@@ -25,6 +25,10 @@ const ALGORITHM: &str = "sha256:";
 const DIGITS: usize = 64;
 /// Fewer bytes stay in the result, unless they are an image: a reference is hardly shorter, and a model may read them.
 const MIN_BYTES: usize = 1_024;
+/// Fewer bytes are no image, whatever they begin with: one of a single point has more.
+const MIN_IMAGE_BYTES: usize = 64;
+/// Most distinct parts of one result whose bytes are kept.
+pub const MAX_KEPT_PARTS: usize = 64;
 /// The media type of bytes that are not what they were said to be.
 const UNKNOWN: &str = "application/octet-stream";
 
@@ -72,14 +76,14 @@ impl BlobRefusal {
 
 /// Keeps bytes of results beside the records of runs.
 pub trait BlobKeeper: Send + Sync + Debug {
-    /// Keeps bytes until the record of the run is deleted.
+    /// Keeps the bytes of a result until the record of the run is deleted: all of them, or none.
     ///
     /// # Errors
-    /// There is no room for them, or they cannot be written.
+    /// There is no room for all of them, or they cannot be written.
     fn keep<'a>(
         &'a self,
         run: Uuid,
-        content: &'a BlobContent,
+        contents: &'a [BlobContent],
     ) -> BoxFuture<'a, Result<(), BlobRefusal>>;
 
     /// Returns bytes as base64, by their digest; `None` if they are not kept with a run of the same owner any more, or
@@ -97,7 +101,8 @@ impl BlobContent {
         let claimed = part.get("mime")?.as_str()?;
         let base64 = part.get("base64")?.as_str()?;
         let bytes = BASE64_STANDARD.decode(base64).ok()?;
-        let media_type = match Image::media_type_of(&bytes) {
+        let image = Image::media_type_of(&bytes).filter(|_| bytes.len() >= MIN_IMAGE_BYTES);
+        let media_type = match image {
             Some(image) => image,
             None if bytes.len() < MIN_BYTES => return None,
             None if Image::is_taken(claimed) => UNKNOWN,
@@ -208,7 +213,8 @@ pub fn put_back(value: &mut Value, kept: &BTreeMap<String, Arc<str>>) {
 mod tests {
     use super::*;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+    const PNG: &[u8] =
+        b"\x89PNG\r\n\x1a\nthe rest, with which it has the sixty-four bytes of an image.";
 
     fn part(mime: &str, bytes: &[u8]) -> Value {
         json!({"mime": mime, "base64": BASE64_STANDARD.encode(bytes)})
@@ -224,6 +230,7 @@ mod tests {
             ("image/png", &long[..], Some(UNKNOWN)),
             ("audio/wav", &long[..], Some("audio/wav")),
             ("audio/wav", &long[1..], None),
+            ("image/png", &PNG[..MIN_IMAGE_BYTES - 1], None),
         ] {
             let content = BlobContent::of(&part(mime, bytes));
             let told = content.as_ref().map(|it| it.media_type.as_str());

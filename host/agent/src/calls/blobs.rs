@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_model::chat::ChatRequest;
-use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal};
+use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal, MAX_KEPT_PARTS};
 use toolhold_protocol::failure::ToolFailure;
 use uuid::Uuid;
 
@@ -61,14 +61,33 @@ impl KeptBlobs {
     /// A result with references in the place of its bytes, which are kept. Bytes for which there is no room are said to
     /// be missing there: the rest of the result is of use, and the call was made.
     pub(crate) async fn kept(&self, mut result: Value) -> Value {
+        let mut contents: Vec<BlobContent> = Vec::new();
+        let mut places: Vec<(&mut Value, usize)> = Vec::new();
         for part in blob::parts_mut(&mut result) {
             let Some(content) = BlobContent::of(part) else {
                 continue;
             };
-            *part = match self.keep(&content).await {
-                Ok(()) => content.reference(),
-                Err(refusal) => content.refused(&refusal),
-            };
+            let known = contents.iter().position(|it| it.digest == content.digest);
+            if known.is_none() && contents.len() >= MAX_KEPT_PARTS {
+                let refusal = format!("of one result at most {MAX_KEPT_PARTS} such parts are kept");
+                *part = content.refused(&BlobRefusal::Full(refusal));
+                continue;
+            }
+            *part = content.reference();
+            places.push((part, known.unwrap_or(contents.len())));
+            if known.is_none() {
+                contents.push(content);
+            }
+        }
+        if contents.is_empty() {
+            return result;
+        }
+        if let Err(refusal) = self.keep(&contents).await {
+            for (part, index) in places {
+                if let Some(content) = contents.get(index) {
+                    *part = content.refused(&refusal);
+                }
+            }
         }
         result
     }
@@ -133,24 +152,28 @@ impl KeptBlobs {
         }
     }
 
-    async fn keep(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+    async fn keep(&self, contents: &[BlobContent]) -> Result<(), BlobRefusal> {
         match &self.keeper {
-            Some(keeper) => keeper.keep(self.run, content).await,
-            None => self.keep_here(content),
+            Some(keeper) => keeper.keep(self.run, contents).await,
+            None => self.keep_here(contents),
         }
     }
 
-    fn keep_here(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+    fn keep_here(&self, contents: &[BlobContent]) -> Result<(), BlobRefusal> {
         let mut here = self.here();
         let length: usize = here.values().map(|base64| base64.len()).sum();
-        let is_new = !here.contains_key(&content.digest);
-        if is_new && length.saturating_add(content.base64.len()) > MAX_HERE {
+        let is_new = |content: &&BlobContent| !here.contains_key(&content.digest);
+        let added = contents.iter().filter(is_new);
+        let added: usize = added.map(|content| content.base64.len()).sum();
+        if added > 0 && length.saturating_add(added) > MAX_HERE {
             return Err(BlobRefusal::Full(format!(
                 "the results of a run without a record have at most {} MiB of bytes as base64",
                 MAX_HERE >> 20
             )));
         }
-        here.insert(content.digest.clone(), content.base64.clone());
+        for content in contents {
+            here.insert(content.digest.clone(), content.base64.clone());
+        }
         Ok(())
     }
 
@@ -174,7 +197,8 @@ mod tests {
     use toolhold_model::chat::ChatMessage;
     use toolhold_protocol::image::Image;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+    const PNG: &[u8] =
+        b"\x89PNG\r\n\x1a\nthe rest, with which it has the sixty-four bytes of an image.";
 
     fn bytes() -> (Value, String) {
         let image = Image::new("", PNG).unwrap();
@@ -205,6 +229,24 @@ mod tests {
         let mut arguments = json!({"of": kept[1]["base64"], "other": "text"});
         run.put_back(&mut arguments).await.unwrap();
         assert_eq!(arguments, json!({"of": base64, "other": "text"}));
+    }
+
+    #[tokio::test]
+    async fn the_parts_of_a_result_that_are_kept_are_bounded() {
+        let run = KeptBlobs::default().of_run(Uuid::now_v7());
+        let parts: Vec<Value> = (0..100)
+            .map(|last| {
+                let bytes = [PNG, &[last]].concat();
+                let image = Image::new("", &bytes).unwrap();
+                json!({"mime": "image/png", "base64": image.data().unwrap().to_string()})
+            })
+            .collect();
+        // Those that are kept already may be there again.
+        let twice = [&parts[..], &parts[..1]].concat();
+        let kept = run.kept(json!(twice)).await;
+        assert_eq!(blob::images(&kept, "s.shot").count(), MAX_KEPT_PARTS + 1);
+        assert_eq!(kept[MAX_KEPT_PARTS]["error"], "blob_quota", "{kept}");
+        assert_eq!(kept[100], kept[0]);
     }
 
     #[tokio::test]

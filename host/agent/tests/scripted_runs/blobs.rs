@@ -89,7 +89,7 @@ async fn the_newest_images_are_shown_as_many_as_a_request_takes() {
 struct FullKeeper;
 
 impl BlobKeeper for FullKeeper {
-    fn keep<'a>(&'a self, _: Uuid, _: &'a BlobContent) -> BoxFuture<'a, Result<(), BlobRefusal>> {
+    fn keep<'a>(&'a self, _: Uuid, _: &'a [BlobContent]) -> BoxFuture<'a, Result<(), BlobRefusal>> {
         let refusal = BlobRefusal::Full("the disk of this test is full".into());
         Box::pin(std::future::ready(Err(refusal)))
     }
