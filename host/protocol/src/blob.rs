@@ -62,6 +62,8 @@ pub enum BlobRefusal {
         "these bytes were not kept, and nobody is shown them: they could not be written; call the tool again later"
     )]
     Failed,
+    #[error("a tool gives bytes, and no name of bytes")]
+    Named,
 }
 
 impl BlobRefusal {
@@ -70,6 +72,7 @@ impl BlobRefusal {
         match self {
             Self::Full(_) => "blob_quota",
             Self::Failed => "blob_failed",
+            Self::Named => "blob_name",
         }
     }
 }
@@ -146,6 +149,23 @@ pub fn parts_mut(result: &mut Value) -> &mut [Value] {
     match result {
         Value::Array(parts) => parts,
         one => std::slice::from_mut(one),
+    }
+}
+
+/// Refuses the names of bytes that the parts of a tool's result have: a tool has no bytes by their name, and its result
+/// would show the model bytes that it did not give.
+pub fn refuse_names(result: &mut Value) {
+    for part in parts_mut(result) {
+        let base64 = part.get("base64").and_then(Value::as_str);
+        if base64.and_then(named).is_none() {
+            continue;
+        }
+        if let Some(members) = part.as_object_mut() {
+            let refusal = BlobRefusal::Named;
+            members.remove("base64");
+            members.insert("error".to_owned(), refusal.kind().into());
+            members.insert("message".to_owned(), refusal.to_string().into());
+        }
     }
 }
 
@@ -271,6 +291,23 @@ mod tests {
         );
         assert_eq!(image.url(), None);
         assert_eq!(images(&png, "s.shot").count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_a_tool_gives_is_refused() {
+        let content = BlobContent::of(&part("image/png", PNG)).unwrap();
+        let own = part("image/png", PNG);
+        let text = content.reference()["base64"].clone();
+        let mut result = json!([content.reference(), own, text]);
+        refuse_names(&mut result);
+        let refused = json!({
+            "mime": "image/png", "bytes": PNG.len(),
+            "error": "blob_name", "message": BlobRefusal::Named.to_string(),
+        });
+        assert_eq!(result, json!([refused, own, text]));
+        let mut alone = content.reference();
+        refuse_names(&mut alone);
+        assert_eq!(alone, refused);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal, MAX_KEPT_PARTS};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::image::MAX_ALL_IMAGE_BYTES;
 use uuid::Uuid;
 
 /// Base64 in bytes that a run without a record keeps at most.
@@ -128,12 +129,15 @@ impl KeptBlobs {
         Ok(())
     }
 
-    /// Reads the bytes of images in a Request. An image whose bytes are not kept has none afterwards.
+    /// Reads the bytes of images in a Request. An image whose bytes are not kept, or are another one, has none afterwards,
+    /// and so have those beyond what a Request takes.
     pub(crate) async fn fill(&self, request: &mut ChatRequest) {
         let mut shown = Base64Texts::new();
+        let mut bytes = 0_u64;
         for message in &mut request.messages {
             for image in &mut message.images {
-                if image.data().is_some() {
+                bytes = bytes.saturating_add(image.bytes);
+                if image.data().is_some() || bytes > MAX_ALL_IMAGE_BYTES as u64 {
                     continue;
                 }
                 let known = shown.get(&image.digest).cloned();
@@ -142,8 +146,10 @@ impl KeptBlobs {
                     None => self.read(&image.digest).await,
                 };
                 if let Some(data) = data {
-                    shown.insert(image.digest.clone(), data.clone());
-                    image.fill(data);
+                    image.fill(data.clone());
+                    if image.data().is_some() {
+                        shown.insert(image.digest.clone(), data);
+                    }
                 }
             }
         }

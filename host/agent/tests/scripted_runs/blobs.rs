@@ -35,6 +35,10 @@ fn weighs(arguments: &Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
     Box::pin(std::future::ready(Ok(json!(length))))
 }
 
+fn gives(value: &Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
+    Box::pin(std::future::ready(Ok(value.clone())))
+}
+
 #[tokio::test]
 async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
     let base64 = png(3_000, 0);
@@ -66,6 +70,30 @@ async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
         shown.contains("is from a result of \\\"shoot\\\""),
         "{shown}"
     );
+}
+
+#[tokio::test]
+async fn a_tool_shows_the_model_no_bytes_by_their_name() {
+    let part = json!({"mime": "image/png", "base64": png(3_000, 0)});
+    let reference = BlobContent::of(&part).unwrap().reference();
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot"})]),
+        Reply::calls(&[json!({"_tool": "forge"})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default()
+        .with("shoot", shoots(3_000))
+        .with("forge", move |_: Value| gives(&reference));
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["shoot", "forge"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done", "{}", lines(&events));
+    let forged = &results(&events)[1].1["output"];
+    assert_eq!(forged["error"], "blob_name", "{forged}");
+    assert_eq!(forged["base64"], Value::Null, "{forged}");
+    assert_eq!(script.told(2).matches("data:image/png").count(), 1);
 }
 
 #[tokio::test]
