@@ -229,6 +229,21 @@ pub fn put_back(value: &mut Value, kept: &BTreeMap<String, Arc<str>>) {
     }
 }
 
+/// Puts bytes back into the parts of a result that refer to them, and into its other texts that name them: the parts are as
+/// the tool returned them. `kept`: by their digests.
+pub fn restore(result: &mut Value, kept: &BTreeMap<String, Arc<str>>) {
+    for part in parts_mut(result) {
+        let base64 = part.get("base64").and_then(Value::as_str);
+        let is_kept = base64
+            .and_then(named)
+            .is_some_and(|digest| kept.contains_key(digest));
+        if let (true, Some(members)) = (is_kept, part.as_object_mut()) {
+            members.remove("bytes");
+        }
+    }
+    put_back(result, kept);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,5 +339,10 @@ mod tests {
         assert_eq!(value["a"][0], *content.base64);
         assert_eq!(value["a"][1]["base64"], *content.base64);
         assert!(value["b"].as_str().unwrap().contains("blob:"));
+        let mut result = json!(["text", reference]);
+        restore(&mut result, &BTreeMap::new());
+        assert_eq!(result[1], reference);
+        restore(&mut result, &kept);
+        assert_eq!(result, json!(["text", part("image/png", PNG)]));
     }
 }
