@@ -21,11 +21,15 @@ fn png(size: usize, last: u8) -> String {
     image.data().unwrap().to_string()
 }
 
+/// An image as a tool returns it.
+fn shot(size: usize, last: u8) -> Value {
+    json!({"mime": "image/png", "base64": png(size, last)})
+}
+
 fn shoots(size: usize) -> impl Fn(Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
     move |arguments| {
         let last = arguments["n"].as_u64().unwrap_or_default();
-        let base64 = png(size, u8::try_from(last).unwrap());
-        let part = json!({"mime": "image/png", "base64": base64});
+        let part = shot(size, u8::try_from(last).unwrap());
         Box::pin(std::future::ready(Ok(json!(["a shot", part]))))
     }
 }
@@ -70,6 +74,33 @@ async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
         shown.contains("is from a result of \\\"shoot\\\""),
         "{shown}"
     );
+}
+
+/// What stands in the place of images that are not shown is bounded, too.
+#[tokio::test]
+async fn a_row_of_images_that_are_not_shown_is_one_text() {
+    let shots: Vec<Value> = (0..30).map(|n| shot(100, n)).collect();
+    let many = Value::from(shots);
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot", "n": 1})]),
+        Reply::calls(&[json!({"_tool": "shoot", "n": 2})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default().with("shoot", move |_: Value| gives(&many));
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["shoot"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done", "{}", lines(&events));
+    let shown = script.told(1);
+    assert_eq!(shown.matches("data:image/png").count(), 16);
+    assert!(!shown.contains("shown any more"), "{shown}");
+    let shown = script.told(2);
+    assert_eq!(shown.matches("data:image/png").count(), 16);
+    let left = "Images 1 to 16 are not shown any more";
+    assert_eq!(shown.matches(left).count(), 1, "{shown}");
+    assert_eq!(shown.matches("shown any more").count(), 1, "{shown}");
 }
 
 #[tokio::test]
