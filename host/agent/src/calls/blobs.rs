@@ -5,10 +5,11 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal, MAX_KEPT_PARTS};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::image::MAX_ALL_IMAGE_BYTES;
+use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES};
 use uuid::Uuid;
 
 /// Base64 in bytes that a run without a record keeps at most.
@@ -27,7 +28,9 @@ pub struct KeptBlobs {
     /// Absent: the run has no record, and the bytes are here alone.
     keeper: Option<Arc<dyn BlobKeeper>>,
     run: Uuid,
-    /// With a keeper, those of the last Request: most go out again with the next.
+    /// What the owner may keep in memory; absent: anything.
+    memory: Option<MemoryShare>,
+    /// With a keeper, none.
     here: Arc<Mutex<Base64Texts>>,
 }
 
@@ -50,11 +53,21 @@ impl KeptBlobs {
         }
     }
 
+    /// The same, of an owner: what is read of them for Requests counts as the memory that is kept for the owner.
+    #[must_use]
+    pub fn within(self, memory: MemoryShare) -> Self {
+        Self {
+            memory: Some(memory),
+            ..self
+        }
+    }
+
     /// Returns the bytes of a run that is inside of no other one.
     pub(crate) fn of_run(&self, run: Uuid) -> Self {
         Self {
             keeper: self.keeper.clone(),
             run,
+            memory: self.memory.clone(),
             here: Arc::default(),
         }
     }
@@ -130,15 +143,24 @@ impl KeptBlobs {
     }
 
     /// Reads the bytes of images in a Request. An image whose bytes are not kept, or are another one, has none afterwards,
-    /// and so have those beyond what a Request takes.
-    pub(crate) async fn fill(&self, request: &mut ChatRequest) {
-        let mut shown = Base64Texts::new();
+    /// and so have those beyond what a Request takes, or for which the owner has no memory. The memory is reserved for as
+    /// long as what is returned is kept.
+    pub(crate) async fn fill(&self, request: &mut ChatRequest) -> Vec<MemoryReservation> {
+        let (mut shown, mut reserved) = (Base64Texts::new(), Vec::new());
         let mut bytes = 0_u64;
         for message in &mut request.messages {
             for image in &mut message.images {
                 bytes = bytes.saturating_add(image.bytes);
                 if image.data().is_some() || bytes > MAX_ALL_IMAGE_BYTES as u64 {
                     continue;
+                }
+                // As it was read, and in the body of the Request.
+                let needed = Image::memory(image.bytes).saturating_mul(2);
+                let room = self.memory.as_ref().map(|memory| memory.reserve(needed));
+                match room {
+                    Some(Ok(room)) => reserved.push(room),
+                    Some(Err(_)) => continue,
+                    None => {}
                 }
                 let known = shown.get(&image.digest).cloned();
                 let data = match known {
@@ -153,9 +175,7 @@ impl KeptBlobs {
                 }
             }
         }
-        if self.keeper.is_some() && !shown.is_empty() {
-            *self.here() = shown;
-        }
+        reserved
     }
 
     async fn keep(&self, contents: &[BlobContent]) -> Result<(), BlobRefusal> {
@@ -184,10 +204,9 @@ impl KeptBlobs {
     }
 
     async fn read(&self, digest: &str) -> Option<Arc<str>> {
-        let here = self.here().get(digest).cloned();
-        match (&self.keeper, here) {
-            (Some(keeper), None) => keeper.read(self.run, digest).await,
-            (_, here) => here,
+        match &self.keeper {
+            Some(keeper) => keeper.read(self.run, digest).await,
+            None => self.here().get(digest).cloned(),
         }
     }
 
@@ -200,8 +219,8 @@ impl KeptBlobs {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolhold_admission::MemoryCeiling;
     use toolhold_model::chat::ChatMessage;
-    use toolhold_protocol::image::Image;
 
     const PNG: &[u8] =
         b"\x89PNG\r\n\x1a\nthe rest, with which it has the sixty-four bytes of an image.";
@@ -235,6 +254,30 @@ mod tests {
         let mut arguments = json!({"of": kept[1]["base64"], "other": "text"});
         run.put_back(&mut arguments).await.unwrap();
         assert_eq!(arguments, json!({"of": base64, "other": "text"}));
+    }
+
+    #[tokio::test]
+    async fn images_of_a_request_count_as_memory_for_as_long_as_it_is_under_way() {
+        let ceiling = MemoryCeiling::new(1_000);
+        let all = KeptBlobs::default().within(ceiling.of("ann"));
+        let run = all.of_run(Uuid::now_v7());
+        let kept = run.kept(bytes().0).await;
+        let image = blob::images(&kept, "s.shot").next().unwrap();
+        let needed = Image::memory(image.bytes) * 2;
+        // Four times as much fits into seven eighths, and five times does not.
+        assert_eq!(800 / needed, 4);
+        let mut request = ChatRequest::default();
+        for _ in 0..6 {
+            let message = ChatMessage::image("look", image.clone());
+            request.messages.push(message);
+        }
+        let reserved = run.fill(&mut request).await;
+        let shown = request.messages.iter();
+        let shown = shown.filter(|message| message.images[0].data().is_some());
+        assert_eq!(shown.count(), 4);
+        assert_eq!(ceiling.taken(), needed * 4);
+        drop(reserved);
+        assert_eq!(ceiling.taken(), 0);
     }
 
     #[tokio::test]

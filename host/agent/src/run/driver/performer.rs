@@ -412,7 +412,8 @@ impl Performer {
                     let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
                     let blobs = self.driver.blobs.clone();
                     self.spawn(TaskKind::Ask, async move {
-                        blobs.fill(&mut request).await;
+                        // Until the reply is there.
+                        let _room = blobs.fill(&mut request).await;
                         match end.until(model.complete(&request, &mut heard)).await {
                             Ok(completion) => Input::Replied(Completion {
                                 between_pieces_p95: heard.between_pieces_p95(),
