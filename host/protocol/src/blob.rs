@@ -25,7 +25,7 @@ const ALGORITHM: &str = "sha256:";
 const DIGITS: usize = 64;
 /// Fewer bytes stay in the result, unless they are an image: a reference is hardly shorter, and a model may read them.
 const MIN_BYTES: usize = 1_024;
-/// Fewer bytes are no image, whatever they begin with: one of a single point has more.
+/// Least bytes of an image. One of a single point has more.
 const MIN_IMAGE_BYTES: usize = 64;
 /// Most distinct parts of one result whose bytes are kept.
 pub const MAX_KEPT_PARTS: usize = 64;

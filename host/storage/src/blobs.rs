@@ -84,7 +84,7 @@ pub const SUMS: &str = "SELECT CAST(COALESCE(SUM(CASE WHEN bytes < 1024 THEN 102
      CAST(COALESCE(SUM(CASE WHEN blobs.id NOT IN \
      (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN 0 \
      WHEN bytes < 1024 THEN 1024 ELSE bytes END), 0) AS BIGINT) FROM blobs";
-/// What a blob counts as at least. [`SUMS`] has the number, too.
+/// Least bytes that a blob counts as. [`SUMS`] has the number, too.
 const LEAST_BYTES: u64 = 1_024;
 
 /// Number of the blobs of a digest, and of those that the owner's runs name: none or one.

@@ -28,7 +28,7 @@ pub struct KeptBlobs {
     /// Absent: the run has no record, and the bytes are here alone.
     keeper: Option<Arc<dyn BlobKeeper>>,
     run: Uuid,
-    /// What the owner may keep in memory; absent: anything.
+    /// The memory of the owner. Absent, nothing is counted.
     memory: Option<MemoryShare>,
     /// With a keeper, none.
     here: Arc<Mutex<Base64Texts>>,
@@ -53,7 +53,7 @@ impl KeptBlobs {
         }
     }
 
-    /// The same, of an owner: what is read of them for Requests counts as the memory that is kept for the owner.
+    /// Counts what is read for Requests as memory that is kept for an owner.
     #[must_use]
     pub fn within(self, memory: MemoryShare) -> Self {
         Self {
