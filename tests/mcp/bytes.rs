@@ -144,13 +144,39 @@ fn a_client_has_the_digest_in_events_and_the_bytes_for_it() {
     // Without a model the result is as the tool returned it.
     let arguments = json!({"arguments": {"text": "bytes of audio/wav 2000"}});
     let called = server.post("/v1/tools/s.echo", &arguments).good();
-    let part = &called["result"][1];
-    assert_eq!(part["mime"], "audio/wav", "{called}");
-    assert_eq!(part["base64"], base64("audio/wav", 2_000), "{called}");
+    let part = json!({"mime": "audio/wav", "base64": base64("audio/wav", 2_000)});
+    assert_eq!(called["result"][1], part, "{called}");
     // Of another key the run is none.
     server.use_key(&first);
     let hidden = server.get(&format!("/v1/runs/{run}/blobs/{digest}"));
     assert_eq!(hidden.status, 404, "{hidden:?}");
+}
+
+#[test]
+fn bytes_with_a_secret_that_the_run_hides_are_the_operators() {
+    let host = Host::new();
+    let endpoint = Endpoint::start(Scenario::new([]));
+    let hiding = "[shields.private]\nkind = \"pii\"\nhide = [\"api_key\"]\n";
+    let root = host.run(&["keys", "create", "root", "--scopes", "admin"]);
+    let mut server = server(&host, &endpoint, hiding);
+    let call = |server: &Server, mime: &str| {
+        let text = format!("bytes of {mime} 2000");
+        let arguments = json!({"arguments": {"text": text}});
+        server.post("/v1/tools/s.echo", &arguments).good()
+    };
+    let called = call(&server, "text/x-key");
+    let name = called["result"][1]["base64"].as_str().unwrap();
+    let digest = name.strip_prefix("blob:").unwrap();
+    let run = called["run"].as_str().unwrap();
+    let path = format!("/v1/runs/{run}/blobs/{digest}");
+    let refused = server.get(&path);
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let other = call(&server, "text/x-other");
+    let part = json!({"mime": "text/x-other", "base64": base64("text/x-other", 2_000)});
+    assert_eq!(other["result"][1], part, "{other}");
+    server.use_key(root.stdout.trim());
+    let bytes = server.get(&path);
+    assert!(bytes.text.starts_with("AKIAIOSFODNN7EXAMPLE"), "{bytes:?}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! leaves it nowhere. A canary goes into every field.
 
 use super::{answers, ask, calls, host, scripted, serve};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -284,9 +286,19 @@ fn a_hidden_secret_leaves_a_run_nowhere() {
     }
     let runs = Records::of(&host).runs();
     assert_eq!(runs.len(), 10);
+    let digest = format!("{:?}", toolhold_policy::Digest::of(said.as_bytes()));
+    Records::of(&host).keep_bytes(&runs, &digest, said.len(), &STANDARD.encode(&said));
+    let bytes = format!("/v1/runs/{}/blobs/{digest}", runs[0]);
+    let refused = server.get(&bytes);
+    assert_eq!(refused.status, 403, "{refused:?}");
     let read = |server: &Server, run: &str| {
         let response = format!("resp_{}", run.replace('-', ""));
-        let ids = [("run", run), ("session", session), ("response", &response)];
+        let ids = [
+            ("run", run),
+            ("session", session),
+            ("response", &response),
+            ("digest", &digest),
+        ];
         read_all(server, &ids)
     };
     for run in &runs {
@@ -317,4 +329,5 @@ fn a_hidden_secret_leaves_a_run_nowhere() {
     );
     let events = server.get(&format!("/v1/runs/{}/events", runs[0])).text;
     assert!(events.contains(KEY), "{events}");
+    assert_eq!(server.get(&bytes).text, said);
 }

@@ -369,7 +369,7 @@ fn older_images_of_a_long_conversation_are_not_fetched() {
 
 #[test]
 fn a_request_that_is_sent_twice_is_not_refused_for_its_images() {
-    let host = host("[serve]\nkey_image_bytes = 20\n");
+    let host = host("[serve]\nkey_image_bytes = 1_500\n");
     let endpoint = scripted([answers("a logo")]);
     let server = serve(&host, &endpoint);
     let image = json!([{"type": "image_url", "image_url": {"url": png()}}]);

@@ -76,6 +76,28 @@ impl Records {
         });
     }
 
+    /// Keeps bytes, as base64, with each of the runs: what a result of a run may have been.
+    pub fn keep_bytes(&self, runs: &[String], digest: &str, bytes: usize, base64: &str) {
+        self.with(async |connection| {
+            sqlx::query("INSERT INTO blobs (digest, bytes, data) VALUES ($1, $2, $3)")
+                .bind(digest)
+                .bind(i64::try_from(bytes).expect("a size"))
+                .bind(base64)
+                .execute(&mut *connection)
+                .await?;
+            for run in runs {
+                sqlx::query(
+                    "INSERT INTO run_blobs (run, blob) SELECT $1, id FROM blobs WHERE digest = $2",
+                )
+                .bind(run)
+                .bind(digest)
+                .execute(&mut *connection)
+                .await?;
+            }
+            Ok(())
+        });
+    }
+
     /// Number of calls of no run that have begun and have no end; none while there is no database.
     pub fn open_calls(&self) -> i64 {
         let found = self.try_with(async |connection| {

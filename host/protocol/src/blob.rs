@@ -25,6 +25,10 @@ const ALGORITHM: &str = "sha256:";
 const DIGITS: usize = 64;
 /// Fewer bytes stay in the result, unless they are an image: a reference is hardly shorter, and a model may read them.
 const MIN_BYTES: usize = 1_024;
+/// Least bytes of an image. One of a single point has more.
+const MIN_IMAGE_BYTES: usize = 64;
+/// Most distinct parts of one result whose bytes are kept.
+pub const MAX_KEPT_PARTS: usize = 64;
 /// The media type of bytes that are not what they were said to be.
 const UNKNOWN: &str = "application/octet-stream";
 
@@ -58,6 +62,8 @@ pub enum BlobRefusal {
         "these bytes were not kept, and nobody is shown them: they could not be written; call the tool again later"
     )]
     Failed,
+    #[error("a tool gives bytes, and no name of bytes")]
+    Named,
 }
 
 impl BlobRefusal {
@@ -66,20 +72,21 @@ impl BlobRefusal {
         match self {
             Self::Full(_) => "blob_quota",
             Self::Failed => "blob_failed",
+            Self::Named => "blob_name",
         }
     }
 }
 
 /// Keeps bytes of results beside the records of runs.
 pub trait BlobKeeper: Send + Sync + Debug {
-    /// Keeps bytes until the record of the run is deleted.
+    /// Keeps the bytes of a result until the record of the run is deleted: all of them, or none.
     ///
     /// # Errors
-    /// There is no room for them, or they cannot be written.
+    /// There is no room for all of them, or they cannot be written.
     fn keep<'a>(
         &'a self,
         run: Uuid,
-        content: &'a BlobContent,
+        contents: &'a [BlobContent],
     ) -> BoxFuture<'a, Result<(), BlobRefusal>>;
 
     /// Returns bytes as base64, by their digest; `None` if they are not kept with a run of the same owner any more, or
@@ -97,7 +104,8 @@ impl BlobContent {
         let claimed = part.get("mime")?.as_str()?;
         let base64 = part.get("base64")?.as_str()?;
         let bytes = BASE64_STANDARD.decode(base64).ok()?;
-        let media_type = match Image::media_type_of(&bytes) {
+        let image = Image::media_type_of(&bytes).filter(|_| bytes.len() >= MIN_IMAGE_BYTES);
+        let media_type = match image {
             Some(image) => image,
             None if bytes.len() < MIN_BYTES => return None,
             None if Image::is_taken(claimed) => UNKNOWN,
@@ -141,6 +149,23 @@ pub fn parts_mut(result: &mut Value) -> &mut [Value] {
     match result {
         Value::Array(parts) => parts,
         one => std::slice::from_mut(one),
+    }
+}
+
+/// Refuses the names of bytes that the parts of a tool's result have: a tool has no bytes by their name, and its result
+/// would show the model bytes that it did not give.
+pub fn refuse_names(result: &mut Value) {
+    for part in parts_mut(result) {
+        let base64 = part.get("base64").and_then(Value::as_str);
+        if base64.and_then(named).is_none() {
+            continue;
+        }
+        if let Some(members) = part.as_object_mut() {
+            let refusal = BlobRefusal::Named;
+            members.remove("base64");
+            members.insert("error".to_owned(), refusal.kind().into());
+            members.insert("message".to_owned(), refusal.to_string().into());
+        }
     }
 }
 
@@ -204,11 +229,27 @@ pub fn put_back(value: &mut Value, kept: &BTreeMap<String, Arc<str>>) {
     }
 }
 
+/// Puts bytes back into the parts of a result that refer to them, and into its other texts that name them: the parts are as
+/// the tool returned them. `kept`: by their digests.
+pub fn restore(result: &mut Value, kept: &BTreeMap<String, Arc<str>>) {
+    for part in parts_mut(result) {
+        let base64 = part.get("base64").and_then(Value::as_str);
+        let is_kept = base64
+            .and_then(named)
+            .is_some_and(|digest| kept.contains_key(digest));
+        if let (true, Some(members)) = (is_kept, part.as_object_mut()) {
+            members.remove("bytes");
+        }
+    }
+    put_back(result, kept);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+    const PNG: &[u8] =
+        b"\x89PNG\r\n\x1a\nthe rest, with which it has the sixty-four bytes of an image.";
 
     fn part(mime: &str, bytes: &[u8]) -> Value {
         json!({"mime": mime, "base64": BASE64_STANDARD.encode(bytes)})
@@ -224,6 +265,7 @@ mod tests {
             ("image/png", &long[..], Some(UNKNOWN)),
             ("audio/wav", &long[..], Some("audio/wav")),
             ("audio/wav", &long[1..], None),
+            ("image/png", &PNG[..MIN_IMAGE_BYTES - 1], None),
         ] {
             let content = BlobContent::of(&part(mime, bytes));
             let told = content.as_ref().map(|it| it.media_type.as_str());
@@ -267,6 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_a_tool_gives_is_refused() {
+        let content = BlobContent::of(&part("image/png", PNG)).unwrap();
+        let own = part("image/png", PNG);
+        let text = content.reference()["base64"].clone();
+        let mut result = json!([content.reference(), own, text]);
+        refuse_names(&mut result);
+        let refused = json!({
+            "mime": "image/png", "bytes": PNG.len(),
+            "error": "blob_name", "message": BlobRefusal::Named.to_string(),
+        });
+        assert_eq!(result, json!([refused, own, text]));
+        let mut alone = content.reference();
+        refuse_names(&mut alone);
+        assert_eq!(alone, refused);
+    }
+
+    #[test]
     fn bytes_take_the_place_of_their_names() {
         let content = BlobContent::of(&part("image/png", PNG)).unwrap();
         let reference = content.reference();
@@ -280,5 +339,10 @@ mod tests {
         assert_eq!(value["a"][0], *content.base64);
         assert_eq!(value["a"][1]["base64"], *content.base64);
         assert!(value["b"].as_str().unwrap().contains("blob:"));
+        let mut result = json!(["text", reference]);
+        restore(&mut result, &BTreeMap::new());
+        assert_eq!(result[1], reference);
+        restore(&mut result, &kept);
+        assert_eq!(result, json!(["text", part("image/png", PNG)]));
     }
 }

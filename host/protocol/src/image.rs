@@ -24,6 +24,9 @@ const FORMATS: [(&str, &[u8]); 4] = [
     ("image/gif", b"GIF89a"),
 ];
 
+/// Characters of base64 whose bytes tell a format.
+const BEGIN: usize = 16;
+
 /// The media type that two places of the bytes tell.
 const WEBP: &str = "image/webp";
 
@@ -148,9 +151,15 @@ impl Image {
         }
     }
 
-    /// Gives the image the bytes, as base64, that were kept under its digest.
+    /// Gives the image the bytes, as base64, that were kept under its digest, if they are an image of the media type and
+    /// the size that it says.
     pub fn fill(&mut self, data: Arc<str>) {
-        self.data = Some(data);
+        let begin = data.get(..BEGIN).unwrap_or(&data);
+        let begin = BASE64_STANDARD.decode(begin).unwrap_or_default();
+        let is_it = Self::media_type_of(&begin) == Some(&*self.media_type);
+        if is_it && decoded_bytes(&data) == self.bytes {
+            self.data = Some(data);
+        }
     }
 
     /// Its bytes as base64. Absent in a record, and where they were not kept.
@@ -182,6 +191,17 @@ impl Image {
         let data = self.data.as_ref()?;
         Some(format!("data:{};base64,{data}", self.media_type))
     }
+}
+
+/// The number of bytes that a text of base64 has.
+fn decoded_bytes(base64: &str) -> u64 {
+    let padding = base64
+        .bytes()
+        .rev()
+        .take_while(|byte| *byte == b'=')
+        .count();
+    let length = base64.len().saturating_sub(padding) as u64;
+    length.saturating_mul(3) / 4
 }
 
 /// The images of a context that were counted so far.
@@ -259,6 +279,30 @@ mod tests {
         assert!(context(MAX_IMAGE_BYTES, 2).is_ok());
         let error = context(MAX_IMAGE_BYTES, 3).unwrap_err();
         assert!(error.to_string().contains("at most 10485760"), "{error}");
+    }
+
+    #[test]
+    fn an_image_takes_no_other_bytes_than_it_says() {
+        for size in [12, 13, 14, 3_000] {
+            let bytes = padded(size);
+            let data: Arc<str> = BASE64_STANDARD.encode(&bytes).into();
+            let text: Arc<str> = BASE64_STANDARD.encode(vec![b'x'; size]).into();
+            let digest = format!("{:?}", Digest::of(&bytes));
+            for (media_type, claimed, data, is_taken) in [
+                ("image/png", size, &data, true),
+                ("image/gif", size, &data, false),
+                ("image/png", size - 1, &data, false),
+                ("image/png", size, &text, false),
+            ] {
+                let mut image = Image::kept("a", media_type, &digest, claimed as u64);
+                image.fill(data.clone());
+                assert_eq!(
+                    image.url().is_some(),
+                    is_taken,
+                    "{size} {media_type} {claimed}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -197,7 +197,8 @@ impl Agent {
                 )) as Arc<_>
             }),
             results: KeptResults::new(self.results.clone(), &behalf.owner),
-            blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), blobs))),
+            blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), blobs)))
+                .within(self.registry.kept().of(behalf.owner.as_str())),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
         (driver, notes)

@@ -34,6 +34,13 @@ impl SecretMask {
         self.hidden.is_empty()
     }
 
+    /// Whether these bytes are a text with secrets that are hidden.
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        !self.is_off()
+            && std::str::from_utf8(bytes)
+                .is_ok_and(|text| !find(text, |kind| self.hidden.contains(&kind)).is_empty())
+    }
+
     /// `value` without secrets, also those that only the name beside them tells, as in `{"Authorization": "Basic …"}`: in
     /// the JSON text that the model is shown, the two stand together.
     pub fn value(&mut self, value: Value) -> Value {
@@ -78,6 +85,19 @@ impl Masking for SecretMask {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_secret_is_found_in_bytes_that_are_a_text() {
+        let mask = SecretMask::of(&Privacy {
+            hide: [Kind::ApiKey, Kind::Email].into(),
+            ..Privacy::default()
+        });
+        let key = b"the key AKIAIOSFODNN7EXAMPLE of ann@example.org";
+        assert!(mask.is_in(key));
+        assert!(!mask.is_in(b"mail to ann@example.org"));
+        assert!(!mask.is_in(&[&b"\xff"[..], &key[..]].concat()));
+        assert!(!SecretMask::default().is_in(key));
+    }
 
     #[test]
     fn a_secret_is_known_by_the_name_beside_it_and_again_without_it() {

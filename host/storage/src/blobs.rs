@@ -78,9 +78,14 @@ const KEEP: &str = "INSERT INTO blobs (digest, bytes, data) VALUES ($1, $2, $3) 
      ON CONFLICT (digest) DO UPDATE SET bytes = excluded.bytes";
 
 /// Sums of the bytes of all blobs, and of those that the owner's runs name.
-pub const SUMS: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
-     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN bytes ELSE 0 END), 0) \
-     AS BIGINT) FROM blobs";
+///
+/// A blob counts as [`LEAST_BYTES`] at least: a row and its names take room, too.
+pub const SUMS: &str = "SELECT CAST(COALESCE(SUM(CASE WHEN bytes < 1024 THEN 1024 ELSE bytes END), 0) AS BIGINT), \
+     CAST(COALESCE(SUM(CASE WHEN blobs.id NOT IN \
+     (SELECT blob FROM run_blobs JOIN runs ON runs.id = run_blobs.run WHERE runs.owner = $1) THEN 0 \
+     WHEN bytes < 1024 THEN 1024 ELSE bytes END), 0) AS BIGINT) FROM blobs";
+/// Least bytes that a blob counts as. [`SUMS`] has the number, too.
+const LEAST_BYTES: u64 = 1_024;
 
 /// Number of the blobs of a digest, and of those that the owner's runs name: none or one.
 pub const IS_KEPT: &str = "SELECT CAST(COUNT(*) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN blobs.id IN \
@@ -97,6 +102,7 @@ pub fn sums((all, owned): (i64, i64)) -> BlobSums {
 
 /// Adds a blob of `bytes` to the sums by which a run would add to those that are kept, with its row of [`IS_KEPT`].
 pub fn add(added: &mut BlobSums, (kept, owned): (i64, i64), bytes: u64) {
+    let bytes = bytes.max(LEAST_BYTES);
     if owned == 0 {
         added.owner = added.owner.saturating_add(bytes);
     }

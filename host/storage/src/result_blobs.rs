@@ -70,7 +70,7 @@ impl BlobKeeper for ResultBlobs {
     fn keep<'a>(
         &'a self,
         run: Uuid,
-        content: &'a BlobContent,
+        contents: &'a [BlobContent],
     ) -> BoxFuture<'a, Result<(), BlobRefusal>> {
         Box::pin(async move {
             let bound = match self.bound(run).await {
@@ -80,9 +80,12 @@ impl BlobKeeper for ResultBlobs {
                     return Err(BlobRefusal::Failed);
                 }
             };
-            let blob = Blob::new(content.bytes, content.base64.clone());
-            let blobs = BTreeMap::from([(content.digest.clone(), blob)]);
-            // The event that names them is written after them, and durably.
+            let blobs: BTreeMap<String, Blob> = contents
+                .iter()
+                .map(|it| (it.digest.clone(), Blob::new(it.bytes, it.base64.clone())))
+                .collect();
+            // One change, which compares them with the quota once. The event that names them is written after them, and
+            // durably.
             let changes = vec![Change::Blobs { run, blobs, bound }];
             let written = self.store.writer.write(changes, false).await;
             written.map_err(|error| match WriteError::cause_of(&error) {

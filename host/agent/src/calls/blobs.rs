@@ -5,9 +5,11 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_model::chat::ChatRequest;
-use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal};
+use toolhold_protocol::blob::{self, BlobContent, BlobKeeper, BlobRefusal, MAX_KEPT_PARTS};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES};
 use uuid::Uuid;
 
 /// Base64 in bytes that a run without a record keeps at most.
@@ -26,7 +28,9 @@ pub struct KeptBlobs {
     /// Absent: the run has no record, and the bytes are here alone.
     keeper: Option<Arc<dyn BlobKeeper>>,
     run: Uuid,
-    /// With a keeper, those of the last Request: most go out again with the next.
+    /// The memory of the owner. Absent, nothing is counted.
+    memory: Option<MemoryShare>,
+    /// With a keeper, none.
     here: Arc<Mutex<Base64Texts>>,
 }
 
@@ -49,11 +53,21 @@ impl KeptBlobs {
         }
     }
 
+    /// Counts what is read for Requests as memory that is kept for an owner.
+    #[must_use]
+    pub fn within(self, memory: MemoryShare) -> Self {
+        Self {
+            memory: Some(memory),
+            ..self
+        }
+    }
+
     /// Returns the bytes of a run that is inside of no other one.
     pub(crate) fn of_run(&self, run: Uuid) -> Self {
         Self {
             keeper: self.keeper.clone(),
             run,
+            memory: self.memory.clone(),
             here: Arc::default(),
         }
     }
@@ -61,14 +75,33 @@ impl KeptBlobs {
     /// A result with references in the place of its bytes, which are kept. Bytes for which there is no room are said to
     /// be missing there: the rest of the result is of use, and the call was made.
     pub(crate) async fn kept(&self, mut result: Value) -> Value {
+        let mut contents: Vec<BlobContent> = Vec::new();
+        let mut places: Vec<(&mut Value, usize)> = Vec::new();
         for part in blob::parts_mut(&mut result) {
             let Some(content) = BlobContent::of(part) else {
                 continue;
             };
-            *part = match self.keep(&content).await {
-                Ok(()) => content.reference(),
-                Err(refusal) => content.refused(&refusal),
-            };
+            let known = contents.iter().position(|it| it.digest == content.digest);
+            if known.is_none() && contents.len() >= MAX_KEPT_PARTS {
+                let refusal = format!("of one result at most {MAX_KEPT_PARTS} such parts are kept");
+                *part = content.refused(&BlobRefusal::Full(refusal));
+                continue;
+            }
+            *part = content.reference();
+            places.push((part, known.unwrap_or(contents.len())));
+            if known.is_none() {
+                contents.push(content);
+            }
+        }
+        if contents.is_empty() {
+            return result;
+        }
+        if let Err(refusal) = self.keep(&contents).await {
+            for (part, index) in places {
+                if let Some(content) = contents.get(index) {
+                    *part = content.refused(&refusal);
+                }
+            }
         }
         result
     }
@@ -109,13 +142,25 @@ impl KeptBlobs {
         Ok(())
     }
 
-    /// Reads the bytes of images in a Request. An image whose bytes are not kept has none afterwards.
-    pub(crate) async fn fill(&self, request: &mut ChatRequest) {
-        let mut shown = Base64Texts::new();
+    /// Reads the bytes of images in a Request. An image whose bytes are not kept, or are another one, has none afterwards,
+    /// and so have those beyond what a Request takes, or for which the owner has no memory. The memory is reserved for as
+    /// long as what is returned is kept.
+    pub(crate) async fn fill(&self, request: &mut ChatRequest) -> Vec<MemoryReservation> {
+        let (mut shown, mut reserved) = (Base64Texts::new(), Vec::new());
+        let mut bytes = 0_u64;
         for message in &mut request.messages {
             for image in &mut message.images {
-                if image.data().is_some() {
+                bytes = bytes.saturating_add(image.bytes);
+                if image.data().is_some() || bytes > MAX_ALL_IMAGE_BYTES as u64 {
                     continue;
+                }
+                // As it was read, and in the body of the Request.
+                let needed = Image::memory(image.bytes).saturating_mul(2);
+                let room = self.memory.as_ref().map(|memory| memory.reserve(needed));
+                match room {
+                    Some(Ok(room)) => reserved.push(room),
+                    Some(Err(_)) => continue,
+                    None => {}
                 }
                 let known = shown.get(&image.digest).cloned();
                 let data = match known {
@@ -123,42 +168,45 @@ impl KeptBlobs {
                     None => self.read(&image.digest).await,
                 };
                 if let Some(data) = data {
-                    shown.insert(image.digest.clone(), data.clone());
-                    image.fill(data);
+                    image.fill(data.clone());
+                    if image.data().is_some() {
+                        shown.insert(image.digest.clone(), data);
+                    }
                 }
             }
         }
-        if self.keeper.is_some() && !shown.is_empty() {
-            *self.here() = shown;
-        }
+        reserved
     }
 
-    async fn keep(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+    async fn keep(&self, contents: &[BlobContent]) -> Result<(), BlobRefusal> {
         match &self.keeper {
-            Some(keeper) => keeper.keep(self.run, content).await,
-            None => self.keep_here(content),
+            Some(keeper) => keeper.keep(self.run, contents).await,
+            None => self.keep_here(contents),
         }
     }
 
-    fn keep_here(&self, content: &BlobContent) -> Result<(), BlobRefusal> {
+    fn keep_here(&self, contents: &[BlobContent]) -> Result<(), BlobRefusal> {
         let mut here = self.here();
         let length: usize = here.values().map(|base64| base64.len()).sum();
-        let is_new = !here.contains_key(&content.digest);
-        if is_new && length.saturating_add(content.base64.len()) > MAX_HERE {
+        let is_new = |content: &&BlobContent| !here.contains_key(&content.digest);
+        let added = contents.iter().filter(is_new);
+        let added: usize = added.map(|content| content.base64.len()).sum();
+        if added > 0 && length.saturating_add(added) > MAX_HERE {
             return Err(BlobRefusal::Full(format!(
                 "the results of a run without a record have at most {} MiB of bytes as base64",
                 MAX_HERE >> 20
             )));
         }
-        here.insert(content.digest.clone(), content.base64.clone());
+        for content in contents {
+            here.insert(content.digest.clone(), content.base64.clone());
+        }
         Ok(())
     }
 
     async fn read(&self, digest: &str) -> Option<Arc<str>> {
-        let here = self.here().get(digest).cloned();
-        match (&self.keeper, here) {
-            (Some(keeper), None) => keeper.read(self.run, digest).await,
-            (_, here) => here,
+        match &self.keeper {
+            Some(keeper) => keeper.read(self.run, digest).await,
+            None => self.here().get(digest).cloned(),
         }
     }
 
@@ -171,10 +219,11 @@ impl KeptBlobs {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolhold_admission::MemoryCeiling;
     use toolhold_model::chat::ChatMessage;
-    use toolhold_protocol::image::Image;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+    const PNG: &[u8] =
+        b"\x89PNG\r\n\x1a\nthe rest, with which it has the sixty-four bytes of an image.";
 
     fn bytes() -> (Value, String) {
         let image = Image::new("", PNG).unwrap();
@@ -205,6 +254,48 @@ mod tests {
         let mut arguments = json!({"of": kept[1]["base64"], "other": "text"});
         run.put_back(&mut arguments).await.unwrap();
         assert_eq!(arguments, json!({"of": base64, "other": "text"}));
+    }
+
+    #[tokio::test]
+    async fn images_of_a_request_count_as_memory_for_as_long_as_it_is_under_way() {
+        let ceiling = MemoryCeiling::new(1_000);
+        let all = KeptBlobs::default().within(ceiling.of("ann"));
+        let run = all.of_run(Uuid::now_v7());
+        let kept = run.kept(bytes().0).await;
+        let image = blob::images(&kept, "s.shot").next().unwrap();
+        let needed = Image::memory(image.bytes) * 2;
+        // Four times as much fits into seven eighths, and five times does not.
+        assert_eq!(800 / needed, 4);
+        let mut request = ChatRequest::default();
+        for _ in 0..6 {
+            let message = ChatMessage::image("look", image.clone());
+            request.messages.push(message);
+        }
+        let reserved = run.fill(&mut request).await;
+        let shown = request.messages.iter();
+        let shown = shown.filter(|message| message.images[0].data().is_some());
+        assert_eq!(shown.count(), 4);
+        assert_eq!(ceiling.taken(), needed * 4);
+        drop(reserved);
+        assert_eq!(ceiling.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_parts_of_a_result_that_are_kept_are_bounded() {
+        let run = KeptBlobs::default().of_run(Uuid::now_v7());
+        let parts: Vec<Value> = (0..100)
+            .map(|last| {
+                let bytes = [PNG, &[last]].concat();
+                let image = Image::new("", &bytes).unwrap();
+                json!({"mime": "image/png", "base64": image.data().unwrap().to_string()})
+            })
+            .collect();
+        // Those that are kept already may be there again.
+        let twice = [&parts[..], &parts[..1]].concat();
+        let kept = run.kept(json!(twice)).await;
+        assert_eq!(blob::images(&kept, "s.shot").count(), MAX_KEPT_PARTS + 1);
+        assert_eq!(kept[MAX_KEPT_PARTS]["error"], "blob_quota", "{kept}");
+        assert_eq!(kept[100], kept[0]);
     }
 
     #[tokio::test]

@@ -31,16 +31,27 @@ pub(super) fn messages(
         render(&turn, format, &stand_in, &mut messages);
     }
     let first_shown = first_shown_image(view.turns);
-    let mut images = 0;
-    for turn in view.turns {
+    let (mut images, mut row) = (0, 0);
+    let mut turns = view.turns.iter().peekable();
+    while let Some(turn) = turns.next() {
         if let Turn::Image(image) | Turn::ResultImage(image) = turn {
             images += 1;
-            let caption = caption(images, turn, image);
-            messages.push(if images < first_shown {
-                ChatMessage::user(left_out(caption))
-            } else {
-                ChatMessage::image(shown(caption), image.clone())
-            });
+            if images >= first_shown {
+                let caption = caption(images, turn, image);
+                messages.push(ChatMessage::image(shown(caption), image.clone()));
+                continue;
+            }
+            row += 1;
+            let next = turns.peek();
+            let is_image =
+                next.is_some_and(|next| matches!(next, Turn::Image(_) | Turn::ResultImage(_)));
+            if images + 1 >= first_shown || !is_image {
+                messages.push(ChatMessage::user(match row {
+                    1 => left_out(caption(images, turn, image)),
+                    _ => row_left_out(images + 1 - row, images),
+                }));
+                row = 0;
+            }
         } else {
             render(turn, format, &stand_in, &mut messages);
         }
@@ -96,6 +107,16 @@ fn shown(mut caption: PromptText) -> PromptText {
 fn left_out(mut caption: PromptText) -> PromptText {
     caption
         .words(". It is not shown any more, because newer images have taken its place.")
+        .take()
+}
+
+/// The text that stands for a row of such images: one each would be unbounded.
+fn row_left_out(first: usize, last: usize) -> PromptText {
+    let mut text = PromptText::from("Images ");
+    text.count(first)
+        .words(" to ")
+        .count(last)
+        .words(" are not shown any more, because newer images have taken their place.")
         .take()
 }
 

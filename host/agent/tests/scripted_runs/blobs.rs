@@ -21,11 +21,15 @@ fn png(size: usize, last: u8) -> String {
     image.data().unwrap().to_string()
 }
 
+/// An image as a tool returns it.
+fn shot(size: usize, last: u8) -> Value {
+    json!({"mime": "image/png", "base64": png(size, last)})
+}
+
 fn shoots(size: usize) -> impl Fn(Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
     move |arguments| {
         let last = arguments["n"].as_u64().unwrap_or_default();
-        let base64 = png(size, u8::try_from(last).unwrap());
-        let part = json!({"mime": "image/png", "base64": base64});
+        let part = shot(size, u8::try_from(last).unwrap());
         Box::pin(std::future::ready(Ok(json!(["a shot", part]))))
     }
 }
@@ -33,6 +37,10 @@ fn shoots(size: usize) -> impl Fn(Value) -> BoxFuture<'static, Result<Value, Too
 fn weighs(arguments: &Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
     let length = arguments["of"].as_str().map(str::len);
     Box::pin(std::future::ready(Ok(json!(length))))
+}
+
+fn gives(value: &Value) -> BoxFuture<'static, Result<Value, ToolFailure>> {
+    Box::pin(std::future::ready(Ok(value.clone())))
 }
 
 #[tokio::test]
@@ -68,6 +76,57 @@ async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
     );
 }
 
+/// What stands in the place of images that are not shown is bounded, too.
+#[tokio::test]
+async fn a_row_of_images_that_are_not_shown_is_one_text() {
+    let shots: Vec<Value> = (0..30).map(|n| shot(100, n)).collect();
+    let many = Value::from(shots);
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot", "n": 1})]),
+        Reply::calls(&[json!({"_tool": "shoot", "n": 2})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default().with("shoot", move |_: Value| gives(&many));
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["shoot"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done", "{}", lines(&events));
+    let shown = script.told(1);
+    assert_eq!(shown.matches("data:image/png").count(), 16);
+    assert!(!shown.contains("shown any more"), "{shown}");
+    let shown = script.told(2);
+    assert_eq!(shown.matches("data:image/png").count(), 16);
+    let left = "Images 1 to 16 are not shown any more";
+    assert_eq!(shown.matches(left).count(), 1, "{shown}");
+    assert_eq!(shown.matches("shown any more").count(), 1, "{shown}");
+}
+
+#[tokio::test]
+async fn a_tool_shows_the_model_no_bytes_by_their_name() {
+    let part = json!({"mime": "image/png", "base64": png(3_000, 0)});
+    let reference = BlobContent::of(&part).unwrap().reference();
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "shoot"})]),
+        Reply::calls(&[json!({"_tool": "forge"})]),
+        Reply::output("done"),
+    ]);
+    let activities = Activities::default()
+        .with("shoot", shoots(3_000))
+        .with("forge", move |_: Value| gives(&reference));
+    let events = run(
+        &driver(&script, activities),
+        request([plain_tools(&["shoot", "forge"])]),
+    )
+    .await;
+    assert_eq!(end(&events).1, "done", "{}", lines(&events));
+    let forged = &results(&events)[1].1["output"];
+    assert_eq!(forged["error"], "blob_name", "{forged}");
+    assert_eq!(forged["base64"], Value::Null, "{forged}");
+    assert_eq!(script.told(2).matches("data:image/png").count(), 1);
+}
+
 #[tokio::test]
 async fn the_newest_images_are_shown_as_many_as_a_request_takes() {
     let shots: Vec<Value> = (0..3).map(|n| json!({"_tool": "shoot", "n": n})).collect();
@@ -89,7 +148,7 @@ async fn the_newest_images_are_shown_as_many_as_a_request_takes() {
 struct FullKeeper;
 
 impl BlobKeeper for FullKeeper {
-    fn keep<'a>(&'a self, _: Uuid, _: &'a BlobContent) -> BoxFuture<'a, Result<(), BlobRefusal>> {
+    fn keep<'a>(&'a self, _: Uuid, _: &'a [BlobContent]) -> BoxFuture<'a, Result<(), BlobRefusal>> {
         let refusal = BlobRefusal::Full("the disk of this test is full".into());
         Box::pin(std::future::ready(Err(refusal)))
     }

@@ -10,15 +10,18 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
+use toolhold_agent::calls::KeptBlobs;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, ToolRunner, ToolSource};
 use toolhold_policy::{ErrorClass, JobQuestion, JobState};
+use toolhold_protocol::blob::{BlobContent, BlobKeeper, BlobRefusal};
 use toolhold_protocol::event::{Event, EventKind, Journal, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Execution, Tool};
+use uuid::Uuid;
 
 /// Digest of the component that renders.
 const COMPONENT: &str = "c0ffee";
@@ -306,6 +309,44 @@ async fn a_resumed_run_asks_about_its_job_and_does_not_call_again() {
     assert_eq!(renderer.count("call"), 1);
     assert_eq!(renderer.count("state job-1"), asked + 2);
     assert_eq!(end(&events), ("output".to_owned(), json!("went on")));
+}
+
+/// Has bytes for one read, and none after it.
+#[derive(Debug)]
+struct ReadOnce(Mutex<Option<Arc<str>>>);
+
+impl BlobKeeper for ReadOnce {
+    fn keep<'a>(&'a self, _: Uuid, _: &'a [BlobContent]) -> BoxFuture<'a, Result<(), BlobRefusal>> {
+        Box::pin(std::future::ready(Err(BlobRefusal::Failed)))
+    }
+
+    fn read<'a>(&'a self, _: Uuid, _: &'a str) -> BoxFuture<'a, Option<Arc<str>>> {
+        let bytes = self.0.lock().unwrap().take();
+        Box::pin(std::future::ready(bytes))
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_run_asks_about_its_job_where_bytes_of_its_arguments_are_gone() {
+    let renderer = Renderer::answering([]);
+    let name = format!("blob:sha256:{}", "0".repeat(64));
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "video.render", "of": name})]),
+        Reply::output("went on"),
+    ]);
+    let bytes = ReadOnce(Mutex::new(Some("AAAA".into())));
+    let driver = Driver {
+        blobs: KeptBlobs::new(Arc::new(bytes)),
+        ..Driver::new(script, renderer.clone())
+    };
+    let (begun, mut events) = until_job(&driver, asking()).await;
+    begun.stop().await;
+    renderer.answer([done(json!(7))]);
+    let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
+    events.extend(rest(resumed).await);
+    assert_eq!(results(&events)[0].1["output"], 7, "{}", lines(&events));
+    assert_eq!(renderer.count("call"), 1);
+    assert_eq!(renderer.count("cancel job-1"), 0);
 }
 
 #[tokio::test]

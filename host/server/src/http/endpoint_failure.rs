@@ -30,21 +30,27 @@ const LACKS_CALL: &str = "tool_choice_unmet";
 const NO_QUOTA: &str = "insufficient_quota";
 
 /// Codes that have a meaning of their own at this server. An endpoint means its own key, models and addresses.
-const RESERVED: [&str; 14] = [
+const RESERVED: [&str; 20] = [
     "answer_changed",
+    "context_length_exceeded",
     "endpoint_credentials",
     "endpoint_not_found",
     "image_quota",
     "incorrect_api_key",
     "invalid_api_key",
     "invalid_json",
+    "max_cost",
+    "max_steps",
+    "max_tool_calls",
     "model_not_found",
     "previous_response_not_found",
     "rate_limit_exceeded",
+    "timeout",
     LACKS_CALL,
     "unknown_url",
     "unsupported_endpoint",
     "unsupported_file",
+    "unsupported_parameter",
 ];
 
 impl EndpointFailure {
@@ -254,6 +260,18 @@ mod tests {
                 "rate_limit_exceeded",
                 None,
                 (429, "endpoint_rate_limit", None),
+            ),
+            (
+                400,
+                "unsupported_parameter",
+                Some("seed"),
+                (400, "endpoint_refused_request", Some("seed")),
+            ),
+            (
+                400,
+                "max_cost",
+                None,
+                (400, "endpoint_refused_request", None),
             ),
             (402, "no_balance", None, (429, "no_balance", None)),
             (

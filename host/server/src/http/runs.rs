@@ -458,7 +458,7 @@ async fn waiting(
 }
 
 /// The mask for secrets that the run hides from its model.
-async fn secrets_of(store: &Store, run: Uuid) -> Result<SecretMask, ApiError> {
+pub async fn secrets_of(store: &Store, run: Uuid) -> Result<SecretMask, ApiError> {
     let (first, _) = store.ends(run).await?;
     Ok(match &first.kind {
         EventKind::Run { request, .. } => SecretMask::of(&request.settings.privacy),

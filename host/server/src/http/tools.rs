@@ -243,7 +243,7 @@ async fn call(
     let run = watcher.run;
     let (turn, mut room) = app.outcome(&client, watcher).await?.into_parts();
     let mut called = CallResult::of(run, turn.answer);
-    app.put_bytes_back(run, &mut called.result, &mut room)
+    app.put_bytes_back(&client, run, &mut called.result, &mut room)
         .await?;
     Ok(Counted::new(called, room))
 }

@@ -11,8 +11,12 @@ use toolhold_protocol::image::Image;
 use uuid::Uuid;
 
 fn content(last: u8) -> BlobContent {
+    sized(9_000, last)
+}
+
+fn sized(size: usize, last: u8) -> BlobContent {
     let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
-    bytes.resize(9_000, last);
+    bytes.resize(size, last);
     let image = Image::new("", &bytes).unwrap();
     let part = json!({"mime": "image/png", "base64": image.data().unwrap().to_string()});
     BlobContent::of(&part).unwrap()
@@ -45,15 +49,18 @@ async fn bytes_of_results_are_kept_within_the_quota_and_go_with_their_run() {
         let (first, second, third) = (content(1), content(2), content(3));
         // The same bytes take no more room.
         for part in [&first, &first, &second] {
-            assert_eq!(keeper.keep(of_ann.run, part).await, Ok(()));
+            assert_eq!(keeper.keep(of_ann.run, from_ref(part)).await, Ok(()));
         }
-        let refused = keeper.keep(of_ann.run, &third).await;
+        // Of a result all parts are kept, or none.
+        let refused = keeper
+            .keep(of_ann.run, &[first.clone(), third.clone()])
+            .await;
         assert!(matches!(refused, Err(BlobRefusal::Full(_))), "{refused:?}");
-        assert_eq!(keeper.keep(of_bob.run, &third).await, Ok(()));
-        let refused = keeper.keep(of_bob.run, &content(4)).await;
+        assert_eq!(keeper.keep(of_bob.run, from_ref(&third)).await, Ok(()));
+        let refused = keeper.keep(of_bob.run, &[content(4)]).await;
         assert!(matches!(refused, Err(BlobRefusal::Full(_))), "{refused:?}");
         // Without a run there is nothing that they go with.
-        let lost = keeper.keep(Uuid::now_v7(), &first).await;
+        let lost = keeper.keep(Uuid::now_v7(), from_ref(&first)).await;
         assert_eq!(lost, Err(BlobRefusal::Failed));
 
         let read = keeper.read(of_ann.run, &first.digest).await;
@@ -68,5 +75,26 @@ async fn bytes_of_results_are_kept_within_the_quota_and_go_with_their_run() {
         assert_eq!(bytes, Some(9_000));
         assert_eq!(store.blob_sums("ann").await.unwrap().owner, 18_000);
         assert_eq!(store.blob_sums("ann").await.unwrap().all, 27_000);
+    }
+}
+
+#[tokio::test]
+async fn a_small_blob_counts_as_much_as_its_row_takes() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let quota = BlobQuota {
+            owner: 3_000,
+            all: 30_000,
+        };
+        let keeper = ResultBlobs::new(store.clone(), Some(quota));
+        let (of_ann, _journal) = begun(&store, "ann").await;
+        let small: Vec<BlobContent> = (0..3).map(|last| sized(100, last)).collect();
+        let refused = keeper.keep(of_ann.run, &small).await;
+        assert!(matches!(refused, Err(BlobRefusal::Full(_))), "{refused:?}");
+        assert_eq!(store.blob_sums("ann").await.unwrap().owner, 0);
+        assert_eq!(keeper.keep(of_ann.run, &small[..2]).await, Ok(()));
+        let sums = store.blob_sums("ann").await.unwrap();
+        assert_eq!((sums.owner, sums.all), (2_048, 2_048));
+        assert_eq!(store.blob_sums("bob").await.unwrap().owner, 0);
     }
 }

@@ -38,6 +38,7 @@ use tokio::time::timeout;
 use toolhold_model::side::SideObserver;
 use toolhold_model::{Model, RunContext, SideModel};
 use toolhold_policy::ErrorClass;
+use toolhold_protocol::blob;
 use toolhold_protocol::bound::{Bound, BoundTools, Runner};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::decision::{Decision, Pending, Verdict};
@@ -45,7 +46,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::{INTERRUPTED, NOT_MADE, ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::Retrieved;
-use toolhold_protocol::result::{ToolOutput, ToolResult};
+use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::SideRole;
@@ -411,7 +412,8 @@ impl Performer {
                     let (mut heard, end) = (Listener::new(heard.clone()), self.end.clone());
                     let blobs = self.driver.blobs.clone();
                     self.spawn(TaskKind::Ask, async move {
-                        blobs.fill(&mut request).await;
+                        // Until the reply is there.
+                        let _room = blobs.fill(&mut request).await;
                         match end.until(model.complete(&request, &mut heard)).await {
                             Ok(completion) => Input::Replied(Completion {
                                 between_pieces_p95: heard.between_pieces_p95(),
@@ -617,8 +619,9 @@ impl Performer {
             // Its result may be of another grant than the one under which it would be kept now.
             let is_resumed = job.has_job();
             let known = if is_resumed { None } else { caching.known() };
+            // The job of a resumed call had the bytes when it began.
             let known = match known {
-                None if takes_bytes => {
+                None if takes_bytes && !is_resumed => {
                     let unknown = blobs.put_back(&mut work.call.arguments).await.err();
                     unknown.map(ToolResult::failed)
                 }
@@ -656,6 +659,10 @@ impl Performer {
                 told.record(vec![EventKind::ToolRetry { step, retry }])
                     .await;
                 attempts.wait(&mut work.call).await;
+                if takes_bytes && let Err(failure) = blobs.put_back(&mut work.call.arguments).await
+                {
+                    break ToolResult::failed(failure);
+                }
                 job = FollowedJob::of(job_policy, &open_jobs, &runner, &work.call);
             };
             if let Err(failure) = &mut result.outcome
@@ -678,11 +685,16 @@ impl Performer {
             let (outcome, said) = screen_result(&shields, &id, depth, &tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = match outcome {
-                Ok(output) if may_have_blobs => Ok(ToolOutput {
-                    value: blobs.kept(output.value).await,
-                    ..output
-                }),
-                outcome => outcome,
+                Ok(mut output) => {
+                    if takes_bytes {
+                        blob::refuse_names(&mut output.value);
+                    }
+                    if may_have_blobs {
+                        output.value = blobs.kept(output.value).await;
+                    }
+                    Ok(output)
+                }
+                failed => failed,
             };
             Input::Called { id, result }
         })

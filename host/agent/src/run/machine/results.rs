@@ -13,6 +13,7 @@ use toolhold_protocol::blob;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
+use toolhold_protocol::image::MAX_IMAGES;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
@@ -134,7 +135,8 @@ impl Machine {
             Ok(_) => {}
         }
         if let Ok(value) = &outcome {
-            self.step.images.extend(blob::images(value, &call.tool));
+            let images = blob::images(value, &call.tool);
+            self.step.images.extend(images.take(MAX_IMAGES));
         }
         let max = self.request.settings.result_chars;
         // Whose it is, before any of it is shown.
