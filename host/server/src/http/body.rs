@@ -11,6 +11,7 @@ use axum::http::Extensions;
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
+use std::collections::HashSet;
 use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
 use toolhold_json::depth::{self, TooDeep};
@@ -114,7 +115,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// The parameters of a query. One that is given twice is refused; a number without a value is one that is not given.
+/// The parameters of a query. One that is given twice or has no value is refused, whatever its type: which of two values
+/// holds, and whether an empty one is none, is no guess of ours. A list, such as `include[]`, may have several.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
@@ -123,11 +125,30 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or_default();
+        check_pairs(query)?;
         let query = serde_html_form::Deserializer::from_bytes(query.as_bytes());
         let value = serde_path_to_error::deserialize(query)
-            .map_err(|error| ApiError::invalid(format!("the query of the address: {error}")))?;
+            .map_err(|error| ApiError::invalid(format!("{QUERY}: {error}")))?;
         Ok(Self(value))
     }
+}
+
+const QUERY: &str = "the query of the address";
+
+fn check_pairs(query: &str) -> Result<(), ApiError> {
+    let pairs = serde_html_form::from_str::<Vec<(String, String)>>(query);
+    let pairs = pairs.map_err(|error| ApiError::invalid(format!("{QUERY}: {error}")))?;
+    let mut seen = HashSet::new();
+    for (name, value) in &pairs {
+        if value.is_empty() {
+            let reason = "has no value; give one, or leave the parameter away";
+            return Err(ApiError::member(name, reason));
+        }
+        if !seen.insert(name) && !name.ends_with("[]") {
+            return Err(ApiError::member(name, "given twice; give it once"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads `null` as the default: OpenAI's clients write `null` for fields that they do not set
@@ -170,7 +191,9 @@ mod tests {
             text: None,
         };
         assert_eq!(asked("").await.as_ref(), Ok(&nothing));
-        assert_eq!(asked("?other=1&since_ms=").await.as_ref(), Ok(&nothing));
+        for query in ["?other=1", "?&&", "?include[]=a&include[]=b"] {
+            assert_eq!(asked(query).await.as_ref(), Ok(&nothing), "{query}");
+        }
         let id = Uuid::from_u128(7);
         let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d");
         let all = Asked {
@@ -184,8 +207,15 @@ mod tests {
             ("?limit=x", "limit: "),
             ("?limit=-1", "limit: "),
             ("?since_ms=1.5", "since_ms: "),
-            ("?before=", "before: "),
-            ("?text=a&text=b", "text: "),
+            ("?before=x", "before: "),
+            ("?limit=", "limit: has no value"),
+            ("?limit", "limit: has no value"),
+            ("?since_ms=", "since_ms: has no value"),
+            ("?before=", "before: has no value"),
+            ("?text=", "text: has no value"),
+            ("?other=", "other: has no value"),
+            ("?limit=1&limit=2", "limit: given twice"),
+            ("?text=a&since_ms=9&text=a", "text: given twice"),
         ] {
             let fault = asked(query).await.unwrap_err();
             assert!(fault.contains(place), "{query}: {fault}");
