@@ -115,8 +115,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// The parameters of a query. One that is given twice or has no value is refused, whatever its type: which of two values
-/// holds, and whether an empty one is none, is no guess of ours. A list, such as `include[]`, may have several.
+/// The parameters of a query. One without a value is refused, whatever its type, and so is a second one of a name. Lists, such
+/// as `include[]`, have several.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
