@@ -9,13 +9,15 @@ use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde_json::Value;
 use std::collections::HashSet;
+use std::str::ParseBoolError;
 use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
 use toolhold_json::depth::{self, TooDeep};
 use toolhold_json::{bounded, numbers};
+use toolhold_text::cut;
 
 /// A JSON body.
 #[derive(Debug)]
@@ -115,8 +117,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// The parameters of a query. One without a value is refused, whatever its type, and so is a second one of a name. Lists, such
-/// as `include[]`, have several.
+/// The parameters of a query. Each has a value and is given once; lists, such as `include[]`, may have several.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
@@ -135,20 +136,31 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
 
 const QUERY: &str = "the query of the address";
 
+/// Most characters of a parameter's name that are shown.
+const MAX_NAME_CHARS: usize = 200;
+
 fn check_pairs(query: &str) -> Result<(), ApiError> {
     let pairs = serde_html_form::from_str::<Vec<(String, String)>>(query);
     let pairs = pairs.map_err(|error| ApiError::invalid(format!("{QUERY}: {error}")))?;
     let mut seen = HashSet::new();
     for (name, value) in &pairs {
-        if value.is_empty() {
-            let reason = "has no value; give one, or leave the parameter away";
-            return Err(ApiError::member(name, reason));
-        }
-        if !seen.insert(name) && !name.ends_with("[]") {
-            return Err(ApiError::member(name, "given twice; give it once"));
-        }
+        let fault = if value.is_empty() {
+            "has no value; give one, or leave the parameter away"
+        } else if !seen.insert(name) && !name.ends_with("[]") {
+            "given twice; give it once"
+        } else {
+            continue;
+        };
+        return Err(ApiError::member(&cut(name, MAX_NAME_CHARS), fault));
     }
     Ok(())
+}
+
+/// Reads a parameter of a query that is `true` or `false`. The library reads `on` as `true`, as browsers send forms.
+pub fn true_or_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse()
+        .map_err(|_: ParseBoolError| D::Error::custom("`true` or `false`"))
 }
 
 /// Reads `null` as the default: OpenAI's clients write `null` for fields that they do not set
@@ -172,6 +184,8 @@ mod tests {
         before: Option<Uuid>,
         since_ms: Option<u64>,
         text: Option<String>,
+        #[serde(default, deserialize_with = "true_or_false")]
+        stream: bool,
     }
 
     async fn asked(query: &str) -> Result<Asked, String> {
@@ -189,18 +203,20 @@ mod tests {
             before: None,
             since_ms: None,
             text: None,
+            stream: false,
         };
         assert_eq!(asked("").await.as_ref(), Ok(&nothing));
         for query in ["?other=1", "?&&", "?include[]=a&include[]=b"] {
             assert_eq!(asked(query).await.as_ref(), Ok(&nothing), "{query}");
         }
         let id = Uuid::from_u128(7);
-        let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d");
+        let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d&stream=true");
         let all = Asked {
             limit: 3,
             before: Some(id),
             since_ms: Some(9),
             text: Some("a b+c d".to_owned()),
+            stream: true,
         };
         assert_eq!(asked(&query).await, Ok(all));
         for (query, place) in [
@@ -208,6 +224,8 @@ mod tests {
             ("?limit=-1", "limit: "),
             ("?since_ms=1.5", "since_ms: "),
             ("?before=x", "before: "),
+            ("?stream=on", "stream: `true` or `false`"),
+            ("?stream=True", "stream: `true` or `false`"),
             ("?limit=", "limit: has no value"),
             ("?limit", "limit: has no value"),
             ("?since_ms=", "since_ms: has no value"),
