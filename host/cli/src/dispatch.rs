@@ -100,8 +100,14 @@ fn filter(named: Option<&str>, usual: &str) -> (Targets, Option<String>) {
         let levels = levels.split(',').map(str::trim);
         // An empty one would be a level for all.
         let levels: Vec<&str> = levels.filter(|level| !level.is_empty()).collect();
+        if let Some(level) = levels.iter().find(|level| !names_a_target(level)) {
+            return Err(format!(
+                "{level:?} names no target, which has only letters, digits, `_`, `:`, `-` and `.`; divide levels by commas"
+            ));
+        }
         let targets = levels.join(",").parse::<Targets>();
-        targets.map(|targets| targets.with_target(stderr::NOTICE, Level::INFO))
+        let targets = targets.map_err(|error| error.to_string())?;
+        Ok(targets.with_target(stderr::NOTICE, Level::INFO))
     };
     let named = named.filter(|levels| !levels.trim().is_empty());
     let (levels, fault) = match named.map(with_notices) {
@@ -110,6 +116,15 @@ fn filter(named: Option<&str>, usual: &str) -> (Targets, Option<String>) {
         None => (usual, None),
     };
     (with_notices(levels).unwrap_or_default(), fault)
+}
+
+/// Whether a directive has a level alone, or a target that may be one. The library takes any text for a target, and one
+/// that matches nothing would log nothing.
+fn names_a_target(directive: &str) -> bool {
+    let target = directive.split('=').next().unwrap_or_default();
+    target
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "_:.-".contains(c))
 }
 
 fn exit_of(error: &anyhow::Error) -> Exit {
@@ -262,12 +277,39 @@ mod tests {
             (Some("info, hyper=debug ,"), "h2", Level::DEBUG, false),
             (Some("hyper=debug"), "h2", Level::ERROR, false),
             (Some("off"), stderr::NOTICE, Level::INFO, true),
-            (Some("hyper=loud"), "hyper", Level::WARN, true),
+            (
+                Some("toolhold::access=debug"),
+                "toolhold::access",
+                Level::DEBUG,
+                true,
+            ),
         ] {
             let (filter, fault) = filter(named, USUAL);
             let seen = filter.would_enable(target, &level);
             assert_eq!(seen, is_logged, "{named:?}: {target} {level}");
-            assert_eq!(fault.is_some(), named == Some("hyper=loud"), "{fault:?}");
+            assert_eq!(fault, None, "{named:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_filter_that_would_match_nothing_is_told_and_the_usual_one_holds() {
+        for named in [
+            "hyper=loud",
+            "toolhold[run]=debug",
+            "toolhold[{run}]=debug",
+            "info toolhold=debug",
+            "info,hyper debug",
+            "toolhold=info;hyper=debug",
+        ] {
+            let (filter, fault) = filter(Some(named), "warn,toolhold=info");
+            let fault = fault.unwrap();
+            assert!(fault.ends_with("; warn,toolhold=info is logged"), "{fault}");
+            assert!(filter.would_enable("hyper", &Level::WARN), "{named}");
+            assert!(!filter.would_enable("hyper", &Level::INFO), "{named}");
+            assert!(
+                filter.would_enable("toolhold_server", &Level::INFO),
+                "{named}"
+            );
         }
     }
 }

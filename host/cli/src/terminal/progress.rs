@@ -108,7 +108,12 @@ fn row(mark: &str, text: &str, since: Duration, width: Option<usize>) -> String 
     // The last cell stays free: some terminals break a line behind it.
     let others = rows::cells(mark) + 1 + rows::cells(&since) + 1;
     let most = width.map_or(usize::MAX, |width| width.saturating_sub(others));
-    format!("{mark} {}{since}", rows::beginning(text, most))
+    let row = format!("{mark} {}{since}", rows::beginning(text, most));
+    match width {
+        // Of a terminal that has no room for the time, either.
+        Some(width) => rows::beginning(&row, width.saturating_sub(1)).to_owned(),
+        None => row,
+    }
 }
 
 /// A terminal that is gone shows nothing.
@@ -116,12 +121,14 @@ fn put(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// A line that says what is done, until it is dropped.
+/// A line that says what is done, until it is dropped. Its texts are shown as [`style::line`] has them, because they may
+/// name folders, documents and modules.
 #[derive(Debug)]
 pub struct Spinner(Option<LiveRow>);
 
 impl Spinner {
     pub fn start(text: String) -> Self {
+        let text = style::line(&text);
         if stderr::has_events() || !style::obeys_sequences() {
             output::say_whole(&text);
             return Self(None);
@@ -132,11 +139,12 @@ impl Spinner {
     /// Shows what changes often: at a terminal alone, because a log would get a line each time.
     pub fn show(&self, text: String) {
         if let Some(row) = &self.0 {
-            row.set(text);
+            row.set(style::line(&text));
         }
     }
 
     pub fn say(&self, text: String) {
+        let text = style::line(&text);
         match &self.0 {
             Some(row) => row.set(text),
             None => output::say_whole(&text),
@@ -156,7 +164,6 @@ impl Loading {
         let mut spinner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             LoadEvent::Compiling { module, bytes } if bytes > Self::MIN_REPORTED_BYTES => {
-                let module = style::line(&module);
                 let text = format!("compiling {module} ({}), once", style::bytes(bytes));
                 *spinner = Some(Spinner::start(text));
             }
@@ -185,7 +192,21 @@ mod tests {
         let wide = row("⠁", "図書館", since, Some(13));
         assert_eq!(wide, "⠁ 図書 12 s");
         let narrow = row("⠁", "building notes", since, Some(3));
-        assert_eq!(narrow, "⠁  12 s");
+        assert_eq!(narrow, "⠁ ");
+        for width in 1..40 {
+            let row = row("⠁", "building 図書館", since, Some(width));
+            assert!(rows::cells(&row) < width, "{width}: {row:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_one_line_and_sends_the_terminal_no_sequence() {
+        let spinner = Spinner(Some(LiveRow::start("begun".into())));
+        let shown = || spinner.0.as_ref().unwrap().row.content().text.clone();
+        spinner.say("building a\x1b]0;b\x07\nc".into());
+        assert_eq!(shown(), r"building a\u{1b}]0;b\u{7}\nc");
+        spinner.show("d\re: reading".into());
+        assert_eq!(shown(), r"d\re: reading");
     }
 
     #[test]

@@ -9,12 +9,15 @@ use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use serde_json::Value;
+use std::collections::HashSet;
+use std::str::ParseBoolError;
 use toolhold_admission::{MemoryReservation, MemoryShare};
 use toolhold_connections::{KeptBody, KeptBodyError, no_memory};
 use toolhold_json::depth::{self, TooDeep};
 use toolhold_json::{bounded, numbers};
+use toolhold_text::cut;
 
 /// A JSON body.
 #[derive(Debug)]
@@ -114,7 +117,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// The parameters of a query. One that is given twice is refused; a number without a value is one that is not given.
+/// The parameters of a query. Each has a value and is given once; lists, such as `include[]`, may have several.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
@@ -123,11 +126,41 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = parts.uri.query().unwrap_or_default();
+        check_pairs(query)?;
         let query = serde_html_form::Deserializer::from_bytes(query.as_bytes());
         let value = serde_path_to_error::deserialize(query)
-            .map_err(|error| ApiError::invalid(format!("the query of the address: {error}")))?;
+            .map_err(|error| ApiError::invalid(format!("{QUERY}: {error}")))?;
         Ok(Self(value))
     }
+}
+
+const QUERY: &str = "the query of the address";
+
+/// Most characters of a parameter's name that are shown.
+const MAX_NAME_CHARS: usize = 200;
+
+fn check_pairs(query: &str) -> Result<(), ApiError> {
+    let pairs = serde_html_form::from_str::<Vec<(String, String)>>(query);
+    let pairs = pairs.map_err(|error| ApiError::invalid(format!("{QUERY}: {error}")))?;
+    let mut seen = HashSet::new();
+    for (name, value) in &pairs {
+        let fault = if value.is_empty() {
+            "has no value; give one, or leave the parameter away"
+        } else if !seen.insert(name) && !name.ends_with("[]") {
+            "given twice; give it once"
+        } else {
+            continue;
+        };
+        return Err(ApiError::member(&cut(name, MAX_NAME_CHARS), fault));
+    }
+    Ok(())
+}
+
+/// Reads a parameter of a query that is `true` or `false`. The library reads `on` as `true`, as browsers send forms.
+pub fn true_or_false<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse()
+        .map_err(|_: ParseBoolError| D::Error::custom("`true` or `false`"))
 }
 
 /// Reads `null` as the default: OpenAI's clients write `null` for fields that they do not set
@@ -151,6 +184,8 @@ mod tests {
         before: Option<Uuid>,
         since_ms: Option<u64>,
         text: Option<String>,
+        #[serde(default, deserialize_with = "true_or_false")]
+        stream: bool,
     }
 
     async fn asked(query: &str) -> Result<Asked, String> {
@@ -168,24 +203,37 @@ mod tests {
             before: None,
             since_ms: None,
             text: None,
+            stream: false,
         };
         assert_eq!(asked("").await.as_ref(), Ok(&nothing));
-        assert_eq!(asked("?other=1&since_ms=").await.as_ref(), Ok(&nothing));
+        for query in ["?other=1", "?&&", "?include[]=a&include[]=b"] {
+            assert_eq!(asked(query).await.as_ref(), Ok(&nothing), "{query}");
+        }
         let id = Uuid::from_u128(7);
-        let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d");
+        let query = format!("?limit=3&before={id}&since_ms=9&text=a%20b%2Bc+d&stream=true");
         let all = Asked {
             limit: 3,
             before: Some(id),
             since_ms: Some(9),
             text: Some("a b+c d".to_owned()),
+            stream: true,
         };
         assert_eq!(asked(&query).await, Ok(all));
         for (query, place) in [
             ("?limit=x", "limit: "),
             ("?limit=-1", "limit: "),
             ("?since_ms=1.5", "since_ms: "),
-            ("?before=", "before: "),
-            ("?text=a&text=b", "text: "),
+            ("?before=x", "before: "),
+            ("?stream=on", "stream: `true` or `false`"),
+            ("?stream=True", "stream: `true` or `false`"),
+            ("?limit=", "limit: has no value"),
+            ("?limit", "limit: has no value"),
+            ("?since_ms=", "since_ms: has no value"),
+            ("?before=", "before: has no value"),
+            ("?text=", "text: has no value"),
+            ("?other=", "other: has no value"),
+            ("?limit=1&limit=2", "limit: given twice"),
+            ("?text=a&since_ms=9&text=a", "text: given twice"),
         ] {
             let fault = asked(query).await.unwrap_err();
             assert!(fault.contains(place), "{query}: {fault}");

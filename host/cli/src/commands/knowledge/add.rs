@@ -244,7 +244,7 @@ impl Work {
                     return self.counted(&source, &added);
                 }
                 if let (Some(spinner), Reading::By(_)) = (&self.spinner, &reading) {
-                    spinner.show(format!("{}: reading", style::line(&source)));
+                    spinner.show(format!("{source}: reading"));
                 }
                 self.extractors.text_by(&reading, document).await
             }
@@ -259,11 +259,11 @@ impl Work {
         };
         let collection = self.collection().await?;
         let spinner = self.spinner.as_ref();
-        let shown = style::line(&document.title);
+        let title = &document.title;
         let progress = |staged, all| {
             if let Some(spinner) = spinner {
                 spinner.show(format!(
-                    "{shown}: {staged} of {}",
+                    "{title}: {staged} of {}",
                     style::plural(all, "passage")
                 ));
             }

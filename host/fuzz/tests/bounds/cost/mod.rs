@@ -363,10 +363,13 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
-        "pings of a WebSocket's client",
+        "pings and fragments of a WebSocket's client",
         Proof::Tests(
-            "host/connections/src/websocket.rs",
-            &["a_client_that_only_sends_ends_its_socket"],
+            "host/connections/src/websocket/tests.rs",
+            &[
+                "a_client_that_only_sends_ends_its_socket",
+                "empty_fragments_without_end_end_their_socket",
+            ],
         ),
     ),
     (

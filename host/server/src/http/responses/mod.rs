@@ -12,7 +12,7 @@ mod stream;
 use crate::answer_stream::AnswerStream;
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::{Body, PathParam, QueryParams};
+use crate::http::body::{Body, PathParam, QueryParams, true_or_false};
 use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::refusals::refuse;
@@ -154,6 +154,7 @@ async fn create(
 #[serde(default)]
 struct ResponseOptions {
     /// Has the events of the response sent, from the first one on; of a response in progress, with what follows.
+    #[serde(deserialize_with = "true_or_false")]
     stream: bool,
     /// Refused: a text that is sent again may come in other pieces than before.
     starting_after: Option<u64>,
