@@ -2,7 +2,7 @@
 //! one more, `finish`, that carries the output.
 
 use crate::contract::conversation::{self, TranscriptFormat};
-use crate::contract::leak::{self, CallableNames};
+use crate::contract::leak::{self, CallableNames, Leak};
 use crate::contract::reader::{SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, lost_arguments, text, thought};
 use serde_json::{Map, Value, json};
@@ -279,7 +279,7 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
             ReadingRules::Format3 => TextEnd::Own,
             ReadingRules::Format4 | ReadingRules::Current => said.end,
         };
-        if leak::is_failed(text, &said.offer, end) || is_unread(&said, text, end) {
+        if is_failed(&said, text, end) || is_unread(&said, text, end) {
             return Err(unreadable(text, &said.offer));
         }
         if is_beside_sentences(&said, text) {
@@ -358,7 +358,7 @@ fn take(
 }
 
 /// Why an answer that is nothing but calls as text is none, although they can be read. Behind prose they are a part of
-/// the answer.
+/// the answer, and so are copies in forms without marks.
 fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
     let is_marked = leak::is_marked(answer, &said.offer);
     if said.provenance.has_native_calls() {
@@ -371,12 +371,29 @@ fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
     (is_marked && said.written().is_some()).then(|| said.repeats())
 }
 
-/// Whether the answer is a call in words, which cannot be read; one that the model was shown is a quotation.
+/// Whether the answer is a call between marks, which cannot be read. One between marks of an unknown form that the model was
+/// shown is a quotation.
+fn is_failed(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> bool {
+    let offer = &said.offer;
+    leak::is_failed(answer, offer, end)
+        && leak::in_unknown_marks(answer, offer).is_none_or(|call| !is_quoted(said, &call))
+}
+
+/// Whether the answer is a call in words, which cannot be read; one that the model was shown is a quotation. Beside native
+/// calls, tools with arguments among signs are a list of calls.
 fn is_unread(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> bool {
-    leak::unread(answer, &said.offer, end).is_some_and(|call| {
-        let provenance = said.provenance;
-        !provenance.is_quoted(&call.written, &call.tool, &call.arguments)
-    })
+    let among_signs = || {
+        let is_list = said.provenance.has_native_calls();
+        leak::among_signs(answer, &said.offer, end).filter(|_| !is_list)
+    };
+    leak::unread(answer, &said.offer, end)
+        .or_else(among_signs)
+        .is_some_and(|call| !is_quoted(said, &call))
+}
+
+fn is_quoted(said: &ParsedReply<'_>, call: &Leak) -> bool {
+    said.provenance
+        .is_quoted(&call.written, &call.tool, &call.arguments)
 }
 
 /// Whether the answer has a call of the model's own with sentences around it, where none is made natively.

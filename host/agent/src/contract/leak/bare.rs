@@ -4,7 +4,7 @@
 use super::body::{self, CallableNames, IDLE, THOUGHTS, argument_members, names};
 use super::pythonic::{self, bracketed};
 use super::tags::one;
-use super::{Leak, LeakedCalls, MAX_CALLS, front_only, trim_around};
+use super::{Leak, LeakedCalls, MAX_CALLS, alone, front_only};
 use serde_json::{Map, Value};
 use toolhold_json::repair::TextEnd;
 use toolhold_json::rules::ReadingRules;
@@ -38,7 +38,7 @@ const QWEN_ARGUMENTS: &str = "✿ARGS✿:";
 const QWEN_RESULT: &str = "✿RESULT✿";
 /// Marks of NexusRaven and of HyperCLOVA.
 const NEXUS: (&str, &str) = ("Call:", "<bot_end>");
-const HYPER_CLOVA: &str = "-> tool/function_call";
+pub(super) const HYPER_CLOVA: &str = "-> tool/function_call";
 /// The function in whose place ChatGLM3 writes the tool that it named above.
 const GLM_CALL: &str = "tool_call(";
 /// The element of Llama 3 that Groq returns where it is broken.
@@ -229,34 +229,35 @@ fn nexus(text: &str) -> Option<&str> {
     (after.is_empty() || after.starts_with("Thought:")).then_some(calls)
 }
 
-/// Whether an answer is nothing but a form of [`in_words`], with the name of an offered tool.
-pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
+/// The call of an answer that is nothing but a form of [`spoken`], [`groq`] or [`below_name`], with the name of an offered
+/// tool. Its arguments are not given.
+pub(super) fn spoken_call(answer: &str, offer: &CallableNames) -> Option<Leak> {
     if !offer.rules().are_from_5() {
-        return false;
+        return None;
     }
-    let text = trim_around(offer.rules(), answer.trim());
-    let is_tool = |name: &str| offer.exact(name).is_some();
-    let is_qwen = || {
-        let rest = text.strip_prefix(QWEN_FUNCTION);
-        rest.and_then(|rest| rest.split_whitespace().next())
-            .is_some_and(is_tool)
+    let text = alone(offer.rules(), answer);
+    let of_qwen = || {
+        let rest = text.strip_prefix(QWEN_FUNCTION)?;
+        offer.exact(rest.split_whitespace().next()?).cloned()
     };
-    let is_hyper_clova = || {
-        let rest = text.strip_prefix(HYPER_CLOVA).map(str::trim);
-        rest.and_then(|rest| member_tool(rest, offer)).is_some()
-    };
-    let is_nexus = || nexus(text).and_then(|calls| pythonic::named(calls, offer));
-    let is_groq = || {
-        let (_, object) = groq_tool(text, offer)?;
+    let of_hyper_clova = || member_tool(text.strip_prefix(HYPER_CLOVA)?.trim(), offer);
+    let of_nexus = || pythonic::named(nexus(text)?, offer);
+    let of_groq = || {
+        let (tool, object) = groq_tool(text, offer)?;
         let (_, after) = bracketed(object)?;
         let after = after.trim();
-        (after.is_empty() || GROQ_ENDS.contains(&after)).then_some(())
+        (after.is_empty() || GROQ_ENDS.contains(&after)).then(|| tool.clone())
     };
-    is_qwen()
-        || is_hyper_clova()
-        || is_nexus().is_some()
-        || is_groq().is_some()
-        || below_name(text, offer).is_some()
+    let of_glm = || {
+        let call = below_name(text, offer)?.calls.into_iter().next()?;
+        Some(call.tool)
+    };
+    let tool = of_qwen()
+        .or_else(of_hyper_clova)
+        .or_else(of_nexus)
+        .or_else(of_groq)
+        .or_else(of_glm)?;
+    Some(Leak::without_arguments(tool, text))
 }
 
 /// `<function(NAME){…}</function>` and what else Llama makes of its mark.
@@ -376,14 +377,12 @@ pub(super) fn unread(answer: &str, offer: &CallableNames) -> Option<Leak> {
     if !offer.rules().are_from_4() {
         return None;
     }
-    let text = trim_around(offer.rules(), answer.trim());
+    let text = alone(offer.rules(), answer);
     let inner = body::unfenced(text);
     let tool = inner
         .and_then(|inner| marked(inner, offer))
         .or_else(|| tool(inner.unwrap_or(text), offer))?;
-    let mut leak = Leak::new(tool, Map::new());
-    leak.written = inner.unwrap_or(text).into();
-    Some(leak)
+    Some(Leak::without_arguments(tool, inner.unwrap_or(text)))
 }
 
 /// The tool of calls with marks that are all of a text.

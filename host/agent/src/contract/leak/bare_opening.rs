@@ -1,42 +1,35 @@
 //! Whether a reply begins like a call without a mark, for readers who are shown its text while it is written. Such a call
 //! is all of its reply, so the beginning decides.
 
-use super::bare::HEADS;
+use super::bare::{HEADS, HYPER_CLOVA};
+use super::framed::{ARGUMENT_WORDS, FENCE, MAX_MARKS, WORDS, is_object};
+use super::marks::past_role;
 use super::unknown::{MAX_UNDECIDED, ReplyOpening, opening_of};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use toolhold_protocol::function_names::{NameKind, NameMap};
+use toolhold_json::rules::ReadingRules;
+use toolhold_protocol::function_names::{NameKind, NameMap, bare_name};
 
-const FENCE: &str = "```";
 /// Beginnings of forms whose marks are words, beside [`HEADS`].
-const BEGINNINGS: [&str; 5] = [
+const BEGINNINGS: [&str; 7] = [
     ">>>",
     "TOOL_CALLS",
     "functools[",
     "commentary to=",
     "assistantcommentary to=",
+    "<code>",
+    HYPER_CLOVA,
 ];
-/// Words that stand before the name of a tool: `Call: NAME(…)`, `result = NAME(…)`.
-const LEADS: [&str; 16] = [
-    "action",
+/// Words that stand before the name of a tool, beside [`WORDS`]: `print(NAME(…))`, `result = NAME(…)`.
+const LEADS: [&str; 7] = [
     "args",
-    "await",
-    "call",
     "calling",
-    "command",
     "defaultapi",
     "execute",
-    "function",
     "functions",
-    "invoke",
-    "name",
     "print",
     "result",
-    "tool",
-    "tools",
 ];
-/// Most words before the name.
-const MAX_LEADS: usize = 4;
 /// Characters between a name and its arguments.
 const BETWEEN: [char; 6] = ['*', '"', ':', '=', '-', '>'];
 /// First characters of arguments.
@@ -65,7 +58,7 @@ impl OfferedNames {
         if marked != ReplyOpening::Text || self.0.is_empty() {
             return marked;
         }
-        match self.kind(text.trim_start()) {
+        match self.kind(past_role(ReadingRules::Current, text)) {
             ReplyOpening::Undecided if text.len() > MAX_UNDECIDED => ReplyOpening::Marks,
             kind => kind,
         }
@@ -85,10 +78,7 @@ impl OfferedNames {
         if text.starts_with('{') {
             return ReplyOpening::Marks;
         }
-        match text.strip_prefix('[') {
-            Some(inner) => listed(inner),
-            None => self.named(text),
-        }
+        self.listed(text)
     }
 
     /// The kind of a text behind the beginning of a fence.
@@ -100,50 +90,88 @@ impl OfferedNames {
         }
         match opening_of(inner) {
             ReplyOpening::Text if inner.starts_with('{') => ReplyOpening::Marks,
-            ReplyOpening::Text => match inner.strip_prefix('[') {
-                Some(inner) => listed(inner),
-                None => self.named(inner),
-            },
+            ReplyOpening::Text => self.listed(inner),
             kind => kind,
         }
     }
 
-    /// The kind of a text that may begin with the name of a tool, perhaps behind other words.
+    /// The kind of a text that may begin with a list of calls, or with one.
+    fn listed(&self, text: &str) -> ReplyOpening {
+        let kind = text.strip_prefix('[').map(in_list);
+        kind.filter(|kind| *kind != ReplyOpening::Text)
+            .unwrap_or_else(|| self.named(text))
+    }
+
+    /// The kind of a text that may begin with the name of a tool, perhaps behind signs and other words: those of
+    /// [`framed`](super::framed), and more.
     fn named(&self, text: &str) -> ReplyOpening {
         let mut rest = text;
-        for leads in 0..MAX_LEADS {
-            rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '{');
-            let (written, after) = word(rest);
-            let name = fold(written);
-            // Perhaps behind a namespace.
-            let behind = written.split_once('.').map(|(_, name)| fold(name));
-            let names: Vec<&str> = behind.iter().chain([&name]).map(String::as_str).collect();
+        let mut is_led = false;
+        while text.len() - rest.len() <= MAX_MARKS {
+            let start = rest.trim_start();
+            if let Some(after) = start.strip_prefix(FENCE) {
+                // Its language may go on.
+                let (_, after) = word(after);
+                if after.is_empty() {
+                    return ReplyOpening::Undecided;
+                }
+                rest = after;
+                continue;
+            }
+            let Some(first) = start.chars().next() else {
+                return ReplyOpening::Undecided;
+            };
+            if !first.is_alphanumeric() {
+                if first == '{' && is_object(start) {
+                    return ReplyOpening::Text;
+                }
+                rest = start.strip_prefix(first).unwrap_or_default();
+                continue;
+            }
+            let (written, after) = word(start);
+            let names = spellings(written);
             if after.is_empty() {
-                // Nothing, or a word that may go on.
-                let mut known = self.0.iter().map(String::as_str).chain(LEADS);
-                let may_be = known.any(|known| names.iter().any(|name| known.starts_with(name)));
-                return if may_be {
+                return if self.may_become_known(&names) {
                     ReplyOpening::Undecided
                 } else {
                     ReplyOpening::Text
                 };
             }
-            if self.0.iter().any(|known| names.contains(&known.as_str())) {
-                return behind_name(after, leads > 0);
+            if self.0.iter().any(|known| names.contains(known)) {
+                return behind_name(after, is_led);
             }
-            if !LEADS.contains(&name.as_str()) {
-                break;
+            if !leads().any(|lead| names.contains(&lead)) {
+                return ReplyOpening::Text;
             }
+            is_led = true;
             rest = after;
         }
         ReplyOpening::Text
     }
+
+    /// Whether a word that may go on, in these spellings, may be the name of a tool or a word before it.
+    fn may_become_known(&self, names: &[String]) -> bool {
+        let begins = |known: &str| names.iter().any(|name| known.starts_with(name.as_str()));
+        self.0.iter().any(|known| begins(known)) || leads().any(|lead| begins(&lead))
+    }
+}
+
+/// Words that stand before the name of a tool, as they are compared.
+fn leads() -> impl Iterator<Item = String> {
+    WORDS.iter().chain(&LEADS).map(|word| fold(word))
+}
+
+/// A name as it is compared: whole, and behind a namespace.
+fn spellings(written: &str) -> Vec<String> {
+    let behind = written.split_once('.').map(|(_, name)| fold(name));
+    let all = [fold(written), fold(&bare_name(written))];
+    all.into_iter().chain(behind).collect()
 }
 
 /// The kind of a text behind the name of a tool. `is_led`: a word before it says that it is a name.
 fn behind_name(after: &str, is_led: bool) -> ReplyOpening {
     let is_between = |c: char| c.is_whitespace() || BETWEEN.contains(&c);
-    let arguments = after.trim_start_matches(is_between);
+    let arguments = past_number(after).trim_start_matches(is_between);
     if FENCE.starts_with(arguments) {
         return ReplyOpening::Undecided;
     }
@@ -152,15 +180,53 @@ fn behind_name(after: &str, is_led: bool) -> ReplyOpening {
     let is_led = is_led && !arguments.is_empty();
     if is_fenced || is_led || arguments.starts_with(ARGUMENTS) {
         ReplyOpening::Marks
-    } else if arguments.is_empty() {
-        ReplyOpening::Undecided
     } else {
-        ReplyOpening::Text
+        before_object(arguments)
     }
 }
 
+/// The text behind the number that Kimi puts behind a name: `NAME:0`.
+fn past_number(text: &str) -> &str {
+    let number = text.strip_prefix(':');
+    number.map_or(text, |rest| {
+        rest.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// The kind of a text behind a name, where an object may follow behind signs and words of arguments.
+fn before_object(text: &str) -> ReplyOpening {
+    let mut rest = text;
+    while text.len() - rest.len() <= MAX_MARKS {
+        let start = rest.trim_start();
+        let Some(first) = start.chars().next() else {
+            return ReplyOpening::Undecided;
+        };
+        if first == '{' || start.starts_with(FENCE) {
+            return ReplyOpening::Marks;
+        }
+        if !first.is_alphanumeric() {
+            rest = start.strip_prefix(first).unwrap_or_default();
+            continue;
+        }
+        let (written, after) = word(start);
+        let name = fold(written);
+        if after.is_empty() && ARGUMENT_WORDS.iter().any(|own| own.starts_with(&name)) {
+            return ReplyOpening::Undecided;
+        }
+        if !ARGUMENT_WORDS.contains(&name.as_str()) {
+            return ReplyOpening::Text;
+        }
+        // Arguments may be lines.
+        if after.starts_with(':') {
+            return ReplyOpening::Marks;
+        }
+        rest = after;
+    }
+    ReplyOpening::Text
+}
+
 /// The kind of a text behind `[`: objects, or `NAME(KEY=VALUE)`.
-fn listed(inner: &str) -> ReplyOpening {
+fn in_list(inner: &str) -> ReplyOpening {
     let (name, rest) = word(inner.trim_start());
     let rest = rest.trim_start();
     let is_call = if name.is_empty() {
@@ -239,7 +305,7 @@ mod tests {
         for (text, shown) in [
             ("Hello", "Hel"),
             ("The weather is fine", "The "),
-            ("weather is fine", "weather i"),
+            ("weather is fine", "weather is"),
             ("calculators", "calculators"),
             ("[1, 2]", "[1,"),
             ("[a link](http://x)", "[a l"),

@@ -1,6 +1,6 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
-use super::{Leak, LeakedCalls, MAX_CALLS, bare, gemma, pythonic, tags, trim_around};
+use super::{Leak, LeakedCalls, MAX_CALLS, alone, bare, gemma, pythonic, tags};
 use crate::contract::harmony::{self, Header, HeaderMatch};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -217,7 +217,7 @@ fn message(header: &Header<'_>, offer: &CallableNames, end: TextEnd) -> Option<L
 pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let is_current = offer.rules().are_from_4();
     let text = match answer.trim() {
-        text if is_current => trim_around(offer.rules(), text),
+        text if is_current => alone(offer.rules(), text),
         text => text,
     };
     let unmarked = harmony::unmarked_calls(text);

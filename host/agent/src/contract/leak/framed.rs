@@ -3,17 +3,18 @@
 //! back to the model and no call is made of them.
 //!
 //! Marks are signs, and words of a short list that stand before a sign or at the end of a line. With any other word the
-//! answer is prose. Text between backticks is shown.
+//! answer is prose. Text between backticks is shown. Signs that format a text (`**NAME(…)**`, `> NAME(…)`, `$NAME(…)$`, bullets,
+//! emoji) make no call of code by themselves.
 
 use super::bare::is_compound;
 use super::body::CallableNames;
 use super::pythonic::bracketed;
-use super::{MAX_CALLS, trim_around};
+use super::{Leak, MAX_CALLS, alone};
 
 /// Maximum bytes of the marks on each side of a call.
-const MAX_MARKS: usize = 64;
+pub(super) const MAX_MARKS: usize = 64;
 /// Words of marks before a call, or behind it.
-const WORDS: [&str; 22] = [
+pub(super) const WORDS: [&str; 22] = [
     "action",
     "api",
     "assistant",
@@ -39,8 +40,10 @@ const WORDS: [&str; 22] = [
 ];
 /// Words before a call on its own line, without a sign.
 const PREFIXES: [&str; 2] = ["await", "return"];
+/// Signs before a call that format no text.
+const SIGNS: [&str; 10] = ["->", "=>", "→", "⇒", "<<", "[[", "{{", "⟦", "⟨", "◁"];
 /// Words between the name of a tool and its arguments.
-const ARGUMENT_WORDS: [&str; 9] = [
+pub(super) const ARGUMENT_WORDS: [&str; 9] = [
     "args",
     "arguments",
     "input",
@@ -51,46 +54,69 @@ const ARGUMENT_WORDS: [&str; 9] = [
     "params",
     "with",
 ];
-const FENCE: &str = "```";
+pub(super) const FENCE: &str = "```";
 
-/// Whether the answer is such calls and nothing else.
-pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
+/// The first call of an answer that is such calls and nothing else. Its arguments are not given. At least one of the calls
+/// is *meant*: a word of calls stands beside it, or a sign that formats no text, or an object behind its name. In a fence
+/// such a word is needed, other than those of programs.
+pub(super) fn call(answer: &str, offer: &CallableNames) -> Option<Leak> {
     if !offer.rules().are_from_5() {
-        return false;
-    }
-    let mut rest = trim_around(offer.rules(), answer.trim());
-    if let Some(inner) = super::unfenced(rest) {
-        rest = inner;
-    } else if rest.starts_with('`') {
-        return false;
-    }
-    for place in 0..MAX_CALLS {
-        let Some(after) = one(rest, place == 0, offer) else {
-            return false;
-        };
-        rest = after;
-        if rest.is_empty() {
-            return true;
-        }
-    }
-    false
-}
-
-/// The text behind a call with its marks. The first one must have some before it: other forms are read elsewhere.
-fn one<'t>(text: &'t str, is_first: bool, offer: &CallableNames) -> Option<&'t str> {
-    let (start, has_word) = past_marks(text, &WORDS, offer)?;
-    if is_first && start.len() == text.len() {
         return None;
     }
-    let (name, after) = word(start);
-    offer.identifier(name)?;
-    let is_certain = has_word || is_compound(name);
+    let text = alone(offer.rules(), answer);
+    let inner = super::unfenced(text);
+    if inner.is_none() && text.starts_with('`') {
+        return None;
+    }
+    let body = inner.unwrap_or(text);
+    let mut rest = body;
+    let mut first = None;
+    let mut is_meant = false;
+    for _ in 0..MAX_CALLS {
+        let call = one(rest, first.is_none(), offer)?;
+        is_meant |= call.has_call_word || (call.has_sign && inner.is_none());
+        rest = call.rest;
+        let tool = first.get_or_insert(call.tool);
+        if rest.is_empty() {
+            return is_meant.then(|| Leak::without_arguments(tool.clone(), body));
+        }
+    }
+    None
+}
+
+/// A call with its marks, and the text behind them.
+#[derive(Debug)]
+struct FramedCall<'t> {
+    tool: String,
+    /// Whether a word of calls stands beside it that no program has.
+    has_call_word: bool,
+    /// Whether something else says that it is a call.
+    has_sign: bool,
+    rest: &'t str,
+}
+
+/// The call that a text begins with. The first one must have marks before it: other forms are read elsewhere.
+fn one<'t>(text: &'t str, is_first: bool, offer: &CallableNames) -> Option<FramedCall<'t>> {
+    let before = past_marks(text, &WORDS, offer)?;
+    if is_first && before.rest.len() == text.len() {
+        return None;
+    }
+    let (name, after) = word(before.rest);
+    let tool = offer.identifier(name)?;
+    let is_certain = before.has_word || is_compound(name);
+    let mut has_sign = before.has_word || before.has_sign;
     let (arguments, after) = if after.starts_with('(') {
         bracketed(after)?
     } else if is_certain {
-        let (object, _) = past_marks(after, &ARGUMENT_WORDS, offer)?;
+        has_sign = true;
+        let object = past_marks(after, &ARGUMENT_WORDS, offer)?.rest;
         if !object.starts_with('{') {
-            return lines(after).then_some("");
+            return lines(after).then_some(FramedCall {
+                tool,
+                has_call_word: before.has_call_word,
+                has_sign,
+                rest: "",
+            });
         }
         bracketed(object)?
     } else {
@@ -99,49 +125,82 @@ fn one<'t>(text: &'t str, is_first: bool, offer: &CallableNames) -> Option<&'t s
     if !are_arguments(arguments) {
         return None;
     }
-    let behind = past_marks(after, &WORDS, offer);
-    Some(behind.map_or(after, |(rest, _)| rest))
+    let mut call = FramedCall {
+        tool,
+        has_call_word: before.has_call_word,
+        has_sign,
+        rest: after,
+    };
+    if let Some(behind) = past_marks(after, &WORDS, offer) {
+        call.has_call_word |= behind.has_call_word;
+        // Those before the next call.
+        call.has_sign |= behind.has_word || (behind.has_sign && !behind.rest.is_empty());
+        call.rest = behind.rest;
+    }
+    Some(call)
 }
 
-/// The text behind signs and words, and whether there was a word. Nothing where they are too long. Brackets and braces of
-/// arguments, names of tools and other words end them.
-fn past_marks<'t>(text: &'t str, words: &[&str], offer: &CallableNames) -> Option<(&'t str, bool)> {
-    let mut rest = text;
-    let mut has_word = false;
+/// Signs and words that were passed, and the text behind them.
+#[derive(Debug)]
+struct PassedMarks<'t> {
+    rest: &'t str,
+    has_word: bool,
+    /// Whether one of the words stands in no program.
+    has_call_word: bool,
+    /// Whether one of the signs is of [`SIGNS`].
+    has_sign: bool,
+}
+
+/// The text behind signs and words. Nothing where they are too long. Brackets and braces of arguments, names of tools and
+/// other words end them.
+fn past_marks<'t>(text: &'t str, words: &[&str], offer: &CallableNames) -> Option<PassedMarks<'t>> {
+    let mut passed = PassedMarks {
+        rest: text,
+        has_word: false,
+        has_call_word: false,
+        has_sign: false,
+    };
     loop {
-        if text.len() - rest.len() > MAX_MARKS {
+        if text.len() - passed.rest.len() > MAX_MARKS {
             return None;
         }
-        let start = rest.trim_start();
+        let start = passed.rest.trim_start();
         if let Some(after) = start.strip_prefix(FENCE) {
             let (_, after) = word(after);
-            rest = after;
+            passed.rest = after;
             continue;
         }
         let (name, after) = word(start);
         if name.is_empty() {
             let mut chars = start.chars();
-            match chars.next() {
-                None => return Some(("", has_word)),
-                Some('"' | '\'' | '`') => return Some((start, has_word)),
-                Some('{') if is_object(start) => return Some((start, has_word)),
-                Some(_) => rest = chars.as_str(),
+            let is_end = match chars.next() {
+                None | Some('"' | '\'' | '`') => true,
+                Some('{') => is_object(start),
+                Some(_) => false,
+            };
+            if is_end {
+                passed.rest = start;
+                return Some(passed);
             }
+            passed.has_sign |= SIGNS.iter().any(|sign| start.starts_with(sign));
+            passed.rest = chars.as_str();
             continue;
         }
         let is_known = |name: &str| words.iter().any(|own| own.eq_ignore_ascii_case(name));
-        if !is_known(name) || offer.exact(name).is_some() {
-            return Some((start, has_word));
-        }
         // `Tool call:` has two words. `Call weather_now(…)` is a sentence.
         let is_prefix = PREFIXES.contains(&name);
         let line = after.trim_start_matches([' ', '\t']);
         let is_ended = line.len() == after.len() || line.starts_with('\n') || line.is_empty();
-        if !is_prefix && !is_ended && !is_known(word(line).0) {
-            return Some((start, has_word));
+        let is_mark = is_known(name)
+            && offer.exact(name).is_none()
+            && (is_prefix || is_ended || is_known(word(line).0));
+        if !is_mark {
+            passed.rest = start;
+            return Some(passed);
         }
-        has_word = true;
-        rest = after;
+        passed.has_word = true;
+        passed.has_call_word |= !is_prefix;
+        passed.rest = after;
     }
 }
 
@@ -158,7 +217,7 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 /// Whether a text begins with the object of a call, rather than with a brace of a mark.
-fn is_object(text: &str) -> bool {
+pub(super) fn is_object(text: &str) -> bool {
     let inner = text.trim_start_matches('{');
     let is_one = text.len() - inner.len() == 1;
     is_one && inner.trim_start().starts_with(['"', '\'', '}'])

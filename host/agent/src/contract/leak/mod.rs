@@ -57,7 +57,8 @@
 //!    for `NAME(KEY=VALUE)` without brackets, and for a fence around calls with marks: they may be meant or shown.
 //!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
 //!    stream have the text by then. A tool with arguments among signs and words of calls alone (`-> NAME({…})`,
-//!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]).
+//!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]). With native calls it is an answer: a list
+//!    of the calls that were made looks like it. So is a form without marks that the model was shown (rule 6).
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
@@ -103,8 +104,8 @@ pub use unknown::{MarkInText, ReplyOpening, mark_in};
 use super::provenance::Provenance;
 use closing::ClosingMark;
 use marks::{
-    AfterCall, Mark, along_line, begins_sentence, follows, is_over, marks, opening, past_around,
-    past_behind, starts_turn, trim_around,
+    AfterCall, Mark, alone, along_line, begins_sentence, follows, is_over, marks, opening,
+    past_around, past_behind, starts_turn, trim_around,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -143,6 +144,13 @@ impl Leak {
             arguments,
             written: Arc::default(),
         }
+    }
+
+    /// A call whose arguments are not known, and the text that may be it.
+    fn without_arguments(tool: String, written: &str) -> Self {
+        let mut leak = Self::new(tool, Map::new());
+        leak.written = written.into();
+        leak
     }
 }
 
@@ -229,7 +237,7 @@ pub(super) fn of_thought(
         .map(noted)
 }
 
-/// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
+/// Whether the answer is nothing but what stands between the marks of calls, and is none: it is no answer either.
 pub(super) fn is_failed(answer: &str, offer: &CallableNames, end: TextEnd) -> bool {
     is_marked(answer, offer) && find(answer, offer, end).is_none()
 }
@@ -237,10 +245,13 @@ pub(super) fn is_failed(answer: &str, offer: &CallableNames, end: TextEnd) -> bo
 /// Whether the answer is nothing but what stands between the marks of calls, known ones or others around the name of an
 /// offered tool.
 pub(super) fn is_marked(answer: &str, offer: &CallableNames) -> bool {
-    is_in_known_marks(offer.rules(), answer)
-        || unknown::is_call(answer, offer)
-        || bare::is_marked(answer, offer)
-        || framed::is_call(answer, offer)
+    is_in_known_marks(offer.rules(), answer) || unknown::is_call(answer, offer)
+}
+
+/// The call between the marks of an unknown form that are all of the answer: the first tool that it names. Its arguments
+/// are not given.
+pub(super) fn in_unknown_marks(answer: &str, offer: &CallableNames) -> Option<Leak> {
+    unknown::named(answer, offer)
 }
 
 fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
@@ -255,10 +266,17 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
         }
 }
 
-/// The call of an answer that is nothing but that, in a form without marks, and cannot be read or is not known to be meant.
-/// Its arguments are not given.
+/// The call of an answer that is nothing but that, in a form without marks or with words as marks, and cannot be read or is
+/// not known to be meant. Its arguments are not given.
 pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
-    bare::unread(answer, offer).filter(|_| find(answer, offer, end).is_none())
+    bare::unread(answer, offer)
+        .or_else(|| bare::spoken_call(answer, offer))
+        .filter(|_| find(answer, offer, end).is_none())
+}
+
+/// The call of an answer that is tools with arguments among signs and words of calls, where it cannot be read.
+pub(super) fn among_signs(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
+    framed::call(answer, offer).filter(|_| find(answer, offer, end).is_none())
 }
 
 /// Why a call that looks like one cannot be read: a number in it would lose digits.

@@ -25,6 +25,16 @@ fn call(tool: &str, arguments: Value) -> (String, Value) {
     (tool.to_owned(), arguments)
 }
 
+/// Asserts that readers of a stream are shown nothing of a text before its end.
+pub(super) fn assert_held(text: &str) {
+    let names = OfferedNames::of(["weather.now", "news", "a_b.c_d"]);
+    for (at, c) in text.char_indices() {
+        let begun = &text[..at + c.len_utf8()];
+        let kind = names.opening_of(begun);
+        assert_ne!(kind, ReplyOpening::Text, "{text:?} at {begun:?}");
+    }
+}
+
 /// Names are read in several spellings where a mark says that a call stands there, and in no other place: an answer may be a
 /// heading above an object.
 #[test]
@@ -585,8 +595,20 @@ fn every_form_is_read() {
         ),
         ("weather-now{\"city\": \"Rome\"}", one),
         ("@weather-now{\"city\": \"Rome\"}", one),
+        (
+            "<role>ASSISTANT</role>{\"name\": \"weather-now\", \"arguments\": {\"city\": \"Rome\"}}",
+            one,
+        ),
+        (
+            "functions.weather-now:0\n{\"city\": \"Rome\"}<|role_end|>",
+            one,
+        ),
     ] {
         assert_eq!(found(text), calls, "{text}");
+        // A thought without marks is held apart.
+        if body::unmarked(text, &offer(), TextEnd::Own).is_some() && !text.starts_with("analysis") {
+            assert_held(text);
+        }
     }
 }
 
@@ -619,9 +641,9 @@ fn parameters_beside_the_name_are_arguments() {
     }
 }
 
-/// Forms with words as marks are no answers, also where the run's material has them.
+/// Forms with words as marks are calls, and are made of no text by the rules of format 3.
 #[test]
-fn forms_with_words_as_marks_are_never_answers() {
+fn forms_with_words_as_marks_are_calls() {
     for text in [
         "✿FUNCTION✿: weather-now\n✿ARGS✿: {\"city\": \"Rome\"}",
         "Call: weather_now(city='Rome')<bot_end>",
@@ -630,10 +652,16 @@ fn forms_with_words_as_marks_are_never_answers() {
         "<function(weather-now){\"city\": \"Rome\"}</function>",
         "{{weather_now(city=\"Rome\")}}",
     ] {
-        assert!(is_marked(text, &offer()), "{text}");
+        let call = |offer: &CallableNames| {
+            let spoken = bare::spoken_call(text, offer);
+            let call = spoken.or_else(|| framed::call(text, offer));
+            call.map(|call| (call.tool, call.written.to_string()))
+        };
+        let expected = ("weather.now".to_owned(), text.to_owned());
+        assert_eq!(call(&offer()), Some(expected), "{text}");
         for rules in [ReadingRules::Format3, ReadingRules::Format4] {
             let former = offer().under(rules);
-            assert!(!is_marked(text, &former), "{text}");
+            assert_eq!(call(&former), None, "{text}");
             assert_eq!(find(text, &former, TextEnd::Own), None, "{text}");
         }
     }

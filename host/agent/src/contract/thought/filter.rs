@@ -1,8 +1,8 @@
 //! Thoughts, while a reply is generated.
 
 use super::{
-    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, MAX_SPOKEN_END, SpokenEnd, SpokenMarks, all_spoken,
-    answer_end, enclosed, marks, split_under, spoken,
+    ANSWER_MARKS, ANSWERS, ClosingMarkFinder, SpokenEnd, SpokenMarks, SpokenPlace, all_spoken,
+    answer_end, enclosed, marks, past_end, split_under, spoken,
 };
 use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
@@ -31,7 +31,7 @@ enum FilterState {
     /// In a message of Harmony that is thought if another one follows. How far it was looked through.
     Commentary(usize),
     /// In text that is a thought told in words if words before the response follow. How far it was looked through.
-    Spoken(&'static SpokenMarks, usize),
+    Spoken(&'static SpokenMarks, SpokenPlace),
     /// In an answer between marks, until the one that may end it.
     Enclosed(&'static str),
     /// In Harmony's last message, until the mark that may end it.
@@ -108,9 +108,9 @@ impl Filter {
                     if parts.is_empty() {
                         parts.push(ReplyText::Restart);
                     }
-                    self.place = FilterState::Start;
+                    self.place = behind(end.answer_end);
                     self.has_thought = true;
-                    rest = &rest[end..];
+                    rest = &rest[end.at..];
                 }
                 FilterState::Commentary(searched) => {
                     let Some(at) = harmony::next_message(rest, *searched) else {
@@ -122,12 +122,8 @@ impl Filter {
                     self.has_thought = true;
                     rest = &rest[at..];
                 }
-                FilterState::Spoken(words, searched) => match words.end(rest, *searched) {
-                    SpokenEnd::Open => {
-                        let from = rest.len().saturating_sub(MAX_SPOKEN_END);
-                        *searched = rest.floor_char_boundary(from);
-                        return rest;
-                    }
+                FilterState::Spoken(words, place) => match words.end(rest, place) {
+                    SpokenEnd::Open => return rest,
                     SpokenEnd::At(at, close) => {
                         self.place = behind(close);
                         self.has_thought = true;
@@ -183,11 +179,11 @@ impl Filter {
             return Some(rest);
         }
         if let Some(words) = spoken(self.rules, start) {
-            self.place = FilterState::Spoken(words, 0);
+            self.place = FilterState::Spoken(words, SpokenPlace::default());
             return Some(start);
         }
-        let closed = |(_, close): &(&'static str, &'static str)| start.strip_prefix(*close);
-        if let Some(rest) = known.iter().find_map(closed) {
+        if let Some((rest, close)) = past_end(self.rules, start) {
+            self.place = behind(close);
             self.has_thought = true;
             return Some(rest);
         }

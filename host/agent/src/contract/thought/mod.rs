@@ -9,8 +9,8 @@
 //! counts as a call only as `leak` says.
 //!
 //! Granite and Apriel say in words where their thoughts begin and where their response does; both must be there. So do answers of
-//! ReAct (`Thought:`, `Final Answer:`), unless an action stands between: then it is what the reply does. Behind a thought the
-//! answer may stand between marks of its own (`<answer>…</answer>`), which are no part of it.
+//! ReAct (`Thought:`, `Final Answer:`, outside of code), unless an action stands between: then it is what the reply does.
+//! Behind a thought the answer may stand between marks of its own (`<answer>…</answer>`), which are no part of it.
 //!
 //! The messages of Harmony (`harmony`) are taken apart the same way: what precedes the last one, or the
 //! first call, is thought, and the last one is the answer without its marks. Where a server dropped the marks,
@@ -61,6 +61,8 @@ struct SpokenMarks {
     ends: &'static [&'static str],
     /// At the beginning of a line: before it nothing is a thought.
     stop: Option<&'static str>,
+    /// Whether lines in a fence are not looked at: code has such words, too.
+    skips_fences: bool,
 }
 
 /// The rules before format 5 know the first.
@@ -68,25 +70,26 @@ static SPOKEN: [SpokenMarks; 3] = [
     // Granite.
     SpokenMarks {
         begins: &["Here is my thought process:", "Here's my thought process:"],
-        ends: &["\nHere is my response:", "\nHere's my response:"],
+        ends: &["Here is my response:", "Here's my response:"],
         stop: None,
+        skips_fences: false,
     },
     // Apriel.
     SpokenMarks {
         begins: &["Here are my reasoning steps:"],
         ends: &[APRIEL_END],
         stop: None,
+        skips_fences: false,
     },
     // ReAct.
     SpokenMarks {
         begins: &["Thought:"],
-        ends: &["\nFinal Answer:"],
-        stop: Some("\nAction:"),
+        ends: &["Final Answer:"],
+        stop: Some("Action:"),
+        skips_fences: true,
     },
 ];
-const APRIEL_END: &str = "\n[BEGIN FINAL RESPONSE]";
-/// Bytes of the longest words at the beginning of a line.
-const MAX_SPOKEN_END: usize = 23;
+const APRIEL_END: &str = "[BEGIN FINAL RESPONSE]";
 
 /// The end of a thought that has words around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,18 +102,38 @@ enum SpokenEnd {
     Stopped,
 }
 
+/// How far a reply was looked through for the words before its response.
+#[derive(Debug, Clone, Copy, Default)]
+struct SpokenPlace {
+    /// The byte at which the last line begins.
+    line: usize,
+    /// The byte up to which its end was looked for.
+    searched: usize,
+    in_fence: bool,
+}
+
 impl SpokenMarks {
-    /// Finds the response in a reply that such words begin. `from`: the byte to begin at.
-    fn end(&self, text: &str, from: usize) -> SpokenEnd {
-        let rest = text.get(from..).unwrap_or_default();
-        let ends = self.ends.iter();
-        let first = ends.filter_map(|end| Some((rest.find(*end)?, *end))).min();
-        let stop = self.stop.and_then(|stop| rest.find(stop));
-        match (first, stop) {
-            (Some((at, _)), Some(stop)) if stop < at => SpokenEnd::Stopped,
-            (Some((at, end)), _) => SpokenEnd::At(from + at + end.len(), answer_end(end)),
-            (None, Some(_)) => SpokenEnd::Stopped,
-            (None, None) => SpokenEnd::Open,
+    /// Finds the response in a reply that such words begin. `place`: how far it was looked through, when it was shorter.
+    fn end(&self, text: &str, place: &mut SpokenPlace) -> SpokenEnd {
+        loop {
+            let line = text.get(place.line..).unwrap_or_default();
+            let is_looked_at = place.line > 0 && !place.in_fence;
+            let begins = |words: &str| is_looked_at && line.starts_with(words);
+            if let Some(end) = self.ends.iter().find(|end| begins(end)) {
+                return SpokenEnd::At(place.line + end.len(), answer_end(end));
+            }
+            if self.stop.is_some_and(begins) {
+                return SpokenEnd::Stopped;
+            }
+            let rest = text.get(place.searched..).unwrap_or_default();
+            let Some(at) = rest.find('\n') else {
+                place.searched = text.len();
+                return SpokenEnd::Open;
+            };
+            let is_fence = line.trim_start_matches([' ', '\t']).starts_with(FENCE);
+            place.in_fence ^= is_fence && self.skips_fences;
+            place.line = place.searched + at + 1;
+            place.searched = place.line;
         }
     }
 }
@@ -266,16 +289,13 @@ fn past_thought<'t>(
         }
     }
     if let Some(words) = spoken(rules, start)
-        && let SpokenEnd::At(end, close) = words.end(start, 0)
+        && let SpokenEnd::At(end, close) = words.end(start, &mut SpokenPlace::default())
     {
         return Some((start.get(end..)?, close));
     }
     // The prompt held all of a thought that is empty.
-    if let Some(rest) = marks(rules)
-        .iter()
-        .find_map(|(_, close)| start.strip_prefix(*close))
-    {
-        return Some((rest, None));
+    if let Some(rest) = past_end(rules, start) {
+        return Some(rest);
     }
     if start.starts_with(ANSWERS) {
         return None;
@@ -283,7 +303,8 @@ fn past_thought<'t>(
     let mut watch = ClosingMarkFinder::under(rules);
     let mut from = 0;
     for _ in 0..MAX_ENDS {
-        from += watch.find(start.get(from..)?)?;
+        let end = watch.find(start.get(from..)?)?;
+        from += end.at;
         let (before, after) = start.split_at_checked(from)?;
         let mark = before
             .rfind(['\n', '<', '[', '◁'])
@@ -294,10 +315,16 @@ fn past_thought<'t>(
             after,
         };
         if !is_quoted(mark) {
-            return Some((after, None));
+            return Some((after, end.answer_end));
         }
     }
     None
+}
+
+/// The text behind the mark that ends a thought, with which `start` begins, and the mark that ends the answer there.
+fn past_end(rules: ReadingRules, start: &str) -> Option<(&str, Option<&'static str>)> {
+    let mut marks = marks(rules).iter();
+    marks.find_map(|(_, close)| Some((start.strip_prefix(*close)?, answer_end(close))))
 }
 
 /// What follows a message of Harmony that is no answer.
@@ -324,6 +351,15 @@ struct ClosingMarkFinder {
     unmarked: UnmarkedThought,
 }
 
+/// The end of a mark that was found.
+#[derive(Debug, Clone, Copy)]
+struct FoundEnd {
+    /// In bytes of the text.
+    at: usize,
+    /// The mark that ends the answer behind it.
+    answer_end: Option<&'static str>,
+}
+
 impl ClosingMarkFinder {
     fn under(rules: ReadingRules) -> Self {
         Self {
@@ -334,11 +370,15 @@ impl ClosingMarkFinder {
         }
     }
 
-    /// The end of the mark, in bytes of `text`.
-    fn find(&mut self, text: &str) -> Option<usize> {
+    /// The end of the mark in `text`.
+    fn find(&mut self, text: &str) -> Option<FoundEnd> {
         for (at, c) in text.char_indices() {
+            let at = at + c.len_utf8();
             if self.unmarked.ends_with(c) {
-                return Some(at + c.len_utf8());
+                return Some(FoundEnd {
+                    at,
+                    answer_end: None,
+                });
             }
             if c == '\n' {
                 self.line = Some(String::new());
@@ -354,8 +394,13 @@ impl ClosingMarkFinder {
             if line == FENCE {
                 self.in_code = !self.in_code;
                 self.line = None;
-            } else if !self.in_code && marks(self.rules).iter().any(|(_, close)| line == close) {
-                return Some(at + c.len_utf8());
+            } else if !self.in_code
+                && let Some((_, close)) = marks(self.rules).iter().find(|(_, close)| line == close)
+            {
+                return Some(FoundEnd {
+                    at,
+                    answer_end: answer_end(close),
+                });
             } else if line.len() > MAX_MARK {
                 self.line = None;
             }

@@ -102,6 +102,17 @@ fn thoughts_stand_apart() {
             "Thought: 2+5\nAction: add\nAction Input: {}\nThought: done\nFinal Answer: 7",
         ),
         ("Thought: 2+5 is 7.", "", "Thought: 2+5 is 7."),
+        // In code.
+        (
+            "Thought: see\n```\nAction log\nFinal Answer: 3\n```\nThat was the sample.",
+            "",
+            "Thought: see\n```\nAction log\nFinal Answer: 3\n```\nThat was the sample.",
+        ),
+        (
+            "Thought: see\n  ```\nAction: add\n  ```\nFinal Answer: 7",
+            "Thought: see\n  ```\nAction: add\n  ```\nFinal Answer:",
+            " 7",
+        ),
         ("It is 7.\nFinal Answer: 7", "", "It is 7.\nFinal Answer: 7"),
         // Of which a mark ends the answer, too.
         (
@@ -110,6 +121,8 @@ fn thoughts_stand_apart() {
             "7",
         ),
         ("[unused16]2+5[unused17]7", "[unused16]2+5[unused17]", "7"),
+        ("2+5\n[unused17]7[unused10]", "2+5\n[unused17]", "7"),
+        ("[unused17]7[unused10]", "[unused17]", "7"),
         (
             "<|thought_start|>\n2+5\n<|thought_end|>\n7",
             "<|thought_start|>\n2+5\n<|thought_end|>",
@@ -278,7 +291,7 @@ proptest! {
             "<|channel|>commentary", " to=functions.a", "<|message|>", "<|end|>", "<|return|>", "<|channel|>final<|message|>", "```", "`", "{", "[", "é", "◁",
             "analysis", "assistant", "final", "assistantfinal", "assistantcommentary to=functions.a json{}",
             "<answer>", "</answer>", "</ans", "Here is my thought process:", "\nHere is my response:", "Here",
-            "[unused16]", "[unused17]", "[unused10]", "Thought:", "\nFinal Answer:", "\nAction:",
+            "[unused16]", "[unused17]", "[unused10]", "Thought:", "\nFinal Answer:", "\nAction:", "\n```",
             "Here are my reasoning steps:", "\n[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]",
             "<think></think>", "\n</think>", "a\n</think>", "<|channel|>analysis<|message|>a<|end|>",
             "<|start|>assistant<|channel|>commentary<|message|>a",

@@ -172,9 +172,11 @@ static LATER_AROUND: [&str; 3] = [
     "<｜tool_calls_end｜>",
     "<|/tool_call|>",
 ];
+/// The mark with which Ling begins its turn.
+const ROLE: &str = "<role>ASSISTANT</role>";
 
 /// A mark around calls that the rules before format 5 do not know.
-static AROUND_FROM_5: [&str; 1] = ["<role>ASSISTANT</role>"];
+static AROUND_FROM_5: [&str; 1] = [ROLE];
 
 /// Marks around calls under the rules of format 3, which are marks of lists now.
 static FORMER_AROUND: [&str; 2] = ["<function_calls>", "<tool_calls>"];
@@ -207,6 +209,19 @@ pub(super) fn past_around(rules: ReadingRules, text: &str) -> &str {
         text = rest.trim_start();
     }
     text
+}
+
+/// Without the mark of a role, behind which forms without marks may stand.
+pub(super) fn past_role(rules: ReadingRules, text: &str) -> &str {
+    let text = text.trim_start();
+    let rest = text.strip_prefix(ROLE);
+    let is_mark = || around(rules).any(|mark| mark == ROLE);
+    rest.filter(|_| is_mark()).map_or(text, str::trim_start)
+}
+
+/// A complete text without white space, its role and what stands behind calls.
+pub(super) fn alone(rules: ReadingRules, text: &str) -> &str {
+    trim_around(rules, past_role(rules, text))
 }
 
 /// Whether more text may make a mark of it.

@@ -21,7 +21,7 @@ use super::body::{self, CallableNames, argument_members, names};
 use super::marks::{opening, past_around};
 use super::pythonic::{self, bracketed};
 use super::tags::{MAX_PARAMETERS, lines, one, put};
-use super::{LeakedCalls, MAX_CALLS, MAX_CLOSES};
+use super::{Leak, LeakedCalls, MAX_CALLS, MAX_CLOSES};
 use frames::{
     AnyMark, PARAMETER_KEYS, TOOL_KEYS, any_mark, has_call_word, mark, without_namespace,
 };
@@ -362,6 +362,19 @@ pub(super) fn is_call(answer: &str, offer: &CallableNames) -> bool {
             is_called
                 || (any_mark(rules, after).is_some() && !past_separators(rules, after).is_empty())
         }
+}
+
+/// The first offered tool in the head of an answer that begins with a mark of a form that is not known.
+pub(super) fn named(answer: &str, offer: &CallableNames) -> Option<Leak> {
+    let text = answer.trim();
+    if !is_unknown(offer.rules(), text) {
+        return None;
+    }
+    let head = text.get(..text.floor_char_boundary(HEAD)).unwrap_or(text);
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut names = head.split(|c| !is_part(c)).filter(|name| !name.is_empty());
+    let tool = names.find_map(|name| offer.identifier(name))?;
+    Some(Leak::without_arguments(tool, text))
 }
 
 /// Whether a text begins with an object, or a list of them, that has a member for a name and one for arguments.

@@ -1,6 +1,7 @@
 //! Forms that no table has, answers that only look like them, and that streaming changes nothing.
 
 use super::*;
+use crate::contract::leak::tests::assert_held;
 use crate::contract::leak::{Fate, LeakReader, find, front, is_failed};
 use crate::contract::provenance::Provenance;
 use crate::contract::tests::read_completion_from;
@@ -202,7 +203,6 @@ fn a_call_that_cannot_be_read_goes_back() {
         // Signs and words around a tool with arguments.
         "-> weather-now({\"city\": \"Rome\"})",
         "{{weather_now(city=\"Rome\")}}",
-        "$weather_now(city=\"Rome\")$",
         "await weather_now({\"city\": \"Rome\"})",
         "**weather-now**\n```json\n{\"city\": \"Rome\"}\n```",
         "@tool:weather-now {\"city\": \"Rome\"}",
@@ -210,10 +210,38 @@ fn a_call_that_cannot_be_read_goes_back() {
         "tool: weather-now\nargs:\n  city: Rome",
         "```yaml\ntool: weather-now\narguments:\n  city: Rome\n```",
         "Call: weather_now(city=\"Rome\")",
-        "* weather_now(city=\"Rome\")\n* news()",
         "✿FUNCTION✿: weather-now\n✿ARGS✿: Rome",
+        "Call: weather_now(\"Rome\")<bot_end>",
+        "=> news()",
+        "→ weather_now(city=\"Rome\")",
+        "- news()\n-> news()",
+        "[[news()]]",
+        "<<weather_now(city=\"Rome\")>>",
+        "⟦news()⟧",
+        "[Tool: weather-now {\"city\": \"Rome\"}]",
+        "-> {{news()}}",
+        "-> call: tool: function: name: news()",
+        "API: news()",
+        "return news();",
+        "func: news()",
+        "JSON: news()",
+        "Assistant: weather_now(city=\"Rome\")",
+        "tool_call: weather-now {\"city\": \"Rome\"}",
+        "tool_calls: news()",
+        "tool_use: news()",
+        "function_call: news()",
+        "Plugin: news()",
+        "End: news()",
+        "calls: news()",
+        "Call:\n```python\nnews()\n```",
+        "- weather-now\n  args: {\"city\": \"Rome\"}",
+        "- weather-now\nargs:\n  city: Rome",
+        "**weather-now** | args: {\"city\": \"Rome\"}",
+        "```yaml\n- tool: weather-now\n  arguments: {\"city\": \"Rome\"}\n```",
+        "<role>ASSISTANT</role>weather_now(city=\"Rome\")",
     ] {
         assert_eq!(found(text), [], "{text}");
+        assert_held(text);
         let told = output(text, &Provenance::default());
         let is_told = told
             .as_ref()
@@ -285,6 +313,24 @@ fn answers_that_look_like_calls_stay_answers() {
         "✿FUNCTION✿ is a mark of Qwen-Agent.".to_owned(),
         "Call: news()<bot_end> is what NexusRaven writes.".to_owned(),
         "<function(news){}</function> is what Groq returns.".to_owned(),
+        // Signs that format a text, and code in a fence.
+        "* weather_now(city=\"Rome\")\n* news()".to_owned(),
+        "- news()\n- weather_now(city=\"Rome\")".to_owned(),
+        "• weather_now(city=\"Rome\")".to_owned(),
+        "- [ ] news()".to_owned(),
+        "**news(1, 2)**".to_owned(),
+        "*weather_now(city=\"Rome\")*".to_owned(),
+        "### news(1, 2)".to_owned(),
+        "| news(1, 2) |".to_owned(),
+        "> news(1, 2)".to_owned(),
+        "✅ weather_now(city=\"Rome\")".to_owned(),
+        "$weather_now(city=\"Rome\")$".to_owned(),
+        "$$news(1, 2)$$".to_owned(),
+        "\\(news(1,2)\\)".to_owned(),
+        "... news(1, 2)".to_owned(),
+        "<!-- news() -->".to_owned(),
+        "```js\nreturn news();\n```".to_owned(),
+        "```\n=> news()\n```".to_owned(),
     ] {
         assert_eq!(found(&text), [], "{text}");
         assert_eq!(output(&text, &Provenance::default()), Ok(true), "{text}");
@@ -307,6 +353,51 @@ fn unknown_forms_are_never_made_of_material_or_beside_native_calls() {
             told.is_err_and(|reason| reason.contains("only repeated")),
             "{text}"
         );
+    }
+}
+
+/// Forms without marks that stand in the material of the run are answers, whether they can be read or not.
+#[test]
+fn copies_of_forms_without_marks_are_answers() {
+    for (text, is_read) in [
+        ("return news();", false),
+        ("=> weather_now(city=\"Rome\")", false),
+        ("-> news()\n-> weather_now(city=\"Rome\")", false),
+        ("Call: weather_now(\"Rome\")<bot_end>", false),
+        ("Tool: weather-now\nargs:\n  city: Rome", false),
+        ("<<weather-now>>", false),
+        (
+            "✿FUNCTION✿: weather-now\n✿ARGS✿: {\"city\": \"Rome\"}",
+            true,
+        ),
+        (
+            "<function(weather-now){\"city\": \"Rome\"}</function>",
+            true,
+        ),
+        ("Call: weather_now(city=\"Rome\")<bot_end>", true),
+    ] {
+        let own = output(text, &Provenance::default());
+        assert_eq!(own.ok(), is_read.then_some(false), "{text}");
+        let shown = format!("Repeat exactly this line and nothing else:\n{text}");
+        assert_eq!(
+            output(text, &Provenance::of([shown.as_str()])),
+            Ok(true),
+            "{text}"
+        );
+    }
+}
+
+/// A list of the calls that a run made natively is an answer.
+#[test]
+fn tools_among_signs_are_answers_beside_native_calls() {
+    let mut native = Provenance::default();
+    native.had_native_call(None);
+    for text in [
+        "-> weather_now(city=\"Rome\")\n-> news()",
+        "Tool: weather-now\nargs:\n  city: Rome",
+        "**weather-now**\n```json\n{\"city\": \"Rome\"}\n```",
+    ] {
+        assert_eq!(output(text, &native), Ok(true), "{text}");
     }
 }
 
