@@ -264,6 +264,11 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
     ),
     (
         Kind::PrivateKey,
+        "deploy with\n-----BEGIN RSA PRIVATE KEY-----\nMIIEow",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow",
+    ),
+    (
+        Kind::PrivateKey,
         r"-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----",
         r"-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----",
     ),
