@@ -62,6 +62,17 @@ struct Stretch {
 
 impl<'t> Folded<'t> {
     pub fn of(text: &'t str) -> Self {
+        Self::by(text, in_ascii)
+    }
+
+    /// The same for digits, letters and spaces alone: signs stay as they are.
+    pub fn of_digits(text: &'t str) -> Self {
+        Self::by(text, |c| {
+            in_ascii(c).filter(|ascii| *ascii == ' ' || ascii.is_ascii_alphanumeric())
+        })
+    }
+
+    fn by(text: &'t str, in_ascii: impl Fn(char) -> Option<char>) -> Self {
         let mut stretches: Vec<Stretch> = Vec::new();
         if text.is_ascii() || !text.chars().any(|c| in_ascii(c).is_some()) {
             let text = Cow::Borrowed(text);

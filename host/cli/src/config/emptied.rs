@@ -1,11 +1,14 @@
 //! Files that lost what they are for: by a full disk, by a shell's `>`, by an editor for a moment, or by an edit. A reload
-//! that takes everything, the endpoint of agents or all grants away is not believed: the content of before stays in use
-//! until the files have such again, or a person says that it is meant.
+//! that takes everything, the endpoint of agents or all grants away is not believed: what was lost stays in use until the
+//! files have such again, or a person says that it is meant. What else the edit changes holds at once, so that nothing is
+//! given back that a person takes away.
 
 use super::files::{ConfigFiles, flatten};
-use super::known;
+use super::found::FoundLayer;
+use super::layers::Merged;
+use super::{known, presets};
 use std::collections::BTreeSet;
-use std::fmt;
+use std::{fmt, mem};
 use toml::{Table, Value};
 use toolhold_runtime::file_pins::FilePinState;
 
@@ -54,7 +57,7 @@ impl fmt::Display for EmptiedFile {
         };
         write!(
             f,
-            "{} {lost}; what it set stays in use until it {until} again, or until `toolhold serve --reload` or SIGHUP (kill -HUP {}) says that it is meant",
+            "{} {lost}; what it lost stays in use until it {until} again, or until `toolhold serve --reload` or SIGHUP (kill -HUP {}) says that it is meant",
             self.origin,
             std::process::id()
         )
@@ -72,28 +75,28 @@ impl ContentInUse {
         }
     }
 
-    /// Gives files that lost everything, or the endpoint of agents, the content that is in use.
-    pub fn restore(&self, files: &mut ConfigFiles) -> Option<EmptiedFile> {
-        let now = EndpointsNow::of(files);
+    /// Gives files that lost everything, or the endpoint of agents, what they lost. `merged`: all layers as they are now,
+    /// where they hold together.
+    pub fn restore(&self, files: &mut ConfigFiles, merged: Option<&Merged>) -> Option<EmptiedFile> {
+        let now = EndpointsNow::of(files, merged);
         let mut emptied = None;
         if let Some(then) = &self.own {
             let own = files.own.as_ref().map(|(_, table)| table);
             if let Some(lost) = now.lost(&then.1, own) {
-                files.own = Some(then.clone());
+                lost.put_back(&then.1, table_of(&mut files.own, then));
                 emptied = Some(EmptiedFile::new(then, lost));
             }
         }
         if let (Some(then), Some(found)) = (&self.found, &mut files.found)
             && let Some(lost) = now.lost(&then.1, Some(&found.table))
         {
-            found.table = then.1.clone();
-            found.trust = FilePinState::Pinned;
+            lost.put_back_found(&then.1, found);
             emptied = Some(EmptiedFile::new(then, lost));
         }
         emptied
     }
 
-    /// Gives files that lost all grants the content that is in use, once the file of `toolhold modules grant` is read: where
+    /// Gives files that lost all grants those that are in use, once the file of `toolhold modules grant` is read: where
     /// that file is empty, and where all grants that there were are gone. `toolhold modules revoke` leaves an empty table in it, and means what it does.
     pub fn restore_grants(&self, files: &mut ConfigFiles) -> Option<EmptiedFile> {
         let now = files.grants.as_ref().map(|(_, table)| table);
@@ -108,19 +111,129 @@ impl ContentInUse {
             return emptied;
         }
         if let Some(then) = given.filter(|_| !is_revoked) {
-            files.grants = Some(then.clone());
+            LostContent::Grants.put_back(&then.1, table_of(&mut files.grants, then));
             emptied = Some(EmptiedFile::new(then, LostContent::Grants));
         }
         if let Some(then) = granting(self.own.as_ref()) {
-            files.own = Some(then.clone());
+            LostContent::Grants.put_back(&then.1, table_of(&mut files.own, then));
             emptied = Some(EmptiedFile::new(then, LostContent::Grants));
         }
         if let (Some(then), Some(found)) = (granting(self.found.as_ref()), &mut files.found) {
-            found.table = then.1.clone();
-            found.trust = FilePinState::Pinned;
+            LostContent::Grants.put_back_found(&then.1, found);
             emptied = Some(EmptiedFile::new(then, LostContent::Grants));
         }
         emptied
+    }
+}
+
+impl LostContent {
+    /// Puts what was lost of the content of `then` into that of `now`, and leaves the rest as it is.
+    fn put_back(&self, then: &Table, now: &mut Table) {
+        match self {
+            Self::Everything => now.clone_from(then),
+            Self::Endpoints | Self::EndpointInUse(_) => put_endpoints_back(then, now),
+            Self::Grants => put_grants_back(then, now),
+        }
+    }
+
+    /// The same for a found file. Of one that nobody trusts as it is now, the content that was trusted holds as a whole,
+    /// because a part of it may restrict another, but for grants and MCP servers that are no more in it.
+    fn put_back_found(&self, then: &Table, found: &mut FoundLayer) {
+        if found.trust != FilePinState::Pinned {
+            let now = mem::replace(&mut found.table, then.clone());
+            take_away(&mut found.table, &now);
+            found.trust = FilePinState::Pinned;
+        }
+        self.put_back(then, &mut found.table);
+    }
+}
+
+/// The table of a file, which is made where there is none.
+fn table_of<'f>(
+    file: &'f mut Option<(String, Table)>,
+    (origin, _): &(String, Table),
+) -> &'f mut Table {
+    let (_, table) = file.get_or_insert_with(|| (origin.clone(), Table::new()));
+    table
+}
+
+/// The table at a key, which is made where there is none.
+fn table_at<'t>(table: &'t mut Table, key: &str) -> Option<&'t mut Table> {
+    let inner = table.entry(key).or_insert_with(|| Table::new().into());
+    inner.as_table_mut()
+}
+
+/// The tables of a kind, such as those of agents, with their names.
+fn tables<'t>(table: &'t Table, kind: &str) -> impl Iterator<Item = (&'t String, &'t Table)> {
+    let tables = table.get(kind).and_then(Value::as_table);
+    let tables = tables.into_iter().flatten();
+    tables.filter_map(|(name, table)| Some((name, table.as_table()?)))
+}
+
+/// Endpoints, and which of them runs and agents use where nothing else is said about it.
+fn put_endpoints_back(then: &Table, now: &mut Table) {
+    if let Some(left) = table_at(now, "endpoints") {
+        for (name, endpoint) in tables(then, "endpoints") {
+            left.insert(name.clone(), endpoint.clone().into());
+        }
+    }
+    if let (Some(used), None) = (endpoint(then), endpoint(now)) {
+        now.insert("endpoint".to_owned(), used.into());
+    }
+    for (name, agent) in tables(then, "agents") {
+        let left = now
+            .get_mut("agents")
+            .and_then(|agents| agents.get_mut(name.as_str()))
+            .and_then(Value::as_table_mut);
+        if let (Some(used), Some(left)) = (endpoint(agent), left)
+            && endpoint(left).is_none()
+        {
+            left.insert("endpoint".to_owned(), used.into());
+        }
+    }
+}
+
+/// The grants of modules, with where the module is that has them.
+fn put_grants_back(then: &Table, now: &mut Table) {
+    for (name, module) in tables(then, "module") {
+        let grants = module
+            .iter()
+            .filter(|(key, value)| known::is_grant_of_module(key) && gives(key, value));
+        let mut grants = grants.peekable();
+        if grants.peek().is_none() {
+            continue;
+        }
+        let left = table_at(now, "module").and_then(|modules| table_at(modules, name));
+        let Some(left) = left else {
+            continue;
+        };
+        for (key, value) in grants {
+            left.insert(key.clone(), value.clone());
+        }
+        if let (Some(source), None) = (module.get("source"), left.get("source")) {
+            left.insert("source".to_owned(), source.clone());
+        }
+    }
+}
+
+/// Takes the grants and the MCP servers out of a table that are not the same in another.
+fn take_away(table: &mut Table, left: &Table) {
+    let is_left = |kind: &str, name: &str, key: &str, value: &Value| {
+        let table = left.get(kind).and_then(|tables| tables.get(name));
+        table.and_then(|table| table.get(key)) == Some(value)
+    };
+    if let Some(modules) = table.get_mut("module").and_then(Value::as_table_mut) {
+        for (name, module) in modules {
+            if let Some(module) = module.as_table_mut() {
+                module.retain(|key, value| {
+                    !known::is_grant_of_module(key) || is_left("module", name, key, value)
+                });
+            }
+        }
+    }
+    if let Some(servers) = table.get_mut("mcp").and_then(Value::as_table_mut) {
+        let left = left.get("mcp").and_then(Value::as_table);
+        servers.retain(|name, server| left.and_then(|left| left.get(name)) == Some(&*server));
     }
 }
 
@@ -137,32 +250,48 @@ impl EmptiedFile {
 struct EndpointsNow {
     /// Whether there is a table of an endpoint.
     has_some: bool,
-    /// Endpoints, and pools, which may stand in for one of the same name.
+    /// Endpoints, and what may stand in for one of the same name: a pool, or one that is used and needs no table.
     named: BTreeSet<String>,
-    /// The endpoint of runs, where a file names one.
-    chosen: Option<String>,
+    /// The endpoint of runs.
+    of_runs: String,
+    /// Whether a file, a variable or a flag says so.
+    is_chosen: bool,
     /// The endpoints of runs and agents.
     used: BTreeSet<String>,
 }
 
 impl EndpointsNow {
-    fn of(files: &ConfigFiles) -> Self {
-        let chosen = files.tables().filter_map(endpoint).last();
-        let agents = files.tables().filter_map(|table| table.get("agents"));
-        let agents = agents.filter_map(Value::as_table).flat_map(Table::values);
-        let of_agents = agents.filter_map(|agent| agent.as_table().and_then(endpoint));
+    fn of(files: &ConfigFiles, merged: Option<&Merged>) -> Self {
+        let table = merged.map(Merged::table);
+        let tables: Vec<&Table> = match &table {
+            Some(table) => vec![table],
+            None => files.tables().collect(),
+        };
+        let chosen = match merged {
+            Some(merged) if merged.origin("endpoint") == "default" => None,
+            _ => tables.iter().rev().find_map(|table| endpoint(table)),
+        };
+        let of_runs = chosen.unwrap_or(USUAL_ENDPOINT);
+        let agents = tables
+            .iter()
+            .flat_map(|table| self::tables(table, "agents"));
+        let of_agents = agents.filter_map(|(_, agent)| endpoint(agent));
+        let used: BTreeSet<String> = of_agents.chain([of_runs]).map(str::to_owned).collect();
+        let needs_no_table = |name: &&String| {
+            let has_address = merged.is_some_and(|merged| has_address(merged, name));
+            has_address || presets::is_preset(name)
+        };
         let named = |kind: &'static str| files.tables().flat_map(move |table| names(table, kind));
         Self {
             has_some: named("endpoints").next().is_some(),
             named: named("endpoints")
                 .chain(named("pools"))
                 .map(str::to_owned)
+                .chain(used.iter().filter(needs_no_table).cloned())
                 .collect(),
-            chosen: chosen.map(str::to_owned),
-            used: of_agents
-                .chain([chosen.unwrap_or(USUAL_ENDPOINT)])
-                .map(str::to_owned)
-                .collect(),
+            of_runs: of_runs.to_owned(),
+            is_chosen: chosen.is_some(),
+            used,
         }
     }
 
@@ -174,16 +303,23 @@ impl EndpointsNow {
         }
         let gone = names(then, "endpoints").filter(|name| !self.named.contains(*name));
         let gone: BTreeSet<&str> = gone.collect();
+        // Runs may use one that is built in, or that variables and flags describe.
+        let is_there = self.is_chosen || self.named.contains(&self.of_runs);
+        let has_other = is_there && !gone.contains(self.of_runs.as_str());
         if let Some(used) = self.used.iter().find(|name| gone.contains(name.as_str()))
-            && self.has_some
+            && (self.has_some || has_other)
         {
             return Some(LostContent::EndpointInUse(used.clone()));
         }
-        // Runs may use one that is built in.
-        let chosen = self.chosen.as_deref();
-        let has_other = chosen.is_some_and(|name| !gone.contains(name));
         (!gone.is_empty() && !self.has_some && !has_other).then_some(LostContent::Endpoints)
     }
+}
+
+/// Whether a variable or a flag says where the endpoint of this name is.
+fn has_address(merged: &Merged, name: &str) -> bool {
+    let key = format!("endpoints.{name}.base_url");
+    let origin = merged.origin(&key);
+    merged.text(&key).is_some() && (origin.starts_with("flag ") || origin.starts_with("variable "))
 }
 
 /// The endpoint that runs use, by the default file.
@@ -206,17 +342,21 @@ fn sets_nothing(table: Option<&Table>) -> bool {
 
 fn grants_something(table: &Table) -> bool {
     let leaves = flatten(table);
-    leaves.iter().any(|(key, value)| {
-        let is_nothing = match value {
-            Value::Array(list) => list.is_empty(),
-            // Without members, these two have the usual sizes.
-            Value::Table(table) => {
-                table.is_empty() && !key.ends_with(".key_value") && !key.ends_with(".scratch")
-            }
-            _ => false,
-        };
-        known::is_grant(key) && !is_nothing
-    })
+    leaves
+        .iter()
+        .any(|(key, value)| known::is_grant(key) && gives(key, value))
+}
+
+/// Whether the value of a grant gives something.
+fn gives(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Array(list) => !list.is_empty(),
+        // Without members, these two have the usual sizes.
+        Value::Table(table) => {
+            !table.is_empty() || key.ends_with("key_value") || key.ends_with("scratch")
+        }
+        _ => true,
+    }
 }
 
 /// Whether the file of `toolhold modules grant` says that nothing is granted: `toolhold modules revoke` leaves an empty
@@ -232,145 +372,4 @@ fn granting(file: Option<&(String, Table)>) -> Option<&(String, Table)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GRANT: &str = "[module.m]\nkey_value = {}\n";
-
-    fn table(text: &str) -> (String, Table) {
-        ("file a".to_owned(), text.parse().unwrap())
-    }
-
-    /// Tells what is lost from the one pair of files (with grants, and the user's own) to the other, and whether the second
-    /// pair has the content of before again.
-    fn lost_from(then: [Option<&str>; 2], now: [Option<&str>; 2]) -> (Option<LostContent>, bool) {
-        let [mut then, mut now] = [then, now].map(|[grants, own]| ConfigFiles {
-            grants: grants.map(table),
-            own: own.map(table),
-            ..ConfigFiles::default()
-        });
-        let content = ContentInUse::of(&then);
-        let emptied = content.restore(&mut now);
-        let emptied = emptied.or(content.restore_grants(&mut now));
-        let is_as_before =
-            (now.grants.take(), now.own.take()) == (then.grants.take(), then.own.take());
-        (emptied.map(|emptied| emptied.lost), is_as_before)
-    }
-
-    #[test]
-    fn a_reload_that_takes_everything_the_endpoint_or_all_grants_is_told_from_other_edits() {
-        use LostContent::{EndpointInUse, Endpoints, Everything, Grants};
-        let whole = &*format!("[run]\nmax_steps = 70\n{GRANT}[endpoints.e]\nmodel = \"a\"\n");
-        let grants = &*format!("[run]\nmax_steps = 70\n{GRANT}");
-        let endpoint = "[run]\nmax_steps = 70\n[endpoints.e]\nmodel = \"a\"\n";
-        let two = "[endpoints.default]\nmodel = \"a\"\n[endpoints.other]\nmodel = \"b\"\n";
-        let of_agent = "[agents.a]\nendpoint = \"one\"\n[endpoints.two]\nmodel = \"b\"\n";
-        let agents = &*format!("{of_agent}[endpoints.one]\nmodel = \"a\"\n");
-        let more = &*format!("{whole}[module.n]\nscratch = {{}}\n");
-        let in_use = |name: &str| Some(EndpointInUse(name.to_owned()));
-        for (then, now, expected) in [
-            (whole, "", Some(Everything)),
-            (whole, "# nothing\n", Some(Everything)),
-            (grants, "", Some(Everything)),
-            (whole, grants, Some(Endpoints)),
-            (whole, "[run]\nmax_steps = 70\n", Some(Endpoints)),
-            // Cut within a number, and changed elsewhere too.
-            (whole, "[run]\nmax_steps = 7\n", Some(Endpoints)),
-            (whole, "[limits]\nfuel = 8\n", Some(Endpoints)),
-            // The endpoint of an agent, or of all, is gone, and another is not.
-            (two, "[endpoints.other]\nmodel = \"b\"\n", in_use("default")),
-            (agents, of_agent, in_use("one")),
-            (whole, endpoint, Some(Grants)),
-            (grants, "[run]\nmax_steps = 7\n", Some(Grants)),
-            (
-                grants,
-                "[module.m]\nkey_value = 1\n[module.n]\ntools = []\n",
-                None,
-            ),
-            (
-                grants,
-                "[module.m]\nlog_level = \"debug\"\ntools = []\n",
-                Some(Grants),
-            ),
-            // A person took one of two back, another endpoint into use, or one away that no agent uses.
-            (more, whole, None),
-            (two, "[endpoints.default]\nmodel = \"c\"\n", None),
-            (
-                two,
-                "endpoint = \"other\"\n[endpoints.other]\nmodel = \"b\"\n",
-                None,
-            ),
-            (endpoint, "[endpoints.f]\nmodel = \"b\"\n", None),
-            (endpoint, "endpoint = \"openai\"\n", None),
-            (
-                two,
-                "[endpoints.other]\nmodel = \"b\"\n[pools.default]\n",
-                None,
-            ),
-            (whole, whole, None),
-            ("[run]\nmax_steps = 7\n", "", None),
-            ("", "", None),
-        ] {
-            let (lost, is_as_before) = lost_from([None, Some(then)], [None, Some(now)]);
-            assert_eq!(lost, expected, "{then} -> {now}");
-            assert_eq!(
-                is_as_before,
-                then == now || lost.is_some(),
-                "{then} -> {now}"
-            );
-        }
-    }
-
-    /// `> state/grants.toml` leaves an empty file, and `toolhold modules revoke` an empty table.
-    #[test]
-    fn grants_of_commands_are_taken_back_by_a_command() {
-        let (emptied, revoked) = (Some(""), Some("[module]\n"));
-        let endpoint = Some("[endpoints.e]\nmodel = \"a\"\n");
-        for (then, now, expected) in [
-            (
-                [Some(GRANT), None],
-                [emptied, None],
-                Some(LostContent::Everything),
-            ),
-            (
-                [Some(GRANT), endpoint],
-                [None, endpoint],
-                Some(LostContent::Everything),
-            ),
-            // Others are left, but the file is none.
-            (
-                [Some(GRANT), Some(GRANT)],
-                [emptied, Some(GRANT)],
-                Some(LostContent::Everything),
-            ),
-            ([Some(GRANT), endpoint], [revoked, endpoint], None),
-            ([Some(GRANT), Some(GRANT)], [revoked, Some(GRANT)], None),
-            (
-                [Some(GRANT), Some(GRANT)],
-                [Some(GRANT), Some("[run]\nmax_steps = 7\n")],
-                None,
-            ),
-            // It was revoked long ago: that confirms nothing of today.
-            (
-                [revoked, Some(GRANT)],
-                [revoked, Some("[run]\nmax_steps = 7\n")],
-                Some(LostContent::Grants),
-            ),
-            // Cut behind the first line.
-            (
-                [Some("[module.m.environment]\nA = \"a\"\n"), None],
-                [Some("[module.m.environment]\n"), None],
-                Some(LostContent::Grants),
-            ),
-            ([None, None], [emptied, None], None),
-        ] {
-            let (lost, is_as_before) = lost_from(then, now);
-            assert_eq!(lost, expected, "{then:?} -> {now:?}");
-            assert_eq!(
-                is_as_before,
-                then == now || lost.is_some(),
-                "{then:?} -> {now:?}"
-            );
-        }
-    }
-}
+mod tests;

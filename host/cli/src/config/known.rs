@@ -20,7 +20,8 @@ const MODULE: [&str; 12] = [
     "randomness",
     "log_level",
 ];
-/// Keys among them that give something to a module.
+/// Keys among them that give something to a module. Clocks and randomness are none: every module has both, and these keys
+/// only say which kind of them. So a file with nothing else about modules grants nothing.
 const GRANTS: [&str; 8] = [
     "directories",
     "http",
@@ -79,7 +80,12 @@ pub fn is_value(key: &str) -> bool {
 
 /// Whether a value at this key gives something to a module.
 pub fn is_grant(key: &str) -> bool {
-    matches!(parts(key).as_slice(), ["module", _, leaf] if GRANTS.contains(leaf))
+    matches!(parts(key).as_slice(), ["module", _, leaf] if is_grant_of_module(leaf))
+}
+
+/// Whether a value at this key of `[module.NAME]` gives something.
+pub fn is_grant_of_module(key: &str) -> bool {
+    GRANTS.contains(&key)
 }
 
 /// Whether the presence of a table at this key has a meaning by itself, even if the table is empty.

@@ -141,7 +141,11 @@ fn load_granting(
     let (mut files, mut trusted) = files_with_trust(file, flags)?;
     // Keys that do not exist are told, whatever else the file lost.
     let mut untrusted = layers::untrusted(&files)?;
-    let mut emptied = content.and_then(|content| content.restore(&mut files));
+    let mut emptied = content.and_then(|content| {
+        // Where they do not hold together, the reason is told below.
+        let merged = layers::merge(&files, flags, variables()).ok();
+        content.restore(&mut files, merged.as_ref())
+    });
     if emptied.is_some() {
         untrusted = layers::untrusted(&files)?;
     }

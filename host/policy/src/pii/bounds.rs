@@ -5,6 +5,8 @@ use toolhold_text::continues_value;
 
 /// Separators of groups of digits.
 const SEPARATORS: &str = " -.";
+/// The most digits of a number that is written in groups: those of the longest card.
+const MAX_DIGITS: usize = 19;
 
 pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
@@ -64,24 +66,40 @@ pub(super) fn is_whole_number(text: &str, range: &Range<usize>) -> bool {
     begins_number(text, range.start) && is_alone(text, range) && !goes_on
 }
 
-/// True if more digits stand beside a number, behind a separator that is written within the number too: it is a part of a
-/// longer number, as twelve digits of `4111 1111 1111 1111` are. A date beside a number does not make it longer.
+/// True if a group of digits stands beside a number that may belong to it: behind a separator that is written within the
+/// number too, and as long as the group of the number beside it. So twelve digits of `4111 1111 1111 1111` are a part of a
+/// longer number, and a year, a postal code or a date beside a number is none, nor is more than fits in one number.
 pub(super) fn goes_on_in_groups(text: &str, range: &Range<usize>) -> bool {
     let found = slice(text, range.clone());
     let separates = |c: char| SEPARATORS.contains(c) && found.contains(c);
     let is_digit = |c: char| c.is_ascii_digit();
+    let own = found.chars().filter(|c| is_digit(*c)).count();
+    let first = found.len() - found.trim_start_matches(is_digit).len();
+    let last = found.len() - found.trim_end_matches(is_digit).len();
     let next = slice(text, range.end..text.len()).strip_prefix(separates);
     let is_group_behind = next.is_some_and(|next| {
         let rest = next.trim_start_matches(is_digit);
         let mut after = rest.chars();
-        let (first, second) = (after.next(), after.next());
-        let is_other = first.is_some_and(joins) && second.is_some_and(is_digit);
-        rest.len() < next.len() && !is_other && !first.is_some_and(continues_value)
+        let (sign, second) = (after.next(), after.next());
+        let is_other = sign.is_some_and(joins) && second.is_some_and(is_digit);
+        let is_alike = last > 0 && next.len() - rest.len() == last;
+        let is_one = own + digits_in_groups(next.chars(), separates) <= MAX_DIGITS;
+        is_alike && is_one && !is_other && !sign.is_some_and(continues_value)
     });
     let previous = slice(text, 0..range.start).strip_suffix(separates);
     let is_group_before = previous.is_some_and(|previous| {
         let rest = previous.trim_end_matches(is_digit);
-        rest.len() < previous.len() && begins_number(previous, rest.len())
+        let is_alike = first > 0 && previous.len() - rest.len() == first;
+        let is_one = own + digits_in_groups(previous.chars().rev(), separates) <= MAX_DIGITS;
+        is_alike && is_one && begins_number(previous, rest.len())
     });
     is_group_behind || is_group_before
+}
+
+/// The digits at the begin of a row of groups, or some more than a number has.
+fn digits_in_groups(row: impl Iterator<Item = char>, separates: impl Fn(char) -> bool) -> usize {
+    row.take(2 * MAX_DIGITS + 2)
+        .take_while(|c| c.is_ascii_digit() || separates(*c))
+        .filter(char::is_ascii_digit)
+        .count()
 }

@@ -41,20 +41,13 @@ struct Detector {
 /// also where the other kind is not wanted: four groups of an IBAN are no phone. Digits, spaces and signs of all scripts
 /// count as those of ASCII.
 pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
-    let folded = Folded::of(text);
-    let mut found = find_folded(folded.text(), wanted);
-    for finding in &mut found {
-        finding.start = folded.origin(finding.start);
-        finding.end = folded.origin(finding.end);
-    }
-    found
-}
-
-fn find_folded(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
+    let (folded, digits) = (Folded::of(text), Folded::of_digits(text));
+    let has_signs = folded.text() != digits.text();
     let found_of = |counts: &dyn Fn(Kind) -> bool| {
-        let mut found = Vec::new();
-        for detector in DETECTORS.iter().filter(|detector| counts(detector.kind)) {
-            detector.find(text, &mut found);
+        let mut found = find_folded(&folded, counts);
+        if has_signs {
+            // A dash of another script behind a number is not always one of its own.
+            found.extend(find_folded(&digits, counts));
         }
         found
     };
@@ -72,6 +65,19 @@ fn find_folded(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
         }
         is_free
     });
+    found
+}
+
+/// All that the detectors of some kinds find, at its places in the text of before.
+fn find_folded(folded: &Folded<'_>, counts: &dyn Fn(Kind) -> bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for detector in DETECTORS.iter().filter(|detector| counts(detector.kind)) {
+        detector.find(folded.text(), &mut found);
+    }
+    for finding in &mut found {
+        finding.start = folded.origin(finding.start);
+        finding.end = folded.origin(finding.end);
+    }
     found
 }
 
@@ -142,10 +148,11 @@ fn after(text: &str, at: usize) -> usize {
 /// India: Aadhaar of UIDAI. China: GB 11643-1999. Russia: SNILS by order 192p of the pension fund (2006), INN by order
 /// MMV-7-6/435@ (2012), the passport by decree 828 of 1997. Japan: ordinance 85 of 2014.
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, MatchNarrowing); 30] = [
+    let table: [(Kind, &str, MatchNarrowing); 31] = [
+        // One that a text ends in, as the begin of a long task in a list, is none the less secret.
         (
             Kind::PrivateKey,
-            r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+            r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)(?:-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----|\z)",
             whole,
         ),
         (
@@ -228,6 +235,11 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::NationalId,
+            r"(?i)(?:aadhaar|aadhar|आधार)[^0-9\n]{0,20}(?P<it>[2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})",
+            |text, range| named(text, range, checks::verhoeff),
+        ),
+        (
+            Kind::NationalId,
             r"(?i)[1-9][0-9]{16}[0-9x]",
             |text, range| proven(text, range, checks::resident_identity),
         ),
@@ -235,24 +247,24 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
-            |text, range| number(text, range, checks::snils),
+            |text, range| named(text, range, checks::snils),
         ),
         (
             Kind::NationalId,
             r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2})",
-            |text, range| number(text, range, checks::snils),
+            |text, range| named(text, range, checks::snils),
         ),
         // Numbers whose check digits many other numbers pass, or that have none, count only behind their names: the tax
         // number of a person (INN) and the passport of Russia, and My Number of Japan.
         (
             Kind::NationalId,
             r"(?i)(?:инн|inn)[^0-9\n]{0,20}(?P<it>[0-9]{12})",
-            |text, range| number(text, range, checks::inn),
+            |text, range| named(text, range, checks::inn),
         ),
         (
             Kind::NationalId,
             r"(?i)(?:паспорт|серия|серии|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
-            |text, range| number(text, range, |_| true),
+            |text, range| named(text, range, |_| true),
         ),
         // In one piece its ten digits are a time as well, behind the English word.
         (
@@ -263,7 +275,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         (
             Kind::NationalId,
             r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
-            |text, range| number(text, range, checks::my_number),
+            |text, range| named(text, range, checks::my_number),
         ),
         (
             Kind::Email,
@@ -333,6 +345,16 @@ fn number(
     (is_whole && is_right(&digits)).then_some(range)
 }
 
+/// A number behind its name, or in a form that no other one has: whatever stands beside it, it is whole.
+fn named(
+    text: &str,
+    range: Range<usize>,
+    is_right: impl Fn(&[u32]) -> bool,
+) -> Option<Range<usize>> {
+    let digits = checks::digits(slice(text, range.clone()));
+    (is_whole_number(text, &range) && is_right(&digits)).then_some(range)
+}
+
 fn proven(
     text: &str,
     range: Range<usize>,
@@ -355,7 +377,7 @@ fn dni(text: &str, range: Range<usize>) -> Option<Range<usize>> {
 
 /// Ten digits, unless others follow that belong to them. A date does not.
 fn passport_in_one_piece(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    let range = number(text, range, |_| true)?;
+    let range = named(text, range, |_| true)?;
     let rest = slice(text, range.end..text.len());
     let rest = rest.trim_start_matches([' ', '-', ',', '№', '#']);
     let rest = rest.strip_prefix("номер").unwrap_or(rest);

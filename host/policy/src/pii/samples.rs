@@ -72,6 +72,27 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         "4111 1111 1111 1111 2024",
         "4111 1111 1111 1111",
     ),
+    // Signs of other scripts, and dashes, behind a number are not always its own.
+    (
+        Kind::Card,
+        "4111111111111111／12／27 CVV",
+        "4111111111111111",
+    ),
+    (
+        Kind::Card,
+        "4111 1111 1111 1111–2024",
+        "4111 1111 1111 1111",
+    ),
+    (
+        Kind::Card,
+        "карта 4111 1111 1111 1111–12/27",
+        "4111 1111 1111 1111",
+    ),
+    (
+        Kind::Card,
+        "5555555555554444−5555555555554445",
+        "5555555555554444",
+    ),
     (Kind::Card, "5500-0055-5555-5559", "5500-0055-5555-5559"),
     (Kind::Card, "amex 3782 822463 10005", "3782 822463 10005"),
     (Kind::Card, "[4111111111111111,1]", "4111111111111111"),
@@ -165,6 +186,27 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
     (Kind::NationalId, "529.982.247-25", "529.982.247-25"),
     (Kind::NationalId, "2341 2341 2346", "2341 2341 2346"),
     (Kind::NationalId, "11010519491231002X", "11010519491231002X"),
+    // Other numbers beside them.
+    (
+        Kind::NationalId,
+        "СНИЛС 112-233-445 95 2024",
+        "112-233-445 95",
+    ),
+    (Kind::NationalId, "1 112-233-445 95", "112-233-445 95"),
+    (Kind::NationalId, "1 2341 2341 2346", "2341 2341 2346"),
+    (
+        Kind::NationalId,
+        "Aadhaar 2341 2341 2346 1985",
+        "2341 2341 2346",
+    ),
+    (Kind::NationalId, "2341 2341 2346 560001", "2341 2341 2346"),
+    (Kind::NationalId, "паспорт 4508 123456 77", "4508 123456"),
+    (Kind::NationalId, "паспорт 4508 123456 2010", "4508 123456"),
+    (
+        Kind::NationalId,
+        "マイナンバー 1234 5678 9018 2024",
+        "1234 5678 9018",
+    ),
     (
         Kind::ApiKey,
         "id AKIAIOSFODNN7EXAMPLE.",
@@ -219,6 +261,11 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         Kind::PrivateKey,
         "x\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\ny",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    ),
+    (
+        Kind::PrivateKey,
+        "deploy with\n-----BEGIN RSA PRIVATE KEY-----\nMIIEow",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow",
     ),
     (
         Kind::PrivateKey,

@@ -7,6 +7,7 @@ use super::personal::{aside, every_text};
 use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use regex::Regex;
+use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 use toolhold_model::CompletionObserver;
 use toolhold_text::fold::Folded;
@@ -119,6 +120,12 @@ impl Domains {
                 note(url, found);
                 continue;
             }
+            if candidate.as_str() == "//"
+                && !names_host(url)
+                && !stands_before_urls(text, candidate.start())
+            {
+                continue;
+            }
             if url.starts_with("//") {
                 self.judge_url(&format!("https:{url}"), found);
             } else if is_of_www(url) {
@@ -129,8 +136,8 @@ impl Domains {
             // A backslash ends a host (WHATWG), or belongs to the name before an `@` (RFC 3986).
             let authority = url.get(prefix..).unwrap_or_default();
             let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
-            if authority.contains('\\')
-                && let Some((_, host)) = authority.rsplit_once('@')
+            if let Some((name, host)) = authority.rsplit_once('@')
+                && has_backslash(name)
             {
                 self.judge_url(&format!("https://{host}"), found);
             }
@@ -183,6 +190,34 @@ fn is_of_www(url: &str) -> bool {
     www.eq_ignore_ascii_case("www") && url.get(3..).is_some_and(|rest| rest.starts_with(DOTS))
 }
 
+/// Whether `//` is the begin of a URL at this place, whatever follows: at the begin of a text, behind a space, a quote and
+/// what else stands before values, and behind other scripts. Behind other signs it may be a sign of a program as well.
+fn stands_before_urls(text: &str, at: usize) -> bool {
+    let before = text.get(..at).and_then(|before| before.chars().next_back());
+    before.is_none_or(|c| c.is_whitespace() || "\"'(=,".contains(c) || !c.is_ascii())
+}
+
+/// Whether `//` is followed by what only a host is: a name with a point whose last part is no number, or an address.
+fn names_host(url: &str) -> bool {
+    let host = url.trim_start_matches(['/', '\\']);
+    let host = host.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let mut labels = host.trim_end_matches(DOTS).rsplit(DOTS);
+    let last = labels.next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = labels.next().is_some() && !is_number;
+    is_name || host.contains('[') || host.parse::<Ipv4Addr>().is_ok()
+}
+
+/// Whether there is a backslash, but for one that is a line break or a tab as programs and JSON write it, with something
+/// behind it.
+fn has_backslash(name: &str) -> bool {
+    let Some((_, behind)) = name.split_once('\\') else {
+        return false;
+    };
+    let is_break = behind.len() > 1 && behind.starts_with(['n', 'r', 't']);
+    !is_break || behind.contains('\\')
+}
+
 /// Names a host once.
 fn note(host: &str, found: &mut Vec<String>) {
     let host: String = host.chars().take(80).collect();
@@ -213,6 +248,10 @@ impl Domains {
         }
         if let Some(decoded) = decoded(text) {
             self.strangers(&decoded, found);
+            let folded = Folded::of(&decoded);
+            if folded.text() != decoded {
+                self.strangers(folded.text(), found);
+            }
         }
     }
 

@@ -1,0 +1,239 @@
+//! What a reload takes away and is not believed, and what is put back.
+
+use super::super::flags::Flags;
+use super::super::layers;
+use super::*;
+
+const GRANT: &str = "[module.m]\nkey_value = {}\n";
+
+fn table(text: &str) -> (String, Table) {
+    ("file a".to_owned(), text.parse().unwrap())
+}
+
+fn files([grants, own]: [Option<&str>; 2]) -> ConfigFiles {
+    ConfigFiles {
+        grants: grants.map(table),
+        own: own.map(table),
+        ..ConfigFiles::default()
+    }
+}
+
+/// Tells what is lost from the one pair of files (with grants, and the user's own) to the other, beside these flags and
+/// variables, and what the second pair is then.
+fn restored(
+    then: [Option<&str>; 2],
+    now: [Option<&str>; 2],
+    flags: &Flags,
+    variables: &[(&str, &str)],
+) -> (Option<LostContent>, [Option<(String, Table)>; 2]) {
+    let content = ContentInUse::of(&files(then));
+    let mut now = files(now);
+    let variables = variables.iter();
+    let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let merged = layers::merge(&now, flags, variables).ok();
+    let emptied = content.restore(&mut now, merged.as_ref());
+    let without_grants = content.restore_grants(&mut now);
+    let emptied = emptied.or(without_grants);
+    (emptied.map(|emptied| emptied.lost), [now.grants, now.own])
+}
+
+/// Tells what is lost, and whether the second pair is another then than it was.
+fn lost_from(then: [Option<&str>; 2], now: [Option<&str>; 2]) -> (Option<LostContent>, bool) {
+    let (lost, after) = restored(then, now, &Flags::default(), &[]);
+    let is_other = after != now.map(|text| text.map(table));
+    (lost, is_other)
+}
+
+#[test]
+fn a_reload_that_takes_everything_the_endpoint_or_all_grants_is_told_from_other_edits() {
+    use LostContent::{EndpointInUse, Endpoints, Everything, Grants};
+    let whole = &*format!("[run]\nmax_steps = 70\n{GRANT}[endpoints.e]\nmodel = \"a\"\n");
+    let grants = &*format!("[run]\nmax_steps = 70\n{GRANT}");
+    let endpoint = "[run]\nmax_steps = 70\n[endpoints.e]\nmodel = \"a\"\n";
+    let two = "[endpoints.default]\nmodel = \"a\"\n[endpoints.other]\nmodel = \"b\"\n";
+    let of_agent = "[agents.a]\nendpoint = \"one\"\n[endpoints.two]\nmodel = \"b\"\n";
+    let agents = &*format!("{of_agent}[endpoints.one]\nmodel = \"a\"\n");
+    let more = &*format!("{whole}[module.n]\nscratch = {{}}\n");
+    let in_use = |name: &str| Some(EndpointInUse(name.to_owned()));
+    for (then, now, expected) in [
+        (whole, "", Some(Everything)),
+        (whole, "# nothing\n", Some(Everything)),
+        (grants, "", Some(Everything)),
+        (whole, grants, Some(Endpoints)),
+        (whole, "[run]\nmax_steps = 70\n", Some(Endpoints)),
+        // Cut within a number, and changed elsewhere too.
+        (whole, "[run]\nmax_steps = 7\n", Some(Endpoints)),
+        (whole, "[limits]\nfuel = 8\n", Some(Endpoints)),
+        // The endpoint of an agent, or of all, is gone, and another is not.
+        (two, "[endpoints.other]\nmodel = \"b\"\n", in_use("default")),
+        (agents, of_agent, in_use("one")),
+        (whole, endpoint, Some(Grants)),
+        (grants, "[run]\nmax_steps = 7\n", Some(Grants)),
+        (
+            grants,
+            "[module.m]\nkey_value = 1\n[module.n]\ntools = []\n",
+            None,
+        ),
+        (
+            grants,
+            "[module.m]\nlog_level = \"debug\"\ntools = []\n",
+            Some(Grants),
+        ),
+        // A person took one of two back, another endpoint into use, or one away that no agent uses.
+        (more, whole, None),
+        (two, "[endpoints.default]\nmodel = \"c\"\n", None),
+        (
+            two,
+            "endpoint = \"other\"\n[endpoints.other]\nmodel = \"b\"\n",
+            None,
+        ),
+        (endpoint, "[endpoints.f]\nmodel = \"b\"\n", None),
+        (endpoint, "endpoint = \"openai\"\n", None),
+        (
+            two,
+            "[endpoints.other]\nmodel = \"b\"\n[pools.default]\n",
+            None,
+        ),
+        (whole, whole, None),
+        ("[run]\nmax_steps = 7\n", "", None),
+        ("", "", None),
+    ] {
+        let (lost, is_other) = lost_from([None, Some(then)], [None, Some(now)]);
+        assert_eq!(lost, expected, "{then} -> {now}");
+        assert_eq!(is_other, lost.is_some(), "{then} -> {now}");
+    }
+}
+
+/// `> state/grants.toml` leaves an empty file, and `toolhold modules revoke` an empty table.
+#[test]
+fn grants_of_commands_are_taken_back_by_a_command() {
+    let (emptied, revoked) = (Some(""), Some("[module]\n"));
+    let endpoint = Some("[endpoints.e]\nmodel = \"a\"\n");
+    for (then, now, expected) in [
+        (
+            [Some(GRANT), None],
+            [emptied, None],
+            Some(LostContent::Everything),
+        ),
+        (
+            [Some(GRANT), endpoint],
+            [None, endpoint],
+            Some(LostContent::Everything),
+        ),
+        // Others are left, but the file is none.
+        (
+            [Some(GRANT), Some(GRANT)],
+            [emptied, Some(GRANT)],
+            Some(LostContent::Everything),
+        ),
+        ([Some(GRANT), endpoint], [revoked, endpoint], None),
+        ([Some(GRANT), Some(GRANT)], [revoked, Some(GRANT)], None),
+        (
+            [Some(GRANT), Some(GRANT)],
+            [Some(GRANT), Some("[run]\nmax_steps = 7\n")],
+            None,
+        ),
+        // It was revoked long ago: that confirms nothing of today.
+        (
+            [revoked, Some(GRANT)],
+            [revoked, Some("[run]\nmax_steps = 7\n")],
+            Some(LostContent::Grants),
+        ),
+        // Cut behind the first line.
+        (
+            [Some("[module.m.environment]\nA = \"a\"\n"), None],
+            [Some("[module.m.environment]\n"), None],
+            Some(LostContent::Grants),
+        ),
+        ([None, None], [emptied, None], None),
+    ] {
+        let (lost, is_other) = lost_from(then, now);
+        assert_eq!(lost, expected, "{then:?} -> {now:?}");
+        assert_eq!(is_other, lost.is_some(), "{then:?} -> {now:?}");
+    }
+}
+
+/// What an edit takes away besides is taken away, and what it sets holds.
+#[test]
+fn only_what_was_lost_is_put_back() {
+    let endpoints = "[endpoints.default]\nmodel = \"a\"\n[endpoints.other]\nmodel = \"b\"\n";
+    let agent = "[agents.a]\nendpoint = \"other\"\ndescription = \"x\"\n";
+    let second = "[module.n]\nsource = \"n.wasm\"\nscratch = {}\n";
+    let server = "[mcp.s]\nurl = \"http://a/\"\n";
+    let whole = &*format!("[run]\nmax_steps = 70\n{agent}{endpoints}{GRANT}{second}{server}");
+    for (now, after) in [
+        // The last endpoint, one grant of two, a server, and what an agent may do.
+        (
+            format!("[run]\nmax_steps = 7\n[agents.a]\ndescription = \"y\"\n{GRANT}"),
+            format!(
+                "[run]\nmax_steps = 7\n[agents.a]\nendpoint = \"other\"\ndescription = \"y\"\n{GRANT}{endpoints}"
+            ),
+        ),
+        // One that is in use, with an agent, and the grants of a module.
+        (
+            format!("[endpoints.other]\nmodel = \"b\"\n{second}"),
+            format!("{endpoints}{second}"),
+        ),
+        // All grants, and a server.
+        (
+            format!("{agent}{endpoints}[module.m]\ntools = []\nlog_level = \"debug\"\n"),
+            format!(
+                "{agent}{endpoints}{second}[module.m]\ntools = []\nlog_level = \"debug\"\nkey_value = {{}}\n"
+            ),
+        ),
+        // The rest of a file that was cut.
+        (
+            "[run]\nmax_steps = 7\n".to_owned(),
+            format!("[run]\nmax_steps = 7\n{endpoints}{GRANT}{second}"),
+        ),
+        (String::new(), whole.to_owned()),
+    ] {
+        let (lost, [_, own]) = restored(
+            [None, Some(whole)],
+            [None, Some(&now)],
+            &Flags::default(),
+            &[],
+        );
+        assert!(lost.is_some(), "{now}");
+        assert_eq!(own, Some(table(&after)), "{now}");
+    }
+}
+
+/// Flags, variables and built-in endpoints say as well what runs use.
+#[test]
+fn endpoint_that_nobody_uses_is_not_held_back() {
+    let two = "[endpoints.default]\nmodel = \"a\"\n[endpoints.local]\nmodel = \"b\"\n";
+    let local = "[endpoints.local]\nmodel = \"b\"\n";
+    let usual = "[endpoints.default]\nmodel = \"a\"\n";
+    let preset = "endpoint = \"openai\"\n[endpoints.openai]\nmodel = \"a\"\n";
+    let steps = "[run]\nmax_steps = 7\n";
+    let flag = |flag: &str, key: &str, value: &str| {
+        let mut flags = Flags::default();
+        flags.set_text(flag, key, value);
+        flags
+    };
+    let none = Flags::default();
+    let unset: &[(&str, &str)] = &[];
+    let by_flag = flag("--endpoint", "endpoint", "local");
+    let address = "http://127.0.0.1:9/v1";
+    let address_by_flag = flag("--base-url", "endpoints.{endpoint}.base_url", address);
+    let by_variable = &[("TOOLHOLD_ENDPOINT", "local")][..];
+    let address_by_variable = &[("TOOLHOLD_BASE_URL", address)][..];
+    let in_use = |name: &str| Some(LostContent::EndpointInUse(name.to_owned()));
+    for (then, now, flags, variables, expected) in [
+        (two, local, &none, unset, in_use("default")),
+        (two, local, &by_flag, unset, None),
+        (two, local, &none, by_variable, None),
+        (two, usual, &by_flag, unset, in_use("local")),
+        (two, usual, &none, by_variable, in_use("local")),
+        (preset, "endpoint = \"openai\"\n", &none, unset, None),
+        (preset, steps, &none, unset, Some(LostContent::Endpoints)),
+        (usual, steps, &none, unset, Some(LostContent::Endpoints)),
+        (usual, steps, &address_by_flag, unset, None),
+        (usual, steps, &none, address_by_variable, None),
+        (local, steps, &address_by_flag, unset, None),
+    ] {
+        let (lost, _) = restored([None, Some(then)], [None, Some(now)], flags, variables);
+        assert_eq!(lost, expected, "{then} -> {now}, {flags:?}, {variables:?}");
+    }
+}
