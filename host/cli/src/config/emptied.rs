@@ -136,8 +136,8 @@ impl LostContent {
         }
     }
 
-    /// The same for a found file. Of one that nobody trusts as it is now, the content that was trusted holds as a whole,
-    /// because a part of it may restrict another, but for grants and MCP servers that are no more in it.
+    /// Puts it into a found file. Where nobody trusts the file as it is now, the trusted content holds as a whole. Grants
+    /// and MCP servers that are no more in the file are left out.
     fn put_back_found(&self, then: &Table, found: &mut FoundLayer) {
         if found.trust != FilePinState::Pinned {
             let now = mem::replace(&mut found.table, then.clone());
