@@ -136,8 +136,7 @@ impl LostContent {
         }
     }
 
-    /// Puts it into a found file. Where nobody trusts the file as it is now, the trusted content holds as a whole. Grants
-    /// and MCP servers that are no more in the file are left out.
+    /// Puts it into a found file. A changed one keeps its trusted content, without grants and MCP servers that it lost.
     fn put_back_found(&self, then: &Table, found: &mut FoundLayer) {
         if found.trust != FilePinState::Pinned {
             let now = mem::replace(&mut found.table, then.clone());
