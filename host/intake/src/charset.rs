@@ -1,25 +1,62 @@
 //! Texts in other charsets than UTF-8, which JSON and event streams have by their standards.
 //!
 //! Some servers send another one and name it in the content type. Others name one, by a default of their framework, and send
-//! UTF-8. So of a charset with one byte for each character the bytes are believed first: up to the first one that is no
-//! UTF-8, a body is UTF-8. By chance, text in a charset of more bytes is often UTF-8 as well, so there the name counts.
+//! UTF-8. So the bytes are believed before the name, where both read ASCII alike: the first characters beyond ASCII tell
+//! which of the two it is. Two bytes of a charset with two bytes for each character are UTF-8 by chance, and three rarely.
 
 use encoding_rs::{Decoder, Encoding, UTF_8};
 use std::borrow::Cow;
 use std::{fmt, mem};
 
-/// Makes UTF-8 of a body, piece by piece. Holds at most one unfinished character.
+/// The most bytes by which it is found out whether a text is UTF-8.
+const MAX_UNPROVEN: usize = 1_024;
+
+/// Makes UTF-8 of a body, piece by piece. Holds an unfinished character, or [`MAX_UNPROVEN`] bytes.
 pub struct Transcoder(Charset);
 
 enum Charset {
     /// UTF-8, or a charset that is not known: the bytes stay as they are.
     Utf8,
-    /// UTF-8 so far. Has the bytes that begin a character.
+    /// ASCII so far. Has what follows, of which nothing tells yet whether it is UTF-8.
     Unproven {
         encoding: &'static Encoding,
-        begun: Vec<u8>,
+        held: Vec<u8>,
     },
     Other(Decoder),
+}
+
+/// Whether a text is UTF-8, by its bytes. Has the place where the first characters beyond ASCII begin.
+enum CharsetProof {
+    Utf8,
+    Other(usize),
+    NotYet(usize),
+}
+
+impl CharsetProof {
+    fn of(encoding: &'static Encoding, text: &[u8]) -> Self {
+        let begin = text.iter().position(|byte| !byte.is_ascii());
+        let begin = begin.unwrap_or(text.len());
+        let beyond = text.get(begin..).unwrap_or_default();
+        let beyond = beyond.get(..MAX_UNPROVEN).unwrap_or(beyond);
+        let (valid, fault) = match std::str::from_utf8(beyond) {
+            Ok(_) => (beyond, None),
+            Err(fault) => {
+                let valid = beyond.get(..fault.valid_up_to());
+                (valid.unwrap_or_default(), fault.error_len())
+            }
+        };
+        let proof = if encoding.is_single_byte() { 2 } else { 3 };
+        let valid = String::from_utf8_lossy(valid);
+        if valid.chars().any(|c| c.len_utf8() >= proof) {
+            Self::Utf8
+        } else if fault.is_some() {
+            Self::Other(begin)
+        } else if beyond.len() == MAX_UNPROVEN {
+            Self::Utf8
+        } else {
+            Self::NotYet(begin)
+        }
+    }
 }
 
 impl fmt::Debug for Transcoder {
@@ -40,32 +77,32 @@ impl Transcoder {
         let encoding = named.and_then(|name| Encoding::for_label_no_replacement(name.as_bytes()));
         Self(match encoding.filter(|encoding| *encoding != UTF_8) {
             None => Charset::Utf8,
-            Some(encoding) if encoding.is_single_byte() => Charset::Unproven {
+            Some(encoding) if encoding.is_ascii_compatible() => Charset::Unproven {
                 encoding,
-                begun: Vec::new(),
+                held: Vec::new(),
             },
-            Some(encoding) => Charset::Other(encoding.new_decoder_with_bom_removal()),
+            // A mark of the byte order counts more than the name.
+            Some(encoding) => Charset::Other(encoding.new_decoder()),
         })
     }
 
-    /// Returns the next bytes as UTF-8, but for those that begin a character.
+    /// Returns the next bytes as UTF-8, but for those that it still holds.
     pub fn push<'b>(&mut self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         match &mut self.0 {
             Charset::Utf8 => Cow::Borrowed(bytes),
             Charset::Other(decoder) => decoded(decoder, bytes, false).into(),
-            Charset::Unproven { encoding, begun } => {
-                let mut text = mem::take(begun);
+            Charset::Unproven { encoding, held } => {
+                let mut text = mem::take(held);
                 text.extend_from_slice(bytes);
-                let Err(fault) = std::str::from_utf8(&text) else {
-                    return text.into();
-                };
-                let rest = text.split_off(fault.valid_up_to());
-                if fault.error_len().is_none() {
-                    *begun = rest;
-                } else {
-                    let mut decoder = encoding.new_decoder_without_bom_handling();
-                    text.extend(decoded(&mut decoder, &rest, false));
-                    self.0 = Charset::Other(decoder);
+                match CharsetProof::of(encoding, &text) {
+                    CharsetProof::Utf8 => self.0 = Charset::Utf8,
+                    CharsetProof::NotYet(begin) => *held = text.split_off(begin),
+                    CharsetProof::Other(begin) => {
+                        let rest = text.split_off(begin);
+                        let mut decoder = encoding.new_decoder_without_bom_handling();
+                        text.extend(decoded(&mut decoder, &rest, false));
+                        self.0 = Charset::Other(decoder);
+                    }
                 }
                 text.into()
             }
@@ -77,9 +114,10 @@ impl Transcoder {
         match mem::replace(&mut self.0, Charset::Utf8) {
             Charset::Utf8 => Vec::new(),
             Charset::Other(mut decoder) => decoded(&mut decoder, &[], true),
-            Charset::Unproven { encoding, begun } => {
+            Charset::Unproven { held, .. } if std::str::from_utf8(&held).is_ok() => held,
+            Charset::Unproven { encoding, held } => {
                 let mut decoder = encoding.new_decoder_without_bom_handling();
-                decoded(&mut decoder, &begun, true)
+                decoded(&mut decoder, &held, true)
             }
         }
     }
@@ -137,9 +175,17 @@ mod tests {
             ("text/plain;charset=\"windows-1251\"", b"\xcf\xf0", "Пр"),
             ("a/b; q=1; Charset = gbk", b"\xc1\xaa\xcd\xa8", "联通"),
             ("a/b; charset=utf-16le", b"\xff\xfe[\0]\0", "[]"),
+            ("a/b; charset=utf-16", b"\xfe\xff\0[\0]", "[]"),
+            // Its first two bytes are UTF-8 by chance.
+            ("a/b; charset=gbk", b"1 \xd2\xbb\xb8\xf6", "1 一个"),
             // A name that is wrong.
             (LATIN, "café 联".as_bytes(), "café 联"),
             (LATIN, b"end\xc3", "endÃ"),
+            ("a/b; charset=gbk", "两 café".as_bytes(), "两 café"),
+            ("a/b; charset=gbk", "café".as_bytes(), "café"),
+            ("a/b; charset=Shift_JIS", "日本".as_bytes(), "日本"),
+            // What was UTF-8 stays so.
+            (LATIN, b"\xc3\xa9 \xe9 \xc3\xa9", "é \u{fffd} é"),
             ("a/b; charset=utf-8", b"caf\xe9", "caf\u{fffd}"),
             ("a/b; charset=klingon", "é".as_bytes(), "é"),
             ("application/json", "é".as_bytes(), "é"),
@@ -150,6 +196,19 @@ mod tests {
             let whole = utf8(body.to_vec(), Some(content_type));
             assert_eq!(String::from_utf8_lossy(&whole), text, "{content_type}");
         }
+    }
+
+    /// Two bytes a character, as French has them, tell nothing about a charset of two bytes: it is found out after a while.
+    #[test]
+    fn long_text_that_may_be_either_is_not_held() {
+        let text = "é ".repeat(MAX_UNPROVEN);
+        let mut transcoder = Transcoder::new(Some("a/b; charset=gbk"));
+        assert!(transcoder.push(&text.as_bytes()[..9]).is_empty());
+        let more = transcoder.push(&text.as_bytes()[9..MAX_UNPROVEN]);
+        assert_eq!(more, &text.as_bytes()[..MAX_UNPROVEN]);
+        let other = b"\xd2\xbb\xb8\xf6".repeat(1_000);
+        let read = read("a/b; charset=gbk", &other, other.len());
+        assert_eq!(read, "一个".repeat(1_000));
     }
 
     proptest! {

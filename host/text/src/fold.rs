@@ -65,7 +65,7 @@ impl<'t> Folded<'t> {
         Self::by(text, in_ascii)
     }
 
-    /// The same for digits, letters and spaces alone: signs stay as they are.
+    /// Folds digits, letters and spaces alone, and leaves signs as they are.
     pub fn of_digits(text: &'t str) -> Self {
         Self::by(text, |c| {
             in_ascii(c).filter(|ascii| *ascii == ' ' || ascii.is_ascii_alphanumeric())

@@ -136,8 +136,7 @@ impl LostContent {
         }
     }
 
-    /// The same for a found file. Of one that nobody trusts as it is now, the content that was trusted holds as a whole,
-    /// because a part of it may restrict another, but for grants and MCP servers that are no more in it.
+    /// Puts it into a found file. A changed one keeps its trusted content, without grants and MCP servers that it lost.
     fn put_back_found(&self, then: &Table, found: &mut FoundLayer) {
         if found.trust != FilePinState::Pinned {
             let now = mem::replace(&mut found.table, then.clone());

@@ -192,7 +192,10 @@ impl OpenAiModel {
             let content_type = response.header("content-type").map(str::to_owned);
             let mut body = Vec::new();
             read_into(&mut body, response.body, self.max_answer_bytes).await?;
-            if body.len() == self.max_answer_bytes {
+            let read = body.len();
+            let body = charset::utf8(body, content_type.as_deref());
+            // Another charset may make more of it.
+            if read.max(body.len()) >= self.max_answer_bytes {
                 return Err(ModelError::TooLarge {
                     limit: self.max_answer_bytes,
                     unit: "bytes",
@@ -201,7 +204,7 @@ impl OpenAiModel {
             Ok(HttpAnswer {
                 status,
                 retry_after,
-                body: charset::utf8(body, content_type.as_deref()),
+                body,
             })
         };
         timeout(within, exchange)

@@ -345,7 +345,7 @@ fn number(
     (is_whole && is_right(&digits)).then_some(range)
 }
 
-/// A number behind its name, or in a form that no other one has: whatever stands beside it, it is whole.
+/// A number behind its name, or in a form that no other number has. Groups beside it are not its own.
 fn named(
     text: &str,
     range: Range<usize>,

@@ -190,8 +190,8 @@ fn is_of_www(url: &str) -> bool {
     www.eq_ignore_ascii_case("www") && url.get(3..).is_some_and(|rest| rest.starts_with(DOTS))
 }
 
-/// Whether `//` is the begin of a URL at this place, whatever follows: at the begin of a text, behind a space, a quote and
-/// what else stands before values, and behind other scripts. Behind other signs it may be a sign of a program as well.
+/// Whether `//` at this place begins a URL without a look at its host: where a text begins, and behind spaces, quotes,
+/// signs before values and letters of other scripts. Behind any other sign it may belong to a program.
 fn stands_before_urls(text: &str, at: usize) -> bool {
     let before = text.get(..at).and_then(|before| before.chars().next_back());
     before.is_none_or(|c| c.is_whitespace() || "\"'(=,".contains(c) || !c.is_ascii())

@@ -1,6 +1,7 @@
 //! What a reload takes away and is not believed, and what is put back.
 
 use super::super::flags::Flags;
+use super::super::found::FoundFile;
 use super::super::layers;
 use super::*;
 
@@ -197,6 +198,37 @@ fn only_what_was_lost_is_put_back() {
         assert!(lost.is_some(), "{now}");
         assert_eq!(own, Some(table(&after)), "{now}");
     }
+}
+
+/// A file that was changed since a person trusted it gets back what was trusted, and nothing that it takes away besides.
+#[test]
+fn changed_found_file_gets_no_grant_back() {
+    let kept = format!("[run]\nmax_steps = 70\n{GRANT}[endpoints.default]\nmodel = \"a\"\n");
+    let then = format!(
+        "{kept}[module.n]\nsource = \"n.wasm\"\nscratch = {{}}\n[mcp.s]\nurl = \"http://a/\"\n"
+    );
+    let now = format!("[run]\nmax_steps = 99\n{GRANT}[module.o]\nscratch = {{}}\n");
+    let found = |text: &str, trust| ConfigFiles {
+        found: Some(FoundLayer {
+            origin: "file a".to_owned(),
+            table: text.parse().unwrap(),
+            file: FoundFile {
+                path: "/a".into(),
+                bytes: text.into(),
+            },
+            trust,
+        }),
+        ..ConfigFiles::default()
+    };
+    let content = ContentInUse::of(&found(&then, FilePinState::Pinned));
+    let mut files = found(&now, FilePinState::Gone);
+    let emptied = content.restore(&mut files, None).unwrap();
+    assert_eq!(emptied.lost, LostContent::Endpoints);
+    assert_eq!(content.restore_grants(&mut files), None);
+    let found = files.found.unwrap();
+    assert_eq!(found.trust, FilePinState::Pinned);
+    let expected = format!("{kept}[module.n]\nsource = \"n.wasm\"\n[mcp]\n");
+    assert_eq!(found.table, table(&expected).1);
 }
 
 /// Flags, variables and built-in endpoints say as well what runs use.
