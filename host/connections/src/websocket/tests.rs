@@ -141,7 +141,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     match u8::try_from(payload.len()) {
         Ok(bytes @ ..126) => frame.push(0x80 | bytes),
         _ => {
-            frame.push(0x80 | 126);
+            frame.push(0x80 | 0x7e);
             let bytes = u16::try_from(payload.len()).unwrap();
             frame.extend(bytes.to_be_bytes());
         }
@@ -181,7 +181,7 @@ async fn empty_fragments_without_end_end_their_socket() {
 async fn fragments_in_time_are_read_on() {
     let pulse = KeepAlive {
         every: Duration::from_millis(50),
-        patience: Duration::from_secs(60),
+        patience: Duration::from_mins(1),
     };
     let (address, _stop, _serving) = server(1, pulse).await;
     let mut client = socket(address).await;
