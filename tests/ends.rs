@@ -450,7 +450,7 @@ fn calls_of_a_person_end() {
     }
 }
 
-/// At a terminal nobody can confirm that files which grant nothing any more are meant, so it holds.
+/// A terminal has no way to confirm that files without grants are meant, so such files hold.
 #[test]
 fn a_call_of_a_person_ends_when_all_grants_are_taken_back() {
     let host = host(GRANTING);

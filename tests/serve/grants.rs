@@ -106,7 +106,7 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
 }
 
 /// The file is empty or cut, by a full disk, a shell's `>` or an editor; or an edit takes all grants away beside another
-/// change. An endpoint that nobody uses is taken away at once: the flags say which one runs use.
+/// change. An unused endpoint is removed at once: the flags name the one that runs use.
 #[test]
 fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
     let unpinned = "[modules]\npinning = \"never\"\n";

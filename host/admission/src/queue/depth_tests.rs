@@ -100,7 +100,7 @@ async fn deeper_entries_keep_no_less_deep_one_waiting() {
     }
 }
 
-/// What is kept for newcomers is not for entries of others that have a depth: these have their own permits.
+/// The reserve is for newcomers: entries with a depth have permits of their own.
 #[test]
 fn entries_with_a_depth_leave_the_reserve_to_newcomers() {
     let queue = FairQueue::with_depths(64, 100, 4, 4);

@@ -76,7 +76,7 @@ async fn the_model_is_shown_an_image_of_which_the_record_has_the_digest() {
     );
 }
 
-/// What stands in the place of images that are not shown is bounded, too.
+/// The text for images that are left out is bounded, too.
 #[tokio::test]
 async fn a_row_of_images_that_are_not_shown_is_one_text() {
     let shots: Vec<Value> = (0..30).map(|n| shot(100, n)).collect();

@@ -98,7 +98,7 @@ async fn thoughts_in_later_forms_were_part_of_the_answer() {
     assert_eq!(run.now().await, (json!("7"), Vec::new()));
 }
 
-/// In format 4 a text with the members of a call was no output, whatever it named.
+/// In format 4 a text with the members of a call was no output, also with the name of no tool.
 #[tokio::test]
 async fn an_output_had_not_the_members_of_a_call() {
     for (text, is_same) in [

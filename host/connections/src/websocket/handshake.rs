@@ -47,7 +47,7 @@ impl WebSocketRefusal {
         }
     }
 
-    /// What the client may ask for instead (RFC 6455, 4.4).
+    /// Headers that name the supported version (RFC 6455, 4.4).
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if matches!(self, Self::OtherVersion) {

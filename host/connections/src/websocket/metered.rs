@@ -1,12 +1,12 @@
-//! A stream of which only so many bytes are read.
+//! A stream with a bound on the bytes that are read.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Once its bytes are read, nothing more seems to come, and nobody is woken: whoever polls it asks
-/// [`is_spent`](Self::is_spent). It is no error, after which the library would send no close frame.
+/// At the bound a read is pending for good and wakes no task, so callers ask [`is_spent`](Self::is_spent) after each poll.
+/// An error would keep the library from sending a close frame.
 #[derive(Debug)]
 pub struct Metered<S> {
     stream: S,

@@ -1,4 +1,4 @@
-//! WebSockets on which only the server sends. A WebSocket is a connection like any other: it is counted, and it
+//! Web sockets on which only the server sends. Such a socket is a connection like any other: it is counted, and it
 //! ends when its client is gone and when the server ends.
 //!
 //! Long texts are sent in several frames (RFC 6455, 5.4), which clients and proxies read with small buffers.

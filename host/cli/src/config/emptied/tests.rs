@@ -1,4 +1,4 @@
-//! What a reload takes away and is not believed, and what is put back.
+//! Reloads that are held back: the losses, and the parts that are put back.
 
 use super::super::flags::Flags;
 use super::super::found::FoundFile;
@@ -154,7 +154,7 @@ fn grants_of_commands_are_taken_back_by_a_command() {
     }
 }
 
-/// What an edit takes away besides is taken away, and what it sets holds.
+/// Other removals and settings of the same edit hold.
 #[test]
 fn only_what_was_lost_is_put_back() {
     let endpoints = "[endpoints.default]\nmodel = \"a\"\n[endpoints.other]\nmodel = \"b\"\n";
