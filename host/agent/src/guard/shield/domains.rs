@@ -197,14 +197,16 @@ fn stands_before_urls(text: &str, at: usize) -> bool {
     before.is_none_or(|c| c.is_whitespace() || "\"'(=,".contains(c) || !c.is_ascii())
 }
 
-/// Whether `//` is followed by what only a host is: a name with a point whose last part is no number, or an address.
+/// Whether `//` is followed by what only a host is: a name with a point whose last part begins with a letter or digit and is no number, or an
+/// address.
 fn names_host(url: &str) -> bool {
     let host = url.trim_start_matches(['/', '\\']);
     let host = host.split(['/', '\\', '?', '#']).next().unwrap_or_default();
     let mut labels = host.trim_end_matches(DOTS).rsplit(DOTS);
     let last = labels.next().unwrap_or_default();
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
-    let is_name = labels.next().is_some() && !is_number;
+    let is_label = last.chars().next().is_some_and(char::is_alphanumeric);
+    let is_name = labels.next().is_some() && is_label && !is_number;
     is_name || host.contains('[') || host.parse::<Ipv4Addr>().is_ok()
 }
 

@@ -1,7 +1,7 @@
 //! Files that lost what they are for: by a full disk, by a shell's `>`, by an editor for a moment, or by an edit. A reload
 //! that takes everything, the endpoint of agents or all grants away is not believed: what was lost stays in use until the
-//! files have such again, or a person says that it is meant. What else the edit changes holds at once, so that nothing is
-//! given back that a person takes away.
+//! files have such again, or a person says that it is meant. Other changes of the edit hold at once, so that nothing is
+//! given back that a person takes away; but a file without endpoints and grants is held back as a whole, as one that was cut.
 
 use super::files::{ConfigFiles, flatten};
 use super::found::FoundLayer;
@@ -32,6 +32,8 @@ pub struct EmptiedFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LostContent {
     Everything,
+    /// Both, as a cut leaves it: settings beside them, such as those of approval, are gone with them.
+    EndpointsAndGrants,
     Endpoints,
     /// The endpoint of this name, which agents use.
     EndpointInUse(String),
@@ -42,6 +44,10 @@ impl fmt::Display for EmptiedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lost, until) = match &self.lost {
             LostContent::Everything => ("sets nothing any more".to_owned(), "sets something"),
+            LostContent::EndpointsAndGrants => (
+                "names no endpoint and grants nothing any more".to_owned(),
+                "names an endpoint or grants something",
+            ),
             LostContent::Endpoints => ("names no endpoint any more".to_owned(), "names one"),
             LostContent::EndpointInUse(name) => (
                 format!(
@@ -130,7 +136,7 @@ impl LostContent {
     /// Puts what was lost of the content of `then` into that of `now`, and leaves the rest as it is.
     fn put_back(&self, then: &Table, now: &mut Table) {
         match self {
-            Self::Everything => now.clone_from(then),
+            Self::Everything | Self::EndpointsAndGrants => now.clone_from(then),
             Self::Endpoints | Self::EndpointInUse(_) => put_endpoints_back(then, now),
             Self::Grants => put_grants_back(then, now),
         }
@@ -310,7 +316,13 @@ impl EndpointsNow {
         {
             return Some(LostContent::EndpointInUse(used.clone()));
         }
-        (!gone.is_empty() && !self.has_some && !has_other).then_some(LostContent::Endpoints)
+        let has_grants = now.is_some_and(grants_something);
+        let lost = if grants_something(then) && !has_grants {
+            LostContent::EndpointsAndGrants
+        } else {
+            LostContent::Endpoints
+        };
+        (!gone.is_empty() && !self.has_some && !has_other).then_some(lost)
     }
 }
 

@@ -47,7 +47,7 @@ fn lost_from(then: [Option<&str>; 2], now: [Option<&str>; 2]) -> (Option<LostCon
 
 #[test]
 fn a_reload_that_takes_everything_the_endpoint_or_all_grants_is_told_from_other_edits() {
-    use LostContent::{EndpointInUse, Endpoints, Everything, Grants};
+    use LostContent::{EndpointInUse, Endpoints, EndpointsAndGrants, Everything, Grants};
     let whole = &*format!("[run]\nmax_steps = 70\n{GRANT}[endpoints.e]\nmodel = \"a\"\n");
     let grants = &*format!("[run]\nmax_steps = 70\n{GRANT}");
     let endpoint = "[run]\nmax_steps = 70\n[endpoints.e]\nmodel = \"a\"\n";
@@ -61,10 +61,10 @@ fn a_reload_that_takes_everything_the_endpoint_or_all_grants_is_told_from_other_
         (whole, "# nothing\n", Some(Everything)),
         (grants, "", Some(Everything)),
         (whole, grants, Some(Endpoints)),
-        (whole, "[run]\nmax_steps = 70\n", Some(Endpoints)),
+        (whole, "[run]\nmax_steps = 70\n", Some(EndpointsAndGrants)),
         // Cut within a number, and changed elsewhere too.
-        (whole, "[run]\nmax_steps = 7\n", Some(Endpoints)),
-        (whole, "[limits]\nfuel = 8\n", Some(Endpoints)),
+        (whole, "[run]\nmax_steps = 7\n", Some(EndpointsAndGrants)),
+        (whole, "[limits]\nfuel = 8\n", Some(EndpointsAndGrants)),
         // The endpoint of an agent, or of all, is gone, and another is not.
         (two, "[endpoints.other]\nmodel = \"b\"\n", in_use("default")),
         (agents, of_agent, in_use("one")),
@@ -183,10 +183,7 @@ fn only_what_was_lost_is_put_back() {
             ),
         ),
         // The rest of a file that was cut.
-        (
-            "[run]\nmax_steps = 7\n".to_owned(),
-            format!("[run]\nmax_steps = 7\n{endpoints}{GRANT}{second}"),
-        ),
+        ("[run]\nmax_steps = 7\n".to_owned(), whole.to_owned()),
         (String::new(), whole.to_owned()),
     ] {
         let (lost, [_, own]) = restored(
