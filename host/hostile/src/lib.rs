@@ -139,7 +139,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
     OutsideRow {
         row: 28,
         attack: "the model repeats the same call without end",
-        must: "intercepted at the third; the model gets a message",
+        must: "one that only reads is refused from the third on; of one that may change something, each third is held back for a step; `run.max_tool_calls` ends them",
         place: "the loop: tests/run.rs",
     },
     OutsideRow {

@@ -11,7 +11,7 @@ use std::{fmt, mem};
 /// The most bytes by which it is found out whether a text is UTF-8.
 const MAX_UNPROVEN: usize = 1_024;
 
-/// Makes UTF-8 of a body, piece by piece. Holds an unfinished character, or [`MAX_UNPROVEN`] bytes.
+/// Makes UTF-8 of a body, piece by piece. Holds an unfinished character, or at most 1 KiB whose charset is not known yet.
 pub struct Transcoder(Charset);
 
 enum Charset {
