@@ -196,6 +196,7 @@ pub const INTEGRATION: &[TestClass] = &[
         20.0,
         "a run for each way to divide a reply",
     ),
+    class("", 30.0, "starts processes, and has no class of its own"),
 ];
 
 /// Classes of all other tests, by names that begin with their binary and a space. The first that fits counts.
