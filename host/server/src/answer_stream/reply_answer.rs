@@ -39,7 +39,7 @@ pub(super) struct ReplyAnswer {
     is_over: bool,
 }
 
-/// What the string is that is being read.
+/// The string that is read now.
 #[derive(Debug, Default, Clone, Copy)]
 enum JsonString {
     /// The name of a member of the outermost object.
