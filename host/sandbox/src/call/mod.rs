@@ -47,6 +47,7 @@ use crash::Crash;
 use meter::RefusedResource;
 use serde_json::{Map, Value};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_admission::{Lane, QueueRefusal};
@@ -156,7 +157,7 @@ impl CallOutcome<Output> {
     }
 }
 
-/// The context of one guest call.
+/// The context of one guest call. Functions pass it in a box: several have it in turn, and each would move it.
 pub(crate) struct CallContext<'a> {
     pub engine: &'a Engine,
     pub limits: &'a Limits,
@@ -189,9 +190,17 @@ pub(crate) struct CallContext<'a> {
     pub timeout: Duration,
 }
 
-/// Runs `call` in a fresh instance and returns within the timeout.
-pub(crate) async fn run<C: GuestCall>(
-    context: CallContext<'_>,
+/// Runs `call` in a fresh instance and returns within the timeout. The future is in a box: it takes kilobytes, and each
+/// function between here and who awaits it would move them.
+pub(crate) fn run<'a, C: GuestCall + 'a>(
+    context: Box<CallContext<'a>>,
+    call: C,
+) -> Pin<Box<dyn Future<Output = CallOutcome<C::Return>> + Send + 'a>> {
+    Box::pin(run_here(context, call))
+}
+
+async fn run_here<C: GuestCall>(
+    context: Box<CallContext<'_>>,
     mut call: C,
 ) -> CallOutcome<C::Return> {
     let CallContext {
@@ -199,7 +208,7 @@ pub(crate) async fn run<C: GuestCall>(
         limits,
         debug,
         ..
-    } = context;
+    } = *context;
     let tenant: Arc<str> = match context.caller.tenant {
         // Most calls that people make have none: theirs is not allocated.
         "" => Arc::default(),
@@ -428,7 +437,7 @@ fn lifted_bytes(limits: &Limits) -> u64 {
 
 /// A store for the call, whose guest's clock began at `started`, with the call's open scratch directory.
 pub(crate) fn fresh_store(
-    context: CallContext<'_>,
+    context: Box<CallContext<'_>>,
     clock: Arc<Clock>,
     started: Instant,
     scratch: Option<OpenScratch>,

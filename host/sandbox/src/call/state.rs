@@ -58,7 +58,7 @@ pub struct CallState {
 impl CallState {
     /// The state for a call that sees what it was granted and nothing else.
     pub(super) fn new(
-        context: CallContext<'_>,
+        context: Box<CallContext<'_>>,
         clock: Arc<Clock>,
         started: Instant,
         scratch: Option<OpenScratch>,
@@ -78,7 +78,7 @@ impl CallState {
             revocation,
             module: (number, _),
             ..
-        } = context;
+        } = *context;
         let descriptors = CallDescriptors::new(engine.descriptors(), descriptors, clock.tenant());
         let share = engine.kept().of(clock.tenant()).for_module(number);
         let gauge = Gauge::new(limits, share);

@@ -70,9 +70,10 @@ async fn an_answer_counts_until_the_next_host_call() {
     let component = component.unwrap_or_else(|error| panic!("{error:#}"));
     let granted = PreparedGrant::default();
     let timeout = Duration::from_mins(1);
-    let context = CallContext {
+    let limits = Limits::default();
+    let context = Box::new(CallContext {
         engine: &engine,
-        limits: &Limits::default(),
+        limits: &limits,
         granted: &granted,
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
@@ -90,7 +91,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         profiler: None,
         debug: None,
         timeout,
-    };
+    });
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
     let mut store = fresh_store(context, clock, Instant::now(), None).unwrap();
     let linker = crate::host::linker(&engine).unwrap();

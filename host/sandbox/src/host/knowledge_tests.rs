@@ -145,7 +145,7 @@ fn call(
     };
     let granted = PreparedGrant::default();
     let timeout = Duration::from_mins(1);
-    let context = CallContext {
+    let context = Box::new(CallContext {
         engine,
         limits,
         granted: &granted,
@@ -165,7 +165,7 @@ fn call(
         profiler: None,
         debug: None,
         timeout,
-    };
+    });
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
     fresh_store(context, clock, Instant::now(), None).unwrap()
 }

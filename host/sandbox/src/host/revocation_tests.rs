@@ -350,10 +350,11 @@ async fn ends(
     );
     let revocation = Arc::<Revocation>::default();
     let timeout = Duration::from_mins(1);
-    let context = CallContext {
+    let (limits, granted) = (Limits::default(), granted.unwrap());
+    let context = Box::new(CallContext {
         engine,
-        limits: &Limits::default(),
-        granted: &granted.unwrap(),
+        limits: &limits,
+        granted: &granted,
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
@@ -370,7 +371,7 @@ async fn ends(
         profiler: None,
         debug: None,
         timeout,
-    };
+    });
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
     let mut store = fresh_store(context, clock, Instant::now(), None).unwrap();
     let linker = crate::host::linker(engine).unwrap();

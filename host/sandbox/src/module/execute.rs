@@ -213,10 +213,10 @@ impl Module {
         invocation: &Invocation<'a>,
         reached: ReachedOutside,
         revocation: Arc<Revocation>,
-    ) -> CallContext<'a> {
+    ) -> Box<CallContext<'a>> {
         let effective = policy.effective;
         let own = effective.limits.timeout();
-        CallContext {
+        Box::new(CallContext {
             engine: &self.engine,
             limits: &effective.limits,
             granted: policy.granted(),
@@ -241,14 +241,14 @@ impl Module {
             }),
             debug: self.debug.as_ref(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
-        }
+        })
     }
 
     /// Runs [`Self::perform`] with these directories to itself. The wait for them is a part of the call's time, and comes
     /// before its permit: a call that waits for a directory keeps no other call from running.
     async fn perform_alone(
         &self,
-        mut context: CallContext<'_>,
+        mut context: Box<CallContext<'_>>,
         places: Vec<ExclusivePlace>,
         tool: &str,
         invocation: &Invocation<'_>,
@@ -290,7 +290,7 @@ impl Module {
     /// `text` are the arguments as JSON.
     async fn perform(
         &self,
-        context: CallContext<'_>,
+        context: Box<CallContext<'_>>,
         tool: &str,
         invocation: &Invocation<'_>,
         text: ArgumentText,

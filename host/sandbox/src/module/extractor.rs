@@ -91,7 +91,7 @@ pub(super) async fn formats(
 ) -> Result<Vec<DocumentFormat>, LoadError> {
     let _permit = engine.listing_permit().await;
     let granted = PreparedGrant::default();
-    let context = CallContext {
+    let context = Box::new(CallContext {
         engine,
         limits,
         granted: &granted,
@@ -111,8 +111,8 @@ pub(super) async fn formats(
         profiler: None,
         debug,
         timeout: limits.list_tools_time(),
-    };
-    let listed = Box::pin(call::run(context, ListFormats(pre))).await;
+    });
+    let listed = call::run(context, ListFormats(pre)).await;
     let formats = listed
         .result
         .map_err(|source| LoadError::ListTools { source })?;

@@ -41,34 +41,35 @@ pub(super) async fn list_tools(
     // The wait is bounded by the time of those before it, and does not count.
     let _permit = engine.listing_permit().await;
     let granted = PreparedGrant::default();
-    let context = || CallContext {
-        engine,
-        limits,
-        granted: &granted,
-        descriptors: DescriptorShare::of_module(engine.descriptors()),
-        module: (0, module),
-        is_listing: true,
-        begin: None,
-        depth: 0,
-        document: bytes::Bytes::new(),
-        revocation: Arc::default(),
-        caller: Caller::default(),
-        other_tools: OtherTools::default(),
-        knowledge: GrantedKnowledge::default(),
-        current: CurrentCall::default(),
-        reserved: None,
-        log_sink: GuestLogSink::default(),
-        profiler: None,
-        debug,
-        timeout: limits.list_tools_time(),
+    let context = || {
+        Box::new(CallContext {
+            engine,
+            limits,
+            granted: &granted,
+            descriptors: DescriptorShare::of_module(engine.descriptors()),
+            module: (0, module),
+            is_listing: true,
+            begin: None,
+            depth: 0,
+            document: bytes::Bytes::new(),
+            revocation: Arc::default(),
+            caller: Caller::default(),
+            other_tools: OtherTools::default(),
+            knowledge: GrantedKnowledge::default(),
+            current: CurrentCall::default(),
+            reserved: None,
+            log_sink: GuestLogSink::default(),
+            profiler: None,
+            debug,
+            timeout: limits.list_tools_time(),
+        })
     };
     let listing = ListBeside {
         pre,
         jobs,
         listing: context(),
     };
-    // Boxed: two calls, one in the other, make a large future.
-    let listed = Box::pin(call::run(context(), listing)).await;
+    let listed = call::run(context(), listing).await;
     let tools = listed.result.and_then(|listed| listed.result);
     let tools = tools.map_err(|source| LoadError::ListTools { source })?;
     if tools.is_empty() || tools.len() > MAX_TOOLS_PER_MODULE {
@@ -106,7 +107,7 @@ struct ListBeside<'a> {
     /// Its first instance is one of these, where there are any: functions about jobs that have other types than the contract's
     /// are noticed when the module is loaded, and not by its first call.
     jobs: Option<&'a JobToolsPre<CallState>>,
-    listing: CallContext<'a>,
+    listing: Box<CallContext<'a>>,
 }
 
 impl GuestCall for ListBeside<'_> {
