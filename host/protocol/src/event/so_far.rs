@@ -1,6 +1,8 @@
 //! Replies that are being written, for readers that come while a model writes, or after it.
 
-use super::{Event, EventKind, Seal};
+use super::kind::EventKind;
+use super::record::Event;
+use super::seal::Seal;
 use crate::completion::{Completion, Delta};
 use crate::reply_offset::ReplyOffset;
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::placing::MAX_NAME_BYTES;
 use super::*;
 use toolhold_protocol::completion::Completion;
 
