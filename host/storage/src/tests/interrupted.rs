@@ -177,7 +177,7 @@ async fn calls_that_an_older_version_began_are_in_the_log_as_interrupted() {
 #[tokio::test]
 async fn a_call_of_no_run_changes_few_pages() {
     const CALLS: u64 = 50;
-    const MOST_FRAMES: u64 = 9;
+    const MOST_FRAMES: u64 = 7;
     // A page, and what the log of SQLite has before it.
     const FRAME: u64 = 4_096 + 24;
     let folder = tempfile::tempdir().unwrap();
