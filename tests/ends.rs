@@ -483,11 +483,11 @@ fn until_the_call_runs(host: &Host, run: &str, tool: &str) {
     });
 }
 
-/// Until the begin of a call of no run is in the database; `tool` is the one that the client called.
+/// Until the begin of a call of no run is written; `tool` is the one that the client called.
 fn until_it_begins(host: &Host, tool: &str) {
-    // A module's call has a row of its own.
+    // A module's call has a begin of its own.
     let needed = if tool == TOOL { 1 } else { 2 };
     until("the begin", || {
-        (Records::of(host).open_calls() >= needed).then_some(())
+        (Records::of(host).begun_calls() >= needed).then_some(())
     });
 }

@@ -98,14 +98,20 @@ impl Records {
         });
     }
 
-    /// Number of calls of no run that have begun and have no end; none while there is no database.
-    pub fn open_calls(&self) -> i64 {
-        let found = self.try_with(async |connection| {
-            sqlx::query_scalar("SELECT count(*) FROM open_calls")
-                .fetch_one(connection)
-                .await
-        });
-        found.unwrap_or_default()
+    /// Number of calls of no run that have begun, with those that have ended since; none while there are no processes.
+    pub fn begun_calls(&self) -> usize {
+        let folder = self.options.get_filename().with_extension("processes");
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = files.map(|file| file.path());
+        let of_calls = files.filter(|path| path.extension().is_some_and(|it| it == "calls"));
+        let texts = of_calls.filter_map(|path| std::fs::read_to_string(path).ok());
+        texts
+            .map(|text| {
+                text.lines()
+                    .filter(|it| it.starts_with("{\"begun\""))
+                    .count()
+            })
+            .sum()
     }
 
     /// The lines of a run's record, with their key and with the texts that are kept beside them.

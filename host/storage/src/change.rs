@@ -94,7 +94,7 @@ pub enum Change {
     ReplyOver { run: Uuid },
     /// A row for the audit log.
     Audit(Box<Draft>),
-    /// A call of no run is about to be made.
+    /// A call of no run is about to be made: PostgreSQL. For a SQLite file, the process has it in a file of its own.
     CallBegan(Box<BegunCall>),
     /// A call of no run has ended.
     CallEnded { call: String },
@@ -269,25 +269,23 @@ async fn keep_promise(
     Ok(())
 }
 
-/// Adds a call that has begun: SQLite.
-const BEGUN_IN_FILE: &str = "INSERT INTO open_calls (call, holder, draft) VALUES ($1, $2, $3) ON CONFLICT (call) DO NOTHING";
-/// Adds calls that have begun: PostgreSQL, where a further statement is a further round trip.
-const BEGUN_ON_SERVER: &str = "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft \
+/// Adds calls that have begun.
+const BEGUN_CALLS: &str = "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft \
      FROM json_to_recordset($1::json) AS begun (call TEXT, holder TEXT, draft TEXT) WHERE true \
      ON CONFLICT (call) DO NOTHING";
-/// Removes a call that has ended.
-const ENDED_CALL: &str = "DELETE FROM open_calls WHERE call = $1";
-/// Removes calls that have ended. PostgreSQL, SQLite.
-const ENDED_CALLS: [&str; 2] = [
-    "DELETE FROM open_calls WHERE call IN (SELECT json_array_elements_text($1::json))",
-    "DELETE FROM open_calls WHERE call IN (SELECT value FROM json_each($1))",
-];
+/// Removes calls that have ended.
+const ENDED_CALLS: &str =
+    "DELETE FROM open_calls WHERE call IN (SELECT json_array_elements_text($1::json))";
 
-/// Writes which calls of no run have begun and ended.
+/// Writes which calls of no run have begun and ended: PostgreSQL. For a SQLite file the process has these in a file of its
+/// own (`calls_file`).
 pub async fn write_calls<'a>(
     transaction: &mut OpenTransaction<'_>,
     changes: impl Iterator<Item = &'a Change>,
 ) -> Result<(), sqlx::Error> {
+    if transaction.is_file() {
+        return Ok(());
+    }
     let (mut begun, mut ended) = (Vec::new(), Vec::new());
     for change in changes {
         match change {
@@ -297,31 +295,13 @@ pub async fn write_calls<'a>(
         }
     }
     let encoding = |error: serde_json::Error| sqlx::Error::Encode(error.into());
-    if transaction.is_file() {
-        // A draft is JSON: in a list it would be written and read once more, which costs more than the statements.
-        for call in &begun {
-            let values = [
-                SqlValue::from(&call.call),
-                (&call.holder).into(),
-                (&call.draft).into(),
-            ];
-            transaction.execute(BEGUN_IN_FILE, &values).await?;
-        }
-    } else if !begun.is_empty() {
+    if !begun.is_empty() {
         let list = serde_json::to_string(&begun).map_err(encoding)?;
-        transaction.execute(BEGUN_ON_SERVER, &[list.into()]).await?;
+        transaction.execute(BEGUN_CALLS, &[list.into()]).await?;
     }
-    match ended.as_slice() {
-        [] => {}
-        [call] => {
-            let values = [SqlValue::from(*call)];
-            transaction.execute(ENDED_CALL, &values).await?;
-        }
-        calls => {
-            let list = serde_json::to_string(calls).map_err(encoding)?;
-            let statement = transaction.choose(ENDED_CALLS);
-            transaction.execute(statement, &[list.into()]).await?;
-        }
+    if !ended.is_empty() {
+        let list = serde_json::to_string(&ended).map_err(encoding)?;
+        transaction.execute(ENDED_CALLS, &[list.into()]).await?;
     }
     Ok(())
 }

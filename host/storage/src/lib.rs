@@ -9,7 +9,8 @@
 //! `writer`, which commits the writes of many runs in one transaction; for a SQLite file it has a thread of its own.
 //! `change` holds the statements, and `statements` runs them on SQLite's own library or through sqlx. `health` is what
 //! is known about an outage. `process` and `process_lease` tell living processes from dead and frozen ones,
-//! `run_lease` gives runs to them, and `journal` is a run's journal. `blobs` and `shared_texts` keep beside the events what is large in them. The other rooms are queries: `runs`, `record` (events), `sessions`,
+//! `run_lease` gives runs to them, and `journal` is a run's journal. `calls_file` has the calls of no run that a process on a
+//! SQLite file has begun. `blobs` and `shared_texts` keep beside the events what is large in them. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `decisions`, `keys`, `idempotency`, `orphans`, `prune`, `space` (what was deleted makes the file smaller), `responses`; `copy` makes and checks copies for backups; `knowledge` has the
 //! collections of documents, and the facts of memory, `shown_texts` which records have texts of them, and `redaction`
 //! takes deleted ones out of the records of ended runs. The audit log is `audit_rows` (rows and their chain of hashes) and `audit_log` (search, redaction,
@@ -34,6 +35,7 @@ mod audit_log;
 mod audit_rows;
 mod blob_quota;
 mod blobs;
+mod calls_file;
 mod change;
 mod claims;
 mod column;

@@ -2,12 +2,14 @@
 //! the database server frees when the process dies, so its leases are free at once. On PostgreSQL it has a lease with a
 //! deadline, too, because a lock alone does not show that a process on another machine is frozen.
 
+use crate::calls_file::CallsFile;
 use crate::database::Database;
 use crate::error::StoreError;
 use crate::health::Health;
 use crate::process_lease::{ProcessLease, ProcessState};
 use sqlx::AnyPool;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toolhold_files::{LivenessFile, lives};
 use uuid::Uuid;
 
@@ -22,7 +24,12 @@ pub struct Process {
 #[derive(Debug)]
 enum Presence {
     /// A locked file in a folder beside the database: SQLite.
-    File { folder: PathBuf, _own: LivenessFile },
+    File {
+        folder: PathBuf,
+        /// Before the lock: others read it once that is free.
+        calls: Arc<CallsFile>,
+        _own: LivenessFile,
+    },
     /// A lease in the database: PostgreSQL.
     Lease(ProcessLease),
 }
@@ -36,7 +43,11 @@ impl Process {
             path: folder.clone(),
             source,
         })?;
-        let presence = Presence::File { folder, _own: own };
+        let presence = Presence::File {
+            calls: Arc::new(CallsFile::of(&folder, &name)),
+            folder,
+            _own: own,
+        };
         Ok(Self { name, presence })
     }
 
@@ -53,6 +64,22 @@ impl Process {
         match &self.presence {
             Presence::File { .. } => None,
             Presence::Lease(lease) => Some(lease),
+        }
+    }
+
+    /// The calls of no run that this process has begun; `None` for PostgreSQL, which has them in a table.
+    pub fn calls(&self) -> Option<&Arc<CallsFile>> {
+        match &self.presence {
+            Presence::File { calls, .. } => Some(calls),
+            Presence::Lease(_) => None,
+        }
+    }
+
+    /// The folder with the files of processes; `None` for PostgreSQL.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.presence {
+            Presence::File { folder, .. } => Some(folder),
+            Presence::Lease(_) => None,
         }
     }
 

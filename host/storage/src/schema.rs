@@ -17,7 +17,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 22] = [
+const MIGRATIONS: [(i64, &str, Sql); 23] = [
     (
         1,
         "initial",
@@ -133,6 +133,11 @@ const MIGRATIONS: [(i64, &str, Sql); 22] = [
         "blobs by bytes",
         Sql::Both(include_str!("schema/0022_blobs_by_bytes.sql")),
     ),
+    (
+        23,
+        "audit rows",
+        Sql::Sqlite(include_str!("schema/0023_audit_rows.sqlite.sql")),
+    ),
 ];
 
 /// The statements of a migration.
@@ -145,6 +150,8 @@ enum Sql {
         sqlite: &'static str,
         postgres: &'static str,
     },
+    /// For what concerns SQLite alone.
+    Sqlite(&'static str),
 }
 
 /// Refuses a database that has a migration which this version does not know because it came later.
@@ -173,16 +180,23 @@ pub fn migrator_until(is_file: bool, last: i64) -> Migrator {
     let migration = |(number, name, sql): (i64, &'static str, Sql)| {
         let sql = match sql {
             Sql::Both(sql) => sql,
-            Sql::Each { sqlite, .. } if is_file => sqlite,
+            Sql::Each { sqlite, .. } | Sql::Sqlite(sqlite) if is_file => sqlite,
             Sql::Each { postgres, .. } => postgres,
+            Sql::Sqlite(_) => return None,
         };
-        let sql = sql.into_sql_str();
-        Migration::new(number, name.into(), MigrationType::Simple, sql, false)
+        let (name, sql) = (name.into(), sql.into_sql_str());
+        Some(Migration::new(
+            number,
+            name,
+            MigrationType::Simple,
+            sql,
+            false,
+        ))
     };
     let migrations = MIGRATIONS
         .into_iter()
         .filter(|(number, ..)| *number <= last);
-    Migrator::with_migrations(migrations.map(migration).collect())
+    Migrator::with_migrations(migrations.filter_map(migration).collect())
 }
 
 #[cfg(test)]
@@ -218,6 +232,7 @@ mod tests {
             let statements = match sql {
                 Sql::Both(sql) => vec![sql],
                 Sql::Each { sqlite, postgres } => vec![sqlite, postgres],
+                Sql::Sqlite(sqlite) => vec![sqlite],
             };
             for sql in statements {
                 assert!(locked(sql).len() <= 1, "{number} {name}: {:?}", locked(sql));

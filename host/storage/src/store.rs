@@ -73,7 +73,8 @@ impl Store {
                 Process::of_server(&database, health.clone()).await?
             }
         };
-        let writer = Writer::start(database.clone(), outage_timeout, health.clone());
+        let calls = process.calls().cloned();
+        let writer = Writer::start(database.clone(), outage_timeout, health.clone(), calls);
         let store = Self {
             pool: readers,
             writer: writer.map_err(|error| failed(error.into()))?,

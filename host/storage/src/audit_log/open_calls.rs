@@ -1,21 +1,26 @@
 //! Calls that have begun and have no row in the audit log yet, and those among them whose process died.
 //!
-//! The begin of a call is written before its tool is called: of a run's call as an event of the run, of any other call
-//! as a row of `open_calls`, which is deleted in the transaction that writes the call's row of the log. So a killed
-//! process leaves what it was doing, and whoever opens the database next writes that into the log.
+//! The begin of a call is written before its tool is called: of a run's call as an event of the run. The begins of other
+//! calls are in PostgreSQL's table `open_calls`, or in a file of the process beside a SQLite file (`calls_file`). They are
+//! removed with the calls' rows of the log. What a killed process left of them is written into the log by the next process
+//! that reads it.
 
 use super::Durability;
-use crate::audit_rows::{self, CallRecord, Draft, RunAudit};
+use crate::audit_rows::{self, BegunCall, CallRecord, Draft, LogHead, RunAudit};
+use crate::calls_file::{LeftCall, left_calls, left_files, remove_left};
 use crate::change::Change;
 use crate::column::id;
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::label::Origin;
 use crate::record::Source;
-use crate::statements::SqlValue;
+use crate::statements::{OpenTransaction, SqlValue};
 use crate::store::Store;
 use sqlx::Row as _;
+use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
+use toolhold_admission::own_work;
 use uuid::Uuid;
 
 /// Runs of one look that are read for calls that were interrupted, the newest first.
@@ -28,6 +33,9 @@ const PARKED: &str =
 /// Releases a run and locks its row. Changes nothing if a process has taken the run since a look at its holder and fence.
 const RELEASE: &str = "UPDATE runs SET holder = NULL WHERE id = $1 \
      AND (holder = $2 OR (holder IS NULL AND $2 IS NULL)) AND fence = $3 AND ended_ms IS NULL";
+/// The calls of no run, among those of the list $2, that have rows after row $1: SQLite.
+const ENDED: &str = "SELECT CASE WHEN json_valid(entry) THEN entry ->> 'call' END AS call FROM audit \
+     WHERE number > $1 AND run IS NULL AND action = 'call' AND call IN (SELECT value FROM json_each($2))";
 const LOGGED: &str = "SELECT seq FROM audit WHERE run = $1 AND seq IS NOT NULL";
 
 impl Store {
@@ -41,9 +49,34 @@ impl Store {
         if durability == Durability::Queued {
             return Ok(());
         }
-        let begun = record.begun(self.process.name())?;
-        let change = Change::CallBegan(Box::new(begun));
-        self.writer.write(vec![change], false).await
+        let draft = record.begun();
+        let Some(calls) = self.process.calls() else {
+            let begun = BegunCall {
+                call: record.id.clone(),
+                holder: self.process.name().to_owned(),
+                draft: serde_json::to_string(&draft)?,
+            };
+            let change = Change::CallBegan(Box::new(begun));
+            return self.writer.write(vec![change], false).await;
+        };
+        let after = match calls.newest_row() {
+            Some(number) => number,
+            None => {
+                let (number, _) = self.last_audit_row().await.map_err(io::Error::other)?;
+                calls.note_row(number);
+                number
+            }
+        };
+        calls.begin(&record.id, after, &draft)
+    }
+
+    /// The last row of the log, after which other processes may add rows at any time.
+    async fn last_audit_row(&self) -> Result<LogHead, StoreError> {
+        let read = async {
+            let mut connection = self.pool.acquire().await?;
+            audit_rows::last_row(OpenTransaction::from(&mut *connection)).await
+        };
+        Ok(self.database.within(read).await?)
     }
 
     /// Writes the calls of dead processes into the log: those that had begun and had not ended.
@@ -60,13 +93,51 @@ impl Store {
                 self.audit_left_by(&holder).await?;
             }
         }
+        self.audit_left_in_files().await?;
         for abandoned in self.abandoned_runs().await? {
             self.audit_begun_by(&abandoned).await?;
         }
         Ok(())
     }
 
-    /// The calls of no run of a dead process.
+    /// The calls of no run of dead processes that worked on this SQLite file.
+    async fn audit_left_in_files(&self) -> Result<(), StoreError> {
+        let Some(folder) = self.process.folder().map(ToOwned::to_owned) else {
+            return Ok(());
+        };
+        for file in on_files(move || left_files(&folder)).await? {
+            if let Err(error) = self.audit_left_in(file.clone()).await {
+                // Those of other processes are written all the same.
+                tracing::error!(%error, path = %file.display(), "calls that were interrupted are not in the audit log");
+            }
+        }
+        Ok(())
+    }
+
+    /// The calls of one of these files, which is then removed.
+    async fn audit_left_in(&self, file: PathBuf) -> Result<(), StoreError> {
+        let reading = file.clone();
+        let left = on_files(move || left_calls(&reading)).await?;
+        if !left.is_empty() {
+            let work = self.transact_long(move |mut transaction| {
+                Box::pin(async move {
+                    // The log has the rows of those whose ends were not written, and of all if another process was here.
+                    let ended = ended_calls(&mut transaction, &left).await?;
+                    let head = audit_rows::lock_head(&mut transaction).await?;
+                    let left = left.into_iter().filter(|it| !ended.contains(&it.call));
+                    let mut drafts: Vec<Draft> = left.map(|it| it.draft).collect();
+                    drafts.sort_by_key(Draft::at_ms);
+                    let refs: Vec<&Draft> = drafts.iter().collect();
+                    audit_rows::append_after(transaction, head, &refs).await?;
+                    Ok::<_, StoreError>(())
+                })
+            });
+            work.await?;
+        }
+        on_files(move || remove_left(&file)).await
+    }
+
+    /// The calls of no run that `open_calls` has of a dead process: PostgreSQL, and an older version with a SQLite file.
     async fn audit_left_by(&self, holder: &str) -> Result<(), StoreError> {
         let holder = holder.to_owned();
         let work = self.transact_long(move |mut transaction| {
@@ -193,6 +264,27 @@ impl Store {
         });
         work.await
     }
+}
+
+/// The ids of the calls of `left` that have rows in the log.
+async fn ended_calls(
+    transaction: &mut OpenTransaction<'_>,
+    left: &[LeftCall],
+) -> Result<HashSet<String>, sqlx::Error> {
+    let after = left.iter().map(|it| it.after).min().unwrap_or_default();
+    let calls: Vec<&str> = left.iter().map(|it| it.call.as_str()).collect();
+    let calls = serde_json::to_string(&calls).map_err(|e| sqlx::Error::Encode(e.into()))?;
+    let values = [after.into(), calls.into()];
+    let ended: Vec<(String,)> = transaction.rows(ENDED, &values).await?;
+    Ok(ended.into_iter().map(|(call,)| call).collect())
+}
+
+/// Works with files on a thread that may block.
+async fn on_files<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = own_work(work).await.map_err(io::Error::from);
+    Ok(done.flatten().map_err(sqlx::Error::Io)?)
 }
 
 /// A run that has not ended and that no process works on, as a look found it.

@@ -138,15 +138,11 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// What is written before the call is made, by the process `holder`.
-    pub(crate) fn begun(&self, holder: &str) -> Result<BegunCall, serde_json::Error> {
+    /// The row that the log gets if the process dies before the call has ended.
+    pub(crate) fn begun(&self) -> Draft {
         let (way, arguments) = (self.way.clone(), self.arguments.clone());
         let details = interrupted(way, &self.id, arguments, None, &self.policy);
-        Ok(BegunCall {
-            call: self.id.clone(),
-            holder: holder.to_owned(),
-            draft: serde_json::to_string(&draft(&self.owner, &self.tool, details))?,
-        })
+        draft(&self.owner, &self.tool, details)
     }
 
     /// The row for the ended call.
@@ -189,7 +185,7 @@ fn draft(owner: &str, tool: &str, details: Map<String, Value>) -> Draft {
     draft.without_texts()
 }
 
-/// A call that has begun, as `open_calls` has it.
+/// A call that has begun, as `open_calls` of PostgreSQL has it.
 #[derive(Debug, Serialize)]
 pub struct BegunCall {
     pub call: String,

@@ -5,6 +5,7 @@ use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases};
 use crate::audit_log::AbandonedRun;
 use crate::*;
 use serde_json::{Map, json};
+use std::path::PathBuf;
 use toolhold_protocol::event::{EventKind, Journal as _, ToolOutcome};
 use toolhold_protocol::failure::{INTERRUPTED, ToolFailure};
 use toolhold_protocol::result::ToolUsage;
@@ -28,6 +29,16 @@ async fn belongs_to_a_dead_process(store: &Store) {
         let update = sqlx::query(statement).bind(dead);
         update.execute(&store.pool).await.unwrap();
     }
+    if let Some(file) = calls_file(store) {
+        let dead = file.with_file_name(format!("{}.calls", uuid::Uuid::now_v7()));
+        std::fs::rename(file, dead).unwrap();
+    }
+}
+
+/// The file with the calls of no run that the process of `store` has begun.
+pub fn calls_file(store: &Store) -> Option<PathBuf> {
+    let file = store.process.folder()?.join(store.process.name());
+    Some(file.with_extension("calls")).filter(|file| file.exists())
 }
 
 #[tokio::test]
@@ -80,6 +91,120 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
         );
         assert!(faults(&store).await.is_empty());
     }
+}
+
+/// A process that looks may be killed as well, after it wrote the rows and before it removed the file.
+#[tokio::test]
+async fn what_a_killed_process_left_is_written_once_by_those_who_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("toolhold.db"));
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let until = Durability::OnDisk;
+    let end = async |id: &str| {
+        let (content, usage) = (AuditContent::default(), ToolUsage::default());
+        let row = record(id).ended(&content, Ok(&json!(1)), &usage, None, false);
+        store
+            .audit_call(id, row, until, Box::new(()))
+            .await
+            .unwrap();
+    };
+    // A row before the begins, and rows after them of which the file does not say that these calls have ended.
+    store.audit_begin(&record("first"), until).await.unwrap();
+    end("first").await;
+    for id in ["ended", "open", "open too"] {
+        store.audit_begin(&record(id), until).await.unwrap();
+    }
+    end("ended").await;
+    let kept = std::fs::read(calls_file(&store).unwrap()).unwrap();
+    belongs_to_a_dead_process(&store).await;
+    let other = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let (one, two) = tokio::join!(store.audit_interrupted(), other.audit_interrupted());
+    one.and(two).unwrap();
+    let expected = [
+        "first ok",
+        "ended ok",
+        "open interrupted",
+        "open too interrupted",
+    ];
+    let told = async || {
+        let told = all(&other).await;
+        let told = told.iter().map(|it| (&it["call"], &it["status"]));
+        let told =
+            told.map(|(call, status)| [call, status].map(|it| it.as_str().unwrap()).join(" "));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(told().await, expected);
+    let files = || std::fs::read_dir(other.process.folder().unwrap()).unwrap();
+    let is_of_calls = |path: &PathBuf| path.extension().is_some_and(|it| it == "calls");
+    assert!(!files().any(|file| is_of_calls(&file.unwrap().path())));
+    let again = other.process.folder().unwrap().join("killed.calls");
+    std::fs::write(&again, kept).unwrap();
+    other.audit_interrupted().await.unwrap();
+    assert_eq!(told().await, expected);
+    assert!(!again.exists());
+    assert!(faults(&other).await.is_empty());
+}
+
+/// A version before this one wrote the begins into a table. One that cannot be read does not keep the others from the log.
+#[tokio::test]
+async fn calls_that_an_older_version_began_are_in_the_log_as_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("toolhold.db"));
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let draft = serde_json::to_string(&record("older").begun()).unwrap();
+    sqlx::query("INSERT INTO open_calls (call, holder, draft) VALUES ('older', 'gone', $1), ('none', 'gone', '{')")
+        .bind(draft)
+        .execute(&store.pool)
+        .await
+        .unwrap();
+    let folder = store.process.folder().unwrap();
+    std::fs::create_dir(folder.join("a folder.calls")).unwrap();
+    store
+        .audit_begin(&record("one"), Durability::Written)
+        .await
+        .unwrap();
+    belongs_to_a_dead_process(&store).await;
+    for _ in 0..2 {
+        store.audit_interrupted().await.unwrap();
+        let told = all(&store).await;
+        let told: Vec<_> = told.iter().map(|it| (&it["call"], &it["status"])).collect();
+        let status = &json!("interrupted");
+        assert_eq!(told, [(&json!("older"), status), (&json!("one"), status)]);
+    }
+}
+
+/// Each call changes few pages, and its begin none.
+#[tokio::test]
+async fn a_call_of_no_run_changes_few_pages() {
+    const CALLS: u64 = 50;
+    const MOST_FRAMES: u64 = 7;
+    // A page, and what the log of SQLite has before it.
+    const FRAME: u64 = 4_096 + 24;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("toolhold.db");
+    let location = Location::File(path.clone());
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let until = Durability::OnDisk;
+    // Empty, so that nothing of it is written over.
+    store.empty_log().await.unwrap();
+    let frames = || {
+        path.with_extension("db-wal")
+            .metadata()
+            .map_or(0, |it| it.len() / FRAME)
+    };
+    let before = frames();
+    for number in 0..CALLS {
+        let id = uuid::Uuid::now_v7().to_string();
+        let begun = frames();
+        store.audit_begin(&record(&id), until).await.unwrap();
+        assert_eq!(frames(), begun, "{number}");
+        let (content, usage) = (AuditContent::default(), ToolUsage::default());
+        let row = record(&id).ended(&content, Ok(&json!(1)), &usage, None, false);
+        let written = store.audit_call(&id, row, until, Box::new(()));
+        written.await.unwrap();
+    }
+    let frames = frames() - before;
+    assert!(frames > CALLS && frames <= CALLS * MOST_FRAMES, "{frames}");
 }
 
 /// On PostgreSQL, a process without its lock has a minute after its lease to find another connection.

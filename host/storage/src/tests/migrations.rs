@@ -1,6 +1,8 @@
 //! Migrations beside servers that write.
 
+use super::audit::{ended, faults, started};
 use super::{EventScript, OUTAGE_TIMEOUT, begin_with, databases, offering, opened};
+use crate::audit_rows::{self, RunAudit};
 use crate::database::Database;
 use crate::schema::migrator_until;
 use crate::*;
@@ -8,7 +10,7 @@ use serde_json::json;
 use sqlx::Connection as _;
 use std::fs::File;
 use std::time::Duration;
-use toolhold_protocol::event::Journal as _;
+use toolhold_protocol::event::{Journal as _, ToolOutcome};
 
 /// Holds a lock as a transaction of an older server does.
 #[tokio::test]
@@ -167,4 +169,68 @@ async fn lists_of_tools_of_a_full_database_become_shared_texts() {
         store.prune(now_ms(), PrunedBy::Person).await.unwrap();
         assert_eq!(count("SELECT COUNT(*) FROM shared_texts").await.unwrap(), 0);
     }
+}
+
+/// All rows are in the table of today's version, with what finds them, and no event gets a second row.
+#[tokio::test]
+async fn an_audit_log_with_an_index_of_its_numbers_is_taken_over() {
+    const OTHER_ROWS: usize = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("toolhold.db");
+    File::create_new(&path).unwrap();
+    let location = Location::File(path.clone());
+    let mut connection = Database::of(&location).unwrap().connect().await.unwrap();
+    migrator_until(true, 22).run(&mut connection).await.unwrap();
+    let mut script = EventScript::new();
+    let mut of_run = RunAudit::new(script.run, "ann", AuditContent::default());
+    let mut drafts: Vec<Draft> = Vec::new();
+    for kind in [
+        started("c1", json!({"a": 1})),
+        ended("c1", ToolOutcome::Output(json!(1))),
+    ] {
+        drafts.extend(of_run.take(&script.event(kind)));
+    }
+    assert_eq!(drafts.len(), 1);
+    let others = (0..OTHER_ROWS).map(|row| Draft::module_approved("bob", "m", &row.to_string()));
+    drafts.extend(others);
+    let drafts: Vec<&Draft> = drafts.iter().collect();
+    let mut transaction = connection.begin().await.unwrap();
+    audit_rows::append(&mut transaction, &drafts).await.unwrap();
+    transaction.commit().await.unwrap();
+    let head = audit_rows::last_row((&mut connection).into())
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    assert_eq!(faults(&store).await, Vec::<String>::new());
+    let verified = store.verify_audit(Some(&head.1)).await.unwrap();
+    assert_eq!(verified.entries, OTHER_ROWS as u64 + 1);
+    let filter = AuditFilter {
+        run: Some(script.run),
+        ..AuditFilter::default()
+    };
+    let found = store.audited(&filter, AuditOrder::After(0), 9).await;
+    assert_eq!(found.unwrap().len(), 1);
+    // Known by its event, and refused where it is not asked about.
+    let of_event = drafts[0];
+    let mut transaction = store.pool.begin().await.unwrap();
+    audit_rows::append(&mut transaction, &[of_event, drafts[1]])
+        .await
+        .unwrap();
+    transaction.commit().await.unwrap();
+    let rows = store.verify_audit(None).await.unwrap().entries;
+    assert_eq!(rows, OTHER_ROWS as u64 + 2);
+    let again = "INSERT INTO audit (number, at_ms, owner, action, run, seq, entry, hash) \
+                 SELECT 9999, at_ms, owner, action, run, seq, entry, hash FROM audit WHERE run IS NOT NULL";
+    let refused = sqlx::query(again).execute(&store.pool).await.unwrap_err();
+    assert!(refused.to_string().contains("UNIQUE"), "{refused}");
+    let older: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM sqlite_schema WHERE tbl_name = 'older_audit' OR name LIKE 'audit_by%'",
+    )
+    .fetch_one(&store.pool)
+    .await
+    .unwrap();
+    assert_eq!(older, 0);
+    check_database(&path, "it").await.unwrap();
 }

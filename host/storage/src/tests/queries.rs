@@ -304,7 +304,7 @@ async fn the_audit_log_is_searched_by_its_indexes() {
                 text: Some("a".into()),
                 ..Filter::default()
             },
-            "audit_by_tool",
+            "audit_of_tool",
         ),
         (
             Filter {
@@ -312,21 +312,21 @@ async fn the_audit_log_is_searched_by_its_indexes() {
                 since_ms: Some(1),
                 ..Filter::default()
             },
-            "audit_by_owner",
+            "audit_of_owner",
         ),
         (
             Filter {
                 run: Some(Uuid::nil()),
                 ..Filter::default()
             },
-            "sqlite_autoindex_audit_2",
+            "audit_of_event",
         ),
         (
             Filter {
                 since_ms: Some(1),
                 ..Filter::default()
             },
-            "COVERING INDEX audit_by_time",
+            "COVERING INDEX audit_of_time",
         ),
         (
             Filter {
@@ -334,7 +334,7 @@ async fn the_audit_log_is_searched_by_its_indexes() {
                 until_ms: Some(2),
                 ..Filter::default()
             },
-            "COVERING INDEX audit_by_time",
+            "COVERING INDEX audit_of_time",
         ),
     ] {
         for order in [PageStart::After(0), PageStart::Before(i64::MAX)] {

@@ -1,6 +1,7 @@
 //! One write of a caller.
 
 use crate::audit_rows::{Draft, LogHead};
+use crate::calls_file::CallsFile;
 use crate::change::Change;
 use crate::error::WriteError;
 use std::any::Any;
@@ -44,6 +45,18 @@ impl WriteEntry {
             Change::Audit(draft) => Some(&**draft),
             _ => None,
         })
+    }
+
+    /// Notes the calls that have ended, now that it is committed.
+    pub fn note_ends(&self, calls: &CallsFile) {
+        if let Some((number, _)) = &self.expected_head {
+            calls.note_row(*number);
+        }
+        for change in &self.changes {
+            if let Change::CallEnded { call } = change {
+                calls.ended(call);
+            }
+        }
     }
 
     /// Whether committing it always changes the database.

@@ -24,6 +24,7 @@ pub use tally::AuditLosses;
 #[cfg(test)]
 pub use transient::is_transient;
 
+use crate::calls_file::CallsFile;
 use crate::change::Change;
 use crate::database::Database;
 use crate::error::WriteError;
@@ -71,16 +72,23 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the task. During an outage it retries a write for `outage_timeout`; then the write fails, which stops
-    /// its run in a way that the run can be resumed.
+    /// its run in a way that the run can be resumed. `calls`: where the ends of calls of no run are noted that have not
+    /// begun in the database.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn start(database: Database, outage_timeout: Duration, health: Health) -> io::Result<Self> {
+    pub fn start(
+        database: Database,
+        outage_timeout: Duration,
+        health: Health,
+        calls: Option<Arc<CallsFile>>,
+    ) -> io::Result<Self> {
         let is_file = database.is_file();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let urgent = Arc::<Notify>::default();
         let (send_job, jobs) = mpsc::channel(JOB_CAPACITY);
-        let batches = BatchWriter::new(database, outage_timeout, health, urgent.clone(), jobs);
+        let urgency = urgent.clone();
+        let batches = BatchWriter::new(database, outage_timeout, health, urgency, jobs, calls);
         let tally = batches.tally.clone();
         let work = task::run(batches, entries);
         let thread = if is_file {

@@ -6,6 +6,7 @@ use super::job::{self, JobQueue, WriteJob};
 use super::tally::AuditTally;
 use super::transaction::WriterConnection;
 use super::transient::{is_of_database, is_transient};
+use crate::calls_file::CallsFile;
 use crate::database::Database;
 use crate::error::WriteError;
 use crate::health::{Health, Outage};
@@ -34,13 +35,13 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntr
     let mut batch = Vec::with_capacity(BATCH_ENTRIES);
     while batches.next(&mut entries, &mut batch).await.is_continue() {
         match batches.commit(&mut batch).await {
-            Ok(()) => answer(&mut batch),
+            Ok(()) => batches.answer(&mut batch),
             // One entry that cannot be written must not fail the others.
             Err(error) if batch.len() > 1 && !is_of_database(&error) => {
                 for entry in batch.drain(..) {
                     let mut one = vec![entry];
                     match batches.commit(&mut one).await {
-                        Ok(()) => answer(&mut one),
+                        Ok(()) => batches.answer(&mut one),
                         Err(error) => batches.refuse(&mut one, error),
                     }
                 }
@@ -72,15 +73,6 @@ impl Drop for PanicWatch {
     }
 }
 
-/// Tells the callers of a committed batch.
-fn answer(batch: &mut Vec<WriteEntry>) {
-    for entry in batch.drain(..) {
-        if let Some(done) = entry.done {
-            let _ = done.send(Ok(()));
-        }
-    }
-}
-
 /// What the task keeps between batches.
 pub struct BatchWriter {
     database: Database,
@@ -99,6 +91,8 @@ pub struct BatchWriter {
     /// Transactions of callers: SQLite.
     jobs: JobQueue,
     gaps: WriteGaps,
+    /// The calls of no run of this process: SQLite.
+    calls: Option<Arc<CallsFile>>,
     /// When the next probe of an outage is due.
     next_probe: tokio::time::Instant,
     pub(super) tally: AuditTally,
@@ -111,6 +105,7 @@ impl BatchWriter {
         health: Health,
         urgent: Arc<Notify>,
         jobs: mpsc::Receiver<Box<dyn WriteJob>>,
+        calls: Option<Arc<CallsFile>>,
     ) -> Self {
         Self {
             database,
@@ -122,8 +117,21 @@ impl BatchWriter {
             urgent,
             jobs: JobQueue::new(jobs),
             gaps: WriteGaps::new(),
+            calls,
             next_probe: tokio::time::Instant::now(),
             tally: AuditTally::default(),
+        }
+    }
+
+    /// Tells the callers of a committed batch, and notes which calls have their rows.
+    fn answer(&self, batch: &mut Vec<WriteEntry>) {
+        for entry in batch.drain(..) {
+            if let Some(calls) = &self.calls {
+                entry.note_ends(calls);
+            }
+            if let Some(done) = entry.done {
+                let _ = done.send(Ok(()));
+            }
         }
     }
 
@@ -220,7 +228,7 @@ impl BatchWriter {
             let mut batch: Vec<WriteEntry> = self.backlog.drain(..many).collect();
             match self.attempt(&mut batch).await {
                 Ok(()) => {
-                    answer(&mut batch);
+                    self.answer(&mut batch);
                     self.backlog_batch = BATCH_ENTRIES.min(many * 2);
                 }
                 Err(error) if many == 1 && !is_of_database(&error) => {
@@ -401,7 +409,8 @@ mod tests {
         let database = Database::of(location).unwrap();
         let (_, jobs) = mpsc::channel(1);
         let (health, urgent) = (Health::default(), Arc::default());
-        let batches = BatchWriter::new(database, outage_timeout, health, urgent, jobs);
+        let calls = store.process.calls().cloned();
+        let batches = BatchWriter::new(database, outage_timeout, health, urgent, jobs, calls);
         (store, batches)
     }
 
