@@ -1,9 +1,9 @@
 //! The calls of no run that a process has begun, in a file beside the one that shows that it lives: SQLite.
 //!
 //! What is written to a file outlasts a killed process as a committed row does, without a transaction and without another
-//! thread. Nobody reads it but the process that finds its owner dead. A line is a begin or an end. The end of a call is its
-//! row in the audit log, so the file may lack ends: who reads it asks the log about the calls that have none. An end is
-//! written with the next begin.
+//! thread. Only a process that finds its owner dead reads it. Each line is the begin of a call, or its end. The file may lack
+//! ends, because one is written with the next begin. So the reader asks the audit log for the row of each call without an
+//! end.
 
 use crate::audit_rows::Draft;
 use parking_lot::Mutex;
