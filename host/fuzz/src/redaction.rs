@@ -31,7 +31,7 @@ struct Written {
     is_coded: bool,
 }
 
-/// Where each unit begins in the sent text, in bytes, and where the last one ends.
+/// The place in the sent text at which each unit begins, in bytes, and the one at which the last unit ends.
 struct Places(Vec<usize>);
 
 impl Places {

@@ -95,7 +95,7 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
 
 /// A process that looks may be killed as well, after it wrote the rows and before it removed the file.
 #[tokio::test]
-async fn what_a_killed_process_left_is_written_once_by_those_who_look() {
+async fn calls_that_a_killed_process_left_are_written_once_by_those_who_look() {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::File(folder.path().join("toolhold.db"));
     let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
