@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use toolhold_files::{Links, lives, open};
+use toolhold_files::{Links, LivenessFile, lives, open};
 
 /// Extension of such a file; its stem is the name of the process.
 const EXTENSION: &str = "calls";
@@ -44,6 +44,8 @@ pub struct CallsFile {
     state: Mutex<CallsState>,
     /// Number of the newest row of the audit log that this process knows of; negative: none yet.
     newest_row: AtomicI64,
+    /// Frees the lock after the file is closed, whoever has this last: others read the file of a process without a lock.
+    _alive: LivenessFile,
 }
 
 #[derive(Debug, Default)]
@@ -60,12 +62,13 @@ struct CallsState {
 }
 
 impl CallsFile {
-    /// The file of the process `name`.
-    pub fn of(folder: &Path, name: &str) -> Self {
+    /// The file of the process `name`, which `alive` shows to live.
+    pub fn of(folder: &Path, name: &str, alive: LivenessFile) -> Self {
         Self {
             path: folder.join(format!("{name}.{EXTENSION}")),
             state: Mutex::default(),
             newest_row: AtomicI64::new(-1),
+            _alive: alive,
         }
     }
 
@@ -110,6 +113,7 @@ impl CallsFile {
             && let Ok(end) = line(&CallLine::<()>::Ended(call.to_owned()))
         {
             state.ends.extend(end);
+            state.clear();
         }
     }
 }
@@ -120,6 +124,7 @@ impl Drop for CallsFile {
         if state.file.is_none() {
             return;
         }
+        let _ = fs::remove_file(self.path.with_extension(UNFINISHED));
         if state.open.is_empty() {
             let _ = fs::remove_file(&self.path);
         } else if let Err(error) = state.append(&self.path, &[]) {
@@ -132,6 +137,11 @@ impl Drop for CallsFile {
 impl CallsState {
     /// Writes the ends that wait, and `line`.
     fn append(&mut self, path: &Path, line: &[u8]) -> io::Result<()> {
+        if self.was_removed()? {
+            // Under its name again, for who finds this process dead.
+            self.rewrite(path)?;
+            self.is_as_short_as_its_open_calls();
+        }
         let mut file = match self.file.take() {
             Some(file) => file,
             None => made(path)?,
@@ -145,25 +155,43 @@ impl CallsState {
         } else {
             self.ends.truncate(ends);
             // What it has of the begin is no line, and the next one begins a line of its own.
-            let _ = file.set_len(self.bytes);
+            if file.set_len(self.bytes).is_err()
+                && let Ok(data) = file.metadata()
+            {
+                self.bytes = data.len();
+            }
         }
         self.file = Some(file);
         written
     }
 
-    /// Empties the file, or writes it anew with the calls that are open. If that fails, the file is used on.
+    /// Whether somebody removed the file, which then has no name any more.
+    fn was_removed(&self) -> io::Result<bool> {
+        let data = self.file.as_ref().map(File::metadata).transpose()?;
+        Ok(data.is_some_and(|data| data.nlink() == 0))
+    }
+
+    /// Empties the file if no call is open: arguments of ended calls are kept no longer than the log keeps them. If that
+    /// fails, the ends are written with the next begin.
+    fn clear(&mut self) {
+        if self.open.is_empty()
+            && let Some(file) = &self.file
+            && file.set_len(0).is_ok()
+        {
+            self.is_as_short_as_its_open_calls();
+            self.renewed_at = 0;
+        }
+    }
+
+    fn is_as_short_as_its_open_calls(&mut self) {
+        self.bytes = self.open.values().map(|line| line.len() as u64).sum();
+        self.ends.clear();
+    }
+
+    /// Writes the file anew with the calls that are open. If that fails, the file is used on.
     fn renew(&mut self, path: &Path) {
-        let renewed = if self.open.is_empty() {
-            self.file.as_ref().map_or(Ok(()), |file| file.set_len(0))
-        } else {
-            self.rewrite(path)
-        };
-        match renewed {
-            Ok(()) => {
-                let lines = self.open.values().map(|line| line.len() as u64);
-                self.bytes = lines.sum();
-                self.ends.clear();
-            }
+        match self.rewrite(path) {
+            Ok(()) => self.is_as_short_as_its_open_calls(),
             Err(error) => {
                 tracing::debug!(%error, "the file of the calls that run cannot be made shorter");
             }
@@ -177,15 +205,23 @@ impl CallsState {
         let _ = fs::remove_file(&unfinished);
         let mut file = made(&unfinished)?;
         let lines: Vec<&[u8]> = self.open.values().map(Vec::as_slice).collect();
-        file.write_all(&lines.concat())?;
-        fs::rename(&unfinished, path)?;
-        self.file = Some(file);
-        Ok(())
+        let written = file
+            .write_all(&lines.concat())
+            .and_then(|()| fs::rename(&unfinished, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        } else {
+            self.file = Some(file);
+        }
+        written
     }
 }
 
-/// A new file that only this user may read: it has arguments of calls.
+/// A new file that only this user may read: it has arguments of calls. The folder is made again if somebody removed it.
 fn made(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     let mut options = File::options();
     options.create_new(true).append(true).mode(0o600);
     options.open(path)
@@ -213,7 +249,11 @@ pub struct LeftCall {
 /// The folder cannot be read.
 pub fn left_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut left = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(left),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         let is_of_calls = path.extension().is_some_and(|it| it == EXTENSION);
         let process = path.file_stem().and_then(|it| it.to_str());
@@ -278,6 +318,12 @@ mod tests {
         Draft::module_approved("ann", "m", text)
     }
 
+    /// With the lock of another process: so its own counts as dead, and its file is left.
+    fn file_in(folder: &Path) -> CallsFile {
+        let alive = LivenessFile::create(folder, "another").unwrap();
+        CallsFile::of(folder, "one", alive)
+    }
+
     /// Names and rows of the calls that are left, as one that finds the process dead reads them.
     fn left(file: &CallsFile) -> Vec<(String, i64)> {
         let left = left_calls(&file.path).unwrap();
@@ -291,7 +337,7 @@ mod tests {
     #[test]
     fn a_call_is_left_until_its_end_is_written() {
         let folder = tempfile::tempdir().unwrap();
-        let file = CallsFile::of(folder.path(), "one");
+        let file = file_in(folder.path());
         assert_eq!(left(&file), [], "there is no file");
         file.ended("unknown");
         file.begin("a\n\"1\"", 7, &draft("x")).unwrap();
@@ -318,17 +364,47 @@ mod tests {
         remove_left(&path).unwrap();
         remove_left(&path).unwrap();
         assert_eq!(left_files(folder.path()).unwrap(), Vec::<PathBuf>::new());
-        let file = CallsFile::of(folder.path(), "one");
+        let file = file_in(folder.path());
         file.begin("d", 1, &draft("w")).unwrap();
         file.ended("d");
         drop(file);
         assert!(!path.exists());
     }
 
+    /// A process that was killed without an open call leaves no arguments.
+    #[test]
+    fn a_file_without_open_calls_is_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = file_in(folder.path());
+        for number in 0..3 {
+            file.begin("a", number, &draft("x")).unwrap();
+            file.begin("b", number, &draft("y")).unwrap();
+            file.ended("a");
+            assert_ne!(file.path.metadata().unwrap().len(), 0);
+            file.ended("b");
+            assert_eq!(file.path.metadata().unwrap().len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_file_that_somebody_removed_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let processes = folder.path().join("processes");
+        let file = file_in(&processes);
+        file.begin("a", 1, &draft("x")).unwrap();
+        fs::remove_dir_all(&processes).unwrap();
+        assert_eq!(left_files(&processes).unwrap(), Vec::<PathBuf>::new());
+        file.begin("b", 2, &draft("y")).unwrap();
+        assert_eq!(left(&file), names([("a", 1), ("b", 2)]));
+        file.ended("a");
+        file.begin("c", 3, &draft("z")).unwrap();
+        assert_eq!(left(&file), names([("b", 2), ("c", 3)]));
+    }
+
     #[test]
     fn a_begin_that_is_not_whole_is_of_no_call() {
         let folder = tempfile::tempdir().unwrap();
-        let file = CallsFile::of(folder.path(), "one");
+        let file = file_in(folder.path());
         file.begin("a", 1, &draft("x")).unwrap();
         let mut torn = line(&CallLine::Begun {
             call: "torn".into(),
@@ -349,7 +425,7 @@ mod tests {
         let long = "x".repeat(10_000);
         for is_one_open in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let file = CallsFile::of(folder.path(), "one");
+            let file = file_in(folder.path());
             let mut longest = 0;
             for number in 0..500 {
                 let (call, former) = (number.to_string(), (number - 1).to_string());

@@ -26,9 +26,8 @@ enum Presence {
     /// A locked file in a folder beside the database: SQLite.
     File {
         folder: PathBuf,
-        /// Before the lock: others read it once that is free.
+        /// It has the lock, too.
         calls: Arc<CallsFile>,
-        _own: LivenessFile,
     },
     /// A lease in the database: PostgreSQL.
     Lease(ProcessLease),
@@ -44,9 +43,8 @@ impl Process {
             source,
         })?;
         let presence = Presence::File {
-            calls: Arc::new(CallsFile::of(&folder, &name)),
+            calls: Arc::new(CallsFile::of(&folder, &name, own)),
             folder,
-            _own: own,
         };
         Ok(Self { name, presence })
     }

@@ -94,6 +94,10 @@ impl Store {
                 tracing::warn!(%error, "the audit log may still have texts of memory");
             }
         }
+        if let Err(error) = store.audit_left_in_files().await {
+            // Who reads the log tries it again.
+            tracing::warn!(%error, "calls that were interrupted may be missing in the audit log");
+        }
         Ok(store)
     }
 

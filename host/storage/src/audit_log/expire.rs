@@ -44,6 +44,8 @@ impl Store {
     /// # Errors
     /// The log has a fault, or the database fails. What was deleted by then is.
     pub async fn expire_audit(&self, ms: u64, by: PrunedBy) -> Result<u64, ExpireError> {
+        // While the log has the rows by which their ends are found.
+        self.audit_left_in_files().await?;
         let Some((_, last)) = self.expiring(ms).await? else {
             return Ok(0);
         };

@@ -12,6 +12,7 @@ use crate::change::Change;
 use crate::column::id;
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::health::Outage;
 use crate::label::Origin;
 use crate::record::Source;
 use crate::statements::{OpenTransaction, SqlValue};
@@ -35,7 +36,14 @@ const RELEASE: &str = "UPDATE runs SET holder = NULL WHERE id = $1 \
      AND (holder = $2 OR (holder IS NULL AND $2 IS NULL)) AND fence = $3 AND ended_ms IS NULL";
 /// The calls of no run, among those of the list $2, that have rows after row $1: SQLite.
 const ENDED: &str = "SELECT CASE WHEN json_valid(entry) THEN entry ->> 'call' END AS call FROM audit \
-     WHERE number > $1 AND run IS NULL AND action = 'call' AND call IN (SELECT value FROM json_each($2))";
+     WHERE number > $1 AND number <= $2 AND run IS NULL AND action = 'call' AND call IN (SELECT value FROM json_each($3))";
+/// Those that have rows of the times of the list $1: who looked earlier wrote them, and a machine that failed may have lost
+/// rows before them, so their numbers do not show it.
+const INTERRUPTED: &str = "SELECT CASE WHEN json_valid(entry) THEN entry ->> 'call' END AS call FROM audit \
+     WHERE at_ms IN (SELECT value FROM json_each($1)) AND run IS NULL AND action = 'call' \
+     AND call IN (SELECT value FROM json_each($2))";
+/// Rows that are read at once.
+const ROWS_AT_ONCE: i64 = 20_000;
 const LOGGED: &str = "SELECT seq FROM audit WHERE run = $1 AND seq IS NOT NULL";
 
 impl Store {
@@ -67,7 +75,12 @@ impl Store {
                 number
             }
         };
-        calls.begin(&record.id, after, &draft)
+        let begun = calls.begin(&record.id, after, &draft);
+        if let Err(error) = &begun {
+            // The writer tries the database from now on, and notes when it can be written.
+            self.health.failed(Outage::ReadOnly, error);
+        }
+        begun
     }
 
     /// The last row of the log, after which other processes may add rows at any time.
@@ -93,15 +106,15 @@ impl Store {
                 self.audit_left_by(&holder).await?;
             }
         }
-        self.audit_left_in_files().await?;
+        let of_files = self.audit_left_in_files().await;
         for abandoned in self.abandoned_runs().await? {
             self.audit_begun_by(&abandoned).await?;
         }
-        Ok(())
+        of_files
     }
 
     /// The calls of no run of dead processes that worked on this SQLite file.
-    async fn audit_left_in_files(&self) -> Result<(), StoreError> {
+    pub(crate) async fn audit_left_in_files(&self) -> Result<(), StoreError> {
         let Some(folder) = self.process.folder().map(ToOwned::to_owned) else {
             return Ok(());
         };
@@ -119,10 +132,14 @@ impl Store {
         let reading = file.clone();
         let left = on_files(move || left_calls(&reading)).await?;
         if !left.is_empty() {
+            // The log has the rows of those whose ends were not written, and of all if another process was here. Most rows
+            // are read before the transaction, in which nobody else can write.
+            let (seen, _) = self.last_audit_row().await?;
+            let mut ended = self.ended_calls(&left, seen).await?;
             let work = self.transact_long(move |mut transaction| {
                 Box::pin(async move {
-                    // The log has the rows of those whose ends were not written, and of all if another process was here.
-                    let ended = ended_calls(&mut transaction, &left).await?;
+                    ended.extend(calls_with_rows(&mut transaction, &left, seen, i64::MAX).await?);
+                    ended.extend(interrupted_calls(&mut transaction, &left).await?);
                     let head = audit_rows::lock_head(&mut transaction).await?;
                     let left = left.into_iter().filter(|it| !ended.contains(&it.call));
                     let mut drafts: Vec<Draft> = left.map(|it| it.draft).collect();
@@ -135,6 +152,27 @@ impl Store {
             work.await?;
         }
         on_files(move || remove_left(&file)).await
+    }
+
+    /// The ids of the calls of `left` that have rows up to the row `seen`.
+    async fn ended_calls(
+        &self,
+        left: &[LeftCall],
+        seen: i64,
+    ) -> Result<HashSet<String>, StoreError> {
+        let mut ended = HashSet::new();
+        let mut after = left.iter().map(|it| it.after).min().unwrap_or(seen);
+        while after < seen {
+            let last = seen.min(after.saturating_add(ROWS_AT_ONCE));
+            let read = async {
+                let mut connection = self.pool.acquire().await?;
+                let mut reading = OpenTransaction::from(&mut *connection);
+                calls_with_rows(&mut reading, left, after, last).await
+            };
+            ended.extend(self.database.within(read).await?);
+            after = last;
+        }
+        Ok(ended)
     }
 
     /// The calls of no run that `open_calls` has of a dead process: PostgreSQL, and an older version with a SQLite file.
@@ -266,17 +304,36 @@ impl Store {
     }
 }
 
-/// The ids of the calls of `left` that have rows in the log.
-async fn ended_calls(
+/// The ids of the calls of `left` that have rows after the row `after` up to the row `last`.
+async fn calls_with_rows(
     transaction: &mut OpenTransaction<'_>,
     left: &[LeftCall],
-) -> Result<HashSet<String>, sqlx::Error> {
-    let after = left.iter().map(|it| it.after).min().unwrap_or_default();
-    let calls: Vec<&str> = left.iter().map(|it| it.call.as_str()).collect();
-    let calls = serde_json::to_string(&calls).map_err(|e| sqlx::Error::Encode(e.into()))?;
-    let values = [after.into(), calls.into()];
+    after: i64,
+    last: i64,
+) -> Result<Vec<String>, sqlx::Error> {
+    let values = [after.into(), last.into(), ids(left)?.into()];
     let ended: Vec<(String,)> = transaction.rows(ENDED, &values).await?;
     Ok(ended.into_iter().map(|(call,)| call).collect())
+}
+
+/// The ids of the calls of `left` that the log has as interrupted.
+async fn interrupted_calls(
+    transaction: &mut OpenTransaction<'_>,
+    left: &[LeftCall],
+) -> Result<Vec<String>, sqlx::Error> {
+    let times: Vec<_> = left.iter().map(|it| it.draft.at_ms()).collect();
+    let values = [list(&times)?.into(), ids(left)?.into()];
+    let interrupted: Vec<(String,)> = transaction.rows(INTERRUPTED, &values).await?;
+    Ok(interrupted.into_iter().map(|(call,)| call).collect())
+}
+
+fn ids(left: &[LeftCall]) -> Result<String, sqlx::Error> {
+    let calls: Vec<&str> = left.iter().map(|it| it.call.as_str()).collect();
+    list(&calls)
+}
+
+fn list<T: serde::Serialize>(values: &[T]) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 /// Works with files on a thread that may block.

@@ -116,8 +116,8 @@ async fn calls_that_a_killed_process_left_are_written_once_by_those_who_look() {
     }
     end("ended").await;
     let kept = std::fs::read(calls_file(&store).unwrap()).unwrap();
-    belongs_to_a_dead_process(&store).await;
     let other = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    belongs_to_a_dead_process(&store).await;
     let (one, two) = tokio::join!(store.audit_interrupted(), other.audit_interrupted());
     one.and(two).unwrap();
     let expected = [
