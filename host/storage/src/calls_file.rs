@@ -14,7 +14,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use toolhold_files::{Links, LivenessFile, lives, open};
+use toolhold_files::{Links, lives, open};
 
 /// Extension of such a file; its stem is the name of the process.
 const EXTENSION: &str = "calls";
@@ -44,8 +44,6 @@ pub struct CallsFile {
     state: Mutex<CallsState>,
     /// Number of the newest row of the audit log that this process knows of; negative: none yet.
     newest_row: AtomicI64,
-    /// Frees the lock after the file is closed, whoever has this last: others read the file of a process without a lock.
-    _alive: LivenessFile,
 }
 
 #[derive(Debug, Default)]
@@ -62,13 +60,12 @@ struct CallsState {
 }
 
 impl CallsFile {
-    /// The file of the process `name`, which `alive` shows to live.
-    pub fn of(folder: &Path, name: &str, alive: LivenessFile) -> Self {
+    /// The file of the process `name`.
+    pub fn of(folder: &Path, name: &str) -> Self {
         Self {
             path: folder.join(format!("{name}.{EXTENSION}")),
             state: Mutex::default(),
             newest_row: AtomicI64::new(-1),
-            _alive: alive,
         }
     }
 
@@ -318,12 +315,6 @@ mod tests {
         Draft::module_approved("ann", "m", text)
     }
 
-    /// With the lock of another process: so its own counts as dead, and its file is left.
-    fn file_in(folder: &Path) -> CallsFile {
-        let alive = LivenessFile::create(folder, "another").unwrap();
-        CallsFile::of(folder, "one", alive)
-    }
-
     /// Names and rows of the calls that are left, as one that finds the process dead reads them.
     fn left(file: &CallsFile) -> Vec<(String, i64)> {
         let left = left_calls(&file.path).unwrap();
@@ -337,7 +328,7 @@ mod tests {
     #[test]
     fn a_call_is_left_until_its_end_is_written() {
         let folder = tempfile::tempdir().unwrap();
-        let file = file_in(folder.path());
+        let file = CallsFile::of(folder.path(), "one");
         assert_eq!(left(&file), [], "there is no file");
         file.ended("unknown");
         file.begin("a\n\"1\"", 7, &draft("x")).unwrap();
@@ -364,7 +355,7 @@ mod tests {
         remove_left(&path).unwrap();
         remove_left(&path).unwrap();
         assert_eq!(left_files(folder.path()).unwrap(), Vec::<PathBuf>::new());
-        let file = file_in(folder.path());
+        let file = CallsFile::of(folder.path(), "one");
         file.begin("d", 1, &draft("w")).unwrap();
         file.ended("d");
         drop(file);
@@ -375,7 +366,7 @@ mod tests {
     #[test]
     fn a_file_without_open_calls_is_empty() {
         let folder = tempfile::tempdir().unwrap();
-        let file = file_in(folder.path());
+        let file = CallsFile::of(folder.path(), "one");
         for number in 0..3 {
             file.begin("a", number, &draft("x")).unwrap();
             file.begin("b", number, &draft("y")).unwrap();
@@ -390,7 +381,7 @@ mod tests {
     fn a_file_that_somebody_removed_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let processes = folder.path().join("processes");
-        let file = file_in(&processes);
+        let file = CallsFile::of(&processes, "one");
         file.begin("a", 1, &draft("x")).unwrap();
         fs::remove_dir_all(&processes).unwrap();
         assert_eq!(left_files(&processes).unwrap(), Vec::<PathBuf>::new());
@@ -404,7 +395,7 @@ mod tests {
     #[test]
     fn a_begin_that_is_not_whole_is_of_no_call() {
         let folder = tempfile::tempdir().unwrap();
-        let file = file_in(folder.path());
+        let file = CallsFile::of(folder.path(), "one");
         file.begin("a", 1, &draft("x")).unwrap();
         let mut torn = line(&CallLine::Begun {
             call: "torn".into(),
@@ -425,7 +416,7 @@ mod tests {
         let long = "x".repeat(10_000);
         for is_one_open in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let file = file_in(folder.path());
+            let file = CallsFile::of(folder.path(), "one");
             let mut longest = 0;
             for number in 0..500 {
                 let (call, former) = (number.to_string(), (number - 1).to_string());

@@ -26,8 +26,8 @@ enum Presence {
     /// A locked file in a folder beside the database: SQLite.
     File {
         folder: PathBuf,
-        /// It has the lock, too.
         calls: Arc<CallsFile>,
+        _own: LivenessFile,
     },
     /// A lease in the database: PostgreSQL.
     Lease(ProcessLease),
@@ -43,8 +43,9 @@ impl Process {
             source,
         })?;
         let presence = Presence::File {
-            calls: Arc::new(CallsFile::of(&folder, &name, own)),
+            calls: Arc::new(CallsFile::of(&folder, &name)),
             folder,
+            _own: own,
         };
         Ok(Self { name, presence })
     }
