@@ -162,7 +162,7 @@ impl CallsState {
         written
     }
 
-    /// Whether somebody removed the file, which then has no name any more.
+    /// Whether the file has no name any more, because it was removed.
     fn was_removed(&self) -> io::Result<bool> {
         let data = self.file.as_ref().map(File::metadata).transpose()?;
         Ok(data.is_some_and(|data| data.nlink() == 0))
@@ -214,7 +214,7 @@ impl CallsState {
     }
 }
 
-/// A new file that only this user may read: it has arguments of calls. The folder is made again if somebody removed it.
+/// A new file that only this user may read: it has arguments of calls. The folder is made if it is missing.
 fn made(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -37,8 +37,8 @@ const RELEASE: &str = "UPDATE runs SET holder = NULL WHERE id = $1 \
 /// The calls of no run, among those of the list $2, that have rows after row $1: SQLite.
 const ENDED: &str = "SELECT CASE WHEN json_valid(entry) THEN entry ->> 'call' END AS call FROM audit \
      WHERE number > $1 AND number <= $2 AND run IS NULL AND action = 'call' AND call IN (SELECT value FROM json_each($3))";
-/// Those that have rows of the times of the list $1: who looked earlier wrote them, and a machine that failed may have lost
-/// rows before them, so their numbers do not show it.
+/// The calls of no run, among those of the list $2, that have rows of the times of the list $1: an earlier look wrote these
+/// rows. Their numbers do not show that where a machine that failed has lost rows before them.
 const INTERRUPTED: &str = "SELECT CASE WHEN json_valid(entry) THEN entry ->> 'call' END AS call FROM audit \
      WHERE at_ms IN (SELECT value FROM json_each($1)) AND run IS NULL AND action = 'call' \
      AND call IN (SELECT value FROM json_each($2))";
