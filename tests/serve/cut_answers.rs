@@ -2,6 +2,7 @@
 
 use super::{ask, host, serve};
 use serde_json::{Value, json};
+use std::thread;
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::server::{Server, ServerSentEvent};
 
@@ -77,21 +78,28 @@ fn answer_that_is_cut_at_the_token_limit_is_told_by_every_api() {
 
 #[test]
 fn answer_whose_connection_breaks_is_an_error_of_every_api() {
-    for path in [CHAT, RESPONSES, AGENT] {
-        // A server for each: its circuit breaker is closed.
-        let (host, endpoint) = (host(TEXT), always(Reply::content("It is").cut()));
-        let server = serve(&host, &endpoint);
-        let whole = server.post(path, &request(path));
-        assert!(matches!(whole.status, 502 | 503), "{path}: {whole:?}");
-        assert!(whole.text.contains("in the middle"), "{path}: {whole:?}");
-        let last = last_event(&server, path);
-        match path {
-            CHAT => assert!(last["error"]["message"].is_string(), "{last}"),
-            RESPONSES => {
-                assert_eq!(last["type"], "response.failed", "{last}");
-                assert_eq!(last["response"]["status"], "failed", "{last}");
-            }
-            _ => assert_eq!(last["reason"], "model", "{last}"),
+    // Beside each other: the time is that between attempts at the endpoint.
+    thread::scope(|scope| {
+        for path in [CHAT, RESPONSES, AGENT] {
+            scope.spawn(move || an_answer_whose_connection_breaks_is_an_error(path));
         }
+    });
+}
+
+fn an_answer_whose_connection_breaks_is_an_error(path: &str) {
+    // A server for each API: its circuit breaker is closed.
+    let (host, endpoint) = (host(TEXT), always(Reply::content("It is").cut()));
+    let server = serve(&host, &endpoint);
+    let whole = server.post(path, &request(path));
+    assert!(matches!(whole.status, 502 | 503), "{path}: {whole:?}");
+    assert!(whole.text.contains("in the middle"), "{path}: {whole:?}");
+    let last = last_event(&server, path);
+    match path {
+        CHAT => assert!(last["error"]["message"].is_string(), "{last}"),
+        RESPONSES => {
+            assert_eq!(last["type"], "response.failed", "{last}");
+            assert_eq!(last["response"]["status"], "failed", "{last}");
+        }
+        _ => assert_eq!(last["reason"], "model", "{last}"),
     }
 }

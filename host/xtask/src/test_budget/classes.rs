@@ -92,6 +92,16 @@ pub const INTEGRATION: &[TestClass] = &[
         "clients that leave answers unread until all memory for them is full",
     ),
     class(
+        "serve::streamed_answers::",
+        90.0,
+        "each row of a table by every API",
+    ),
+    class(
+        "serve::cut_answers::",
+        60.0,
+        "waits between attempts at an endpoint that breaks",
+    ),
+    class(
         "serve::takeover::",
         90.0,
         "leases of killed servers, which have to expire",
@@ -221,11 +231,17 @@ pub const OTHERS: &[TestClass] = &[
         30.0,
         "random runs",
     ),
+    class("toolhold-agent contract::leak::", 30.0, "MiB of text"),
     class("toolhold-agent contract::provenance::", 30.0, "MiB of text"),
     class(
         "toolhold-connections websocket::",
         30.0,
         "waits for a client that answers no ping",
+    ),
+    class(
+        "toolhold-mcp serve::unread::",
+        30.0,
+        "clients that read nothing until their time is over",
     ),
     class(
         "toolhold-knowledge::knowledge ",
