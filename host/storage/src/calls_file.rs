@@ -2,8 +2,8 @@
 //!
 //! What is written to a file outlasts a killed process as a committed row does, without a transaction and without another
 //! thread. Only a process that finds its owner dead reads it. Each line is the begin of a call, or its end. The file may lack
-//! ends, because one is written with the next begin. So the reader asks the audit log for the row of each call without an
-//! end.
+//! ends, because an end is written with the next begin, and the file is emptied when no call is open. So the reader asks the
+//! audit log for the row of each call without an end.
 
 use crate::audit_rows::Draft;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use toolhold_files::{Links, lives, open};
 const EXTENSION: &str = "calls";
 /// Extension of one that is being written anew.
 const UNFINISHED: &str = "calls-new";
-/// Bytes of a file that is written anew with the open calls alone, or emptied if there are none.
+/// Bytes of a file that is written anew with the open calls alone.
 const RENEWED_BYTES: u64 = 1 << 20;
 
 /// A line of the file. It begins with a line feed: what a failed write left stands before it.

@@ -40,7 +40,7 @@ impl StopReason {
         Self::VARIANTS
     }
 
-    /// As the record has it.
+    /// The name in the record.
     pub fn name(self) -> &'static str {
         self.into()
     }

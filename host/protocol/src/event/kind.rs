@@ -81,7 +81,7 @@ pub enum EventKind {
     Retrieved {
         step: u32,
         passages: Vec<RetrievedPassage>,
-        /// What the run's readers should know, such as a collection that does not exist.
+        /// Text for readers of the run, for example that a collection does not exist.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
         duration_ms: u64,
@@ -136,14 +136,14 @@ pub enum EventKind {
     ModelFailed { step: u32, failure: RunFailure },
     /// All calls that the model requests.
     Plan { step: u32, calls: Vec<Call> },
-    /// What the advisors said, and how it was counted.
+    /// The words of the advisors, and the count of their votes.
     Council {
         step: u32,
         council: Box<Council>,
         /// The votes added up: for all, and for each instance that advisors spoke for.
         #[serde(default)]
         tallies: Vec<Tally>,
-        /// Where the calls of this reply go against the votes.
+        /// Differences between the calls of this reply and the votes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dissent: Option<Dissent>,
         /// Whether calls of this reply were held because of that.
@@ -156,8 +156,8 @@ pub enum EventKind {
     ToolWaits { step: u32, call: Call },
     /// A call waits for a person.
     Approval { step: u32, pending: Pending },
-    /// The process had ended, and another one goes on with the run, which had worked for `active_ms` until
-    /// then: time in between is not counted.
+    /// Another process goes on with the run after the former one ended. `active_ms`: the time that the run had worked until
+    /// then. Time in between is not counted.
     Resumed { step: u32, active_ms: u64 },
     /// A person decided about a call.
     Decided {
@@ -173,8 +173,8 @@ pub enum EventKind {
         /// The arguments with their references replaced, if they had any.
         #[serde(skip_serializing_if = "Option::is_none")]
         filled: Option<Value>,
-        /// Of a call that another call makes: whether its tool only reads or may be repeated, as the module that has it
-        /// says. A call of the run itself is one of the run's tools, which say so themselves.
+        /// True for a call that another call makes, if its tool only reads or may be repeated. The tool's module says so.
+        /// False for a call of the run itself: the run's tools say it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_be_repeated: bool,
     },
@@ -184,7 +184,7 @@ pub enum EventKind {
         tool: String,
         #[serde(flatten)]
         outcome: ToolOutcome,
-        /// Where the result was written.
+        /// Paths of the context at which the result was written.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         written: Vec<Path>,
         usage: ToolUsage,
@@ -236,7 +236,7 @@ pub enum EventKind {
         step: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window: Option<u64>,
-        /// What the reply may take.
+        /// Tokens that the reply may have.
         reply: u64,
         parts: TokensByPart,
         /// The parts that the endpoint counted. The others are estimates, corrected by what it counted
@@ -272,15 +272,15 @@ pub enum EventKind {
     },
     /// Something that happened in a sub-agent, on behalf of a call.
     Sub { call: String, what: Box<EventKind> },
-    /// What the step's reply cost, as the endpoint counted; absent if it did not count. Of one that broke
-    /// off, and may have a price, there are no counts.
+    /// Tokens of the step's reply, as the endpoint counted; absent if it did not count. A reply that broke off, and may have
+    /// a price, has no counts.
     Tokens {
         step: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         prompt: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         completion: Option<u64>,
-        /// Of the whole run so far.
+        /// Tokens of the whole run so far.
         total: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         first_token_ms: Option<u64>,
@@ -312,8 +312,7 @@ pub enum EventKind {
         steps: u32,
         calls: u32,
         tokens: u64,
-        /// What all replies cost that came to their end or broke off; absent if that of one of them is not
-        /// known.
+        /// The cost of all replies that came to their end or broke off; absent if the cost of one of them is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano: Option<Amount>,
         duration_ms: u64,

@@ -19,8 +19,8 @@ impl Seal {
         self.0.is_empty()
     }
 
-    /// The seal of the event whose JSON text is `line`, with whatever seal it has itself. `None` if
-    /// this is no event's text.
+    /// The seal of the event whose JSON text is `line`; a seal in the text does not count. `None` if it is not the text of
+    /// an event.
     pub fn of(line: &str, before: &Self) -> Option<Self> {
         let (open, close) = SEAL;
         let (event, _) = line.strip_suffix(close)?.rsplit_once(open)?;

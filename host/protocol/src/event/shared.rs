@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 pub(super) const MESSAGES: &str = "messages";
 
-/// What a Request's body shares with that of the Request before it in the same run. On the wire
+/// The part of a Request's body that the Request before it in the same run has, too. On the wire
 /// `{"messages": 4, "fields": ["model", "tools"]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedWithPrevious {
@@ -21,7 +21,7 @@ impl SharedWithPrevious {
         *self == Self::default()
     }
 
-    /// What `body` shares with the one `before`, and the rest of it.
+    /// Divides `body` into the part that is in `before`, too, and the rest.
     pub fn split(before: Option<&Value>, body: &Value) -> (Self, Value) {
         let (Some(Value::Object(before)), Value::Object(all)) = (before, body) else {
             return (Self::default(), body.clone());

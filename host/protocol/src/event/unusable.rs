@@ -10,7 +10,7 @@ pub struct UnusableReply {
     /// Calls of the reply were made before it turned out, so only the rest of it is lost. Otherwise the
     /// model is asked again.
     pub calls_made: bool,
-    /// What is wrong with it. It quotes what the model wrote, so it is not for clients that may see only
+    /// The fault. It quotes what the model wrote, so it is not for clients that may see only
     /// what the shields on the run's output let through; empty where it was taken out for them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,

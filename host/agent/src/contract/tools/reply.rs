@@ -108,7 +108,7 @@ fn take(
     }
 }
 
-/// What may be called: the tools, and what stands for the members that are asked for.
+/// Names that may be called: the tools, and the functions for the members that are asked for.
 fn offer(said: &ParsedReply<'_>, view: &RequestView<'_>) -> CallableNames {
     let asked = members(view).into_iter();
     let asked =
