@@ -156,8 +156,8 @@ pub enum EventKind {
     ToolWaits { step: u32, call: Call },
     /// A call waits for a person.
     Approval { step: u32, pending: Pending },
-    /// Another process goes on with the run after the former one ended. `active_ms`: the time that the run had worked until
-    /// then. Time in between is not counted.
+    /// A process continues a run whose process ended. `active_ms`: milliseconds for which the run had worked before this
+    /// event, without the time between the two processes.
     Resumed { step: u32, active_ms: u64 },
     /// A person decided about a call.
     Decided {
