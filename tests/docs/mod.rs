@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 use support::sandbox::repository;
 
 /// Why a command is not run here. A new reason is added only where no scripted run is possible.
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 13] = [
     "deletes files",
+    "needs a cluster",
     "needs a component of yours",
     "needs a keyring",
     "needs a killed run",

@@ -1,7 +1,7 @@
 //! Untrusted text before a model or a person reads it, and the names that a module may choose.
 //!
 //! What a person reads is escaped, so that nothing is lost and nothing acts: [`line()`] where a line is expected,
-//! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text that cannot be shown in any other way.
+//! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text whose `Display` and `Debug` escape it; its `raw` is for what compares, stores or sends.
 //! What a model reads has such characters left out, by [`visible`]. The characters are those of
 //! [`toolhold_text::hidden`]. An answer, which no person decides about, is shown by [`readable`] and [`readable_line`];
 //! so are texts of others within a prompt ([`crate::prompt`]), and JSON by [`readable_json`].

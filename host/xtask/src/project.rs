@@ -2,6 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -81,6 +83,19 @@ pub fn build_toolhold(profile: Profile, beside: Beside) -> Result<PathBuf> {
     });
     require(&mut build)?;
     Ok(target_folder()?.join(profile.folder()).join("toolhold"))
+}
+
+/// Removes a file, if it is there.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Asked from cargo, because environment and configuration files can move it.

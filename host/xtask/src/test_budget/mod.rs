@@ -5,14 +5,13 @@
 mod classes;
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use roxmltree::Document;
 
-use crate::narrate;
+use crate::{narrate, project};
 use classes::{INTEGRATION, INTEGRATION_BINARY, OTHERS, TestClass};
 
 /// The report of nextest with the time of each test, from the root of the repository (`.config/nextest.toml`).
@@ -41,13 +40,7 @@ struct TestTime {
 /// # Errors
 /// It is there and cannot be removed.
 pub fn remove_report(root: &Path) -> Result<()> {
-    let report = root.join(REPORT);
-    match fs::remove_file(&report) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("could not remove {}", report.display()))
-        }
-        _ => Ok(()),
-    }
+    project::remove_if_there(&root.join(REPORT))
 }
 
 /// Tests of a run.
@@ -240,7 +233,7 @@ mod tests {
     /// The report of a run of all tests shows the rest; this one needs no run.
     #[test]
     fn modules_of_classes_are_there() {
-        let tests = crate::project::root().join("tests");
+        let tests = project::root().join("tests");
         for class in INTEGRATION {
             let module = class.tests.split("::").next().unwrap();
             let is_there = fs::read_dir(&tests).unwrap().any(|entry| {

@@ -248,7 +248,7 @@ impl Performer {
         TaskUpdate::Event(Box::new(event.kind))
     }
 
-    /// What a task came to.
+    /// The machine's input from a task that has ended.
     fn input(&mut self, done: Result<(Id, Input), JoinError>) -> Input {
         match done {
             Ok((id, input)) => {
@@ -300,7 +300,7 @@ impl Performer {
         }
     }
 
-    /// DecisionEffect with the first Request, and then kept.
+    /// The model of the run, chosen with the first request and then kept.
     fn model(&mut self, task: &str) -> Arc<dyn Model> {
         let (model, class) = (&self.driver.model, self.class.as_deref());
         let session = self.session.get_or_insert_with(|| {
