@@ -3,23 +3,26 @@
 use super::{GRANTING, SHORT, TOOL, host, row, take_back, with_each_call};
 use crate::mcp_server::wire::{HttpMcpServer, Stdio, modern_headers};
 use crate::mcp_server::{call, modern};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::Stdio as Pipe;
 use support::host::{Host, finish, signal};
 use support::records::Records;
 use support::until;
 
+/// Words about a call that Ctrl-C stopped.
+const UNKNOWN: &str = "it is not known whether it took effect; the audit log has its end";
+
 /// Rows of calls of no run: the stop, status and error of the row, and the words for the caller.
 const STOPS: [(&str, &str, &str, &str, &str); 6] = [
     ("cancel", "", "interrupted", "", ""),
     ("close", "", "interrupted", "", ""),
-    ("INT", "", "interrupted", "", ""),
+    ("INT", "", "interrupted", "", UNKNOWN),
     ("KILL", "", "interrupted", "", ""),
     ("time", SHORT, "error", "deadline", "within its deadline"),
     ("revoke", GRANTING, "error", "revoked", "taken back"),
 ];
 
-fn assert_row(host: &Host, stop: &str, (status, error): (&str, &str)) {
+fn assert_row(host: &Host, stop: &str, (status, error): (&str, &str)) -> Value {
     let row = row(host);
     assert_eq!(
         (&row["status"], &row["by_host"]),
@@ -30,6 +33,7 @@ fn assert_row(host: &Host, stop: &str, (status, error): (&str, &str)) {
     if status == "error" {
         assert_eq!(row["error"], error, "{stop}: {row}");
     }
+    row
 }
 
 #[test]
@@ -129,7 +133,9 @@ fn calls_of_a_person_end() {
             assert_eq!(done.code, code, "{stop}: {done:?}");
             let all = [done.stdout, done.stderr].concat();
             assert!(all.contains(words), "{stop}: {all}");
-            assert_row(&host, stop, (status, error));
+            let row = assert_row(&host, stop, (status, error));
+            // Only the process of the call knows how long it ran.
+            assert_eq!(row.get("duration_us").is_some(), stop != "KILL", "{row}");
         });
     }
 }

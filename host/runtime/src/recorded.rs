@@ -147,6 +147,11 @@ impl Recorder {
         self.telemetry.close().await;
     }
 
+    /// Number of calls that have begun and whose row is not written yet.
+    pub fn unwritten(&self) -> usize {
+        self.open.len()
+    }
+
     fn content(&self) -> Option<&AuditContent> {
         self.audit.as_ref().map(|audit| audit.store.content())
     }
