@@ -220,7 +220,7 @@ pub(super) const PROCESSES: &[FaultRow<()>] = &[
         ),
         stays: test(
             "The call has an end in the record and the audit log.",
-            "ends.rs",
+            "ends/runs.rs",
             "a_run_whose_server_is_killed_ends_its_calls",
         ),
     },

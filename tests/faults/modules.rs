@@ -237,7 +237,7 @@ pub(super) const ROWS: &[FaultRow<ModulesBench>] = &[
         ),
         stays: test(
             "The call ends.",
-            "ends.rs",
+            "ends/runs.rs",
             "a_call_whose_grant_is_taken_back_ends",
         ),
     },

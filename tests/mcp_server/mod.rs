@@ -94,7 +94,7 @@ fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
 }
 
 /// A request of the modern era.
-fn modern(id: impl Into<Value>, method: &str, mut params: Value, capabilities: Value) -> Value {
+pub fn modern(id: impl Into<Value>, method: &str, mut params: Value, capabilities: Value) -> Value {
     let meta = params
         .as_object_mut()
         .unwrap()

@@ -25,6 +25,7 @@ mod output_schemas;
 mod parameters;
 mod responses;
 mod rests;
+mod resumed_notes;
 mod retention;
 mod retries;
 mod shielded_session;

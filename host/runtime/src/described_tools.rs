@@ -15,9 +15,11 @@ pub(crate) fn described(module: &Arc<Module>) -> Arc<[Arc<Tool>]> {
         return known;
     }
     let party = takes_turns.then(|| module.name.clone());
+    let digest = module.digest.to_string();
     let tools = module.tools.iter().map(|spec| {
         Arc::new(Tool {
             takes_turns: party.clone(),
+            module_digest: Some(digest.clone()),
             ..module_tool(spec)
         })
     });

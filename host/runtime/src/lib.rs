@@ -69,6 +69,7 @@ mod remote_requests;
 pub mod renewal;
 pub mod request_runs;
 pub mod requests;
+pub mod resume_notes;
 pub mod retrieval;
 pub mod shields;
 pub mod startup;

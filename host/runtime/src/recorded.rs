@@ -147,6 +147,11 @@ impl Recorder {
         self.telemetry.close().await;
     }
 
+    /// Number of calls that have begun and whose row is not written yet.
+    pub fn unwritten(&self) -> usize {
+        self.open.len()
+    }
+
     fn content(&self) -> Option<&AuditContent> {
         self.audit.as_ref().map(|audit| audit.store.content())
     }
@@ -245,6 +250,7 @@ impl CallRecording for Recording {
             let begun = audit.store.audit_begin(record, audit.until).await;
             begun.map_err(|error| {
                 tracing::error!(%error, "the begin of a call cannot be recorded");
+                self.was_begun = false;
                 not_recorded(&error)
             })
         })
@@ -266,6 +272,9 @@ impl CallRecording for Recording {
     }
 
     fn forget(mut self: Box<Self>) {
+        if self.was_begun {
+            return;
+        }
         self.record = None;
         if let Some(span) = self.span.take() {
             span.forget();
@@ -407,5 +416,43 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(entries.len(), CALLS);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_that_has_begun_cannot_be_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("toolhold.db"));
+        let store = Store::open(&location, Duration::from_mins(1))
+            .await
+            .unwrap();
+        let log = Some((store.clone(), Durability::Written));
+        let recorder = Recorder::new(log, Telemetry::off());
+        let calls = recorder.of(RecordedCaller::default());
+        for (id, is_begun) in [("new", false), ("begun", true)] {
+            let arguments = json!({});
+            let call = NewCall {
+                id,
+                tool: "m.f",
+                arguments: &arguments,
+                may_be_repeated: false,
+            };
+            let mut recording = calls.begin(call).await;
+            if is_begun {
+                recording.started(None).await.unwrap();
+            }
+            recording.forget();
+        }
+        recorder.open.close();
+        recorder.open.wait().await;
+        let entries = store
+            .audited(&AuditFilter::default(), AuditOrder::After(0), 9)
+            .await
+            .unwrap();
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        let text = format!("{entries:?}");
+        assert!(
+            text.contains("begun") && text.contains("interrupted"),
+            "{text}"
+        );
     }
 }

@@ -85,7 +85,10 @@ pub trait CallRecorder: Send + Sync + Debug {
     fn within(&self, id: &str) -> Arc<dyn CallRecorder>;
 }
 
-/// The record of one call. Dropped before it ended, the call was cancelled, and that is recorded.
+/// The record of one call: the value that is made where the call begins, and that its end consumes. No begin is left
+/// without an end, because a call that has begun cannot be forgotten: dropped before it ended, it was cancelled, and that is
+/// recorded.
+#[must_use = "dropped, it records that the call was cancelled"]
 pub trait CallRecording: Send {
     /// Takes what happens around the call: what shields say, and what they ask; the question to a person and the
     /// decision; notices. A question is recorded when this returns.
@@ -107,6 +110,7 @@ pub trait CallRecording: Send {
     /// The call could not be recorded, and the caller must not receive its result.
     fn ended(self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>>;
 
-    /// Discards the record: the question to a person went back to the caller, or there was no room.
+    /// Discards the record of a call that has not begun: the question to a person went back to the caller, or there was no
+    /// room. One that has begun ends as if it was dropped.
     fn forget(self: Box<Self>);
 }

@@ -171,6 +171,7 @@ fn complete(tool: &mut Tool, own: Tool) {
     }
     tool.output = tool.output.take().or(own.output);
     tool.takes_turns = own.takes_turns;
+    tool.module_digest = own.module_digest;
 }
 
 /// Claims make a person be asked more often, never less: a message cannot make a tool harmless that

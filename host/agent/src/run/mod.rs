@@ -13,6 +13,7 @@ mod machine;
 mod open_calls;
 mod outcomes;
 mod recorded_jobs;
+mod recorded_modules;
 pub mod replay;
 mod rules;
 mod schedule;

@@ -6,6 +6,7 @@ use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
 use crate::run::recorded_jobs::RecordedJobs;
+use crate::run::recorded_modules::recorded_modules;
 use crate::run::rules::LoopRules;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budget, RunUsage};
@@ -50,6 +51,11 @@ pub struct Replayed {
     pub lacks: Option<LackingTexts>,
     /// All that the run was instructed to do when it began, before a shield changed it: for the policy's hash.
     pub instructions: String,
+    /// Text for readers of the run about what the process that resumes it has otherwise. Empty after a replay; recorded with
+    /// the `resumed` event.
+    pub notes: Vec<String>,
+    /// Digests of the modules that the run itself was working with, by the toolbox's names of the modules.
+    modules: BTreeMap<String, String>,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Jobs of the run's own calls that have no result yet, by the call.
@@ -66,6 +72,16 @@ impl Replayed {
     pub fn tools(&self) -> Vec<&Bound> {
         let subs = self.subs.values().flat_map(Self::tools);
         self.machine.tools().iter().chain(subs).collect()
+    }
+
+    /// The digests, in hex, of the modules that the run and its sub-agents at work were working with, by the toolbox's names
+    /// of the modules.
+    pub fn modules(&self) -> BTreeMap<String, String> {
+        let mut modules = self.modules.clone();
+        for sub in self.subs.values() {
+            modules.extend(sub.modules());
+        }
+        modules
     }
 
     /// Usage of the run and of its sub-agents that have not answered yet.
@@ -376,6 +392,8 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
         is_done: matches!(last.kind, EventKind::Done { .. }),
         has_other_prompts,
         instructions: request.all_instructions().into_owned(),
+        notes: Vec::new(),
+        modules: recorded_modules(tools, events),
     })
 }
 
@@ -442,7 +460,9 @@ fn input(event: &EventKind) -> Option<Input> {
         EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
         EventKind::SummaryWritten { written, .. } => Input::SummedUp(written.clone()),
         EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
-        EventKind::Resumed { .. } => Input::Resumed,
+        EventKind::Resumed { notes, .. } => Input::Resumed {
+            notes: notes.clone(),
+        },
         EventKind::ToolResult {
             id,
             outcome,

@@ -177,6 +177,28 @@ async fn begun_calls_are_repeated_only_if_harmless() {
     holds(&events);
 }
 
+/// The notes of a process that goes on with a run are in its event, and a replay comes to them.
+#[tokio::test]
+async fn notes_of_a_resumed_run_are_replayed() {
+    let script = Script::new([Reply::output("first"), Reply::output("second")]);
+    let driver = driver(&script, Activities::default());
+    let whole = watched(&driver, request([]), |_| ()).await;
+    let begun = &whole[..1];
+    let mut replayed = replay(begun).unwrap();
+    replayed.notes = vec!["a module is another one".to_owned()];
+    let mut events = begun.to_vec();
+    events.extend(rest(driver.resume(replayed, Box::new(NoJournal))).await);
+    holds(&events);
+    let noted: Vec<Value> = events
+        .iter()
+        .map(json_of)
+        .filter(|event| event["event"] == "resumed")
+        .map(|event| event["notes"].clone())
+        .collect();
+    assert_eq!(noted, [json!(["a module is another one"])]);
+    assert_eq!(replay(&events).unwrap().notes, Vec::<String>::new());
+}
+
 /// The host answers none of its calls, and a plan does not go on to its end.
 #[tokio::test]
 async fn a_left_run_that_is_cancelled_ends_as_one_at_work() {

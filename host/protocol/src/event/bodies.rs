@@ -161,6 +161,7 @@ mod tests {
                 EventKind::Resumed {
                     step: 2,
                     active_ms: 0,
+                    notes: Vec::new(),
                 },
                 None,
             ),

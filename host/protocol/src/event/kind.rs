@@ -158,7 +158,14 @@ pub enum EventKind {
     Approval { step: u32, pending: Pending },
     /// A process continues a run whose process ended. `active_ms`: milliseconds for which the run had worked before this
     /// event, without the time between the two processes.
-    Resumed { step: u32, active_ms: u64 },
+    Resumed {
+        step: u32,
+        active_ms: u64,
+        /// Text for readers of the run about what this process has otherwise than the earlier one: another version of a
+        /// module, or an MCP server whose tools are left out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
+    },
     /// A person decided about a call.
     Decided {
         step: u32,

@@ -34,6 +34,10 @@ pub struct Tool {
     /// after the other, in the order in which the model wrote them. The toolbox says so, and no tool message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_turns: Option<String>,
+    /// SHA-256 of the module that the toolbox runs calls with, in hex, when the tool was offered. A resumed run waits for
+    /// that module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_digest: Option<String>,
 }
 
 /// When a saved Request that runs a tool's calls is held against the tool (docs/protocol.md, 6). In the
@@ -157,6 +161,7 @@ impl Tool {
             annotations: Annotations::default(),
             examples: Vec::new(),
             takes_turns: None,
+            module_digest: None,
         }
     }
 
@@ -269,6 +274,7 @@ impl DefinitionReader<'_> {
                 .unwrap_or_default(),
             examples: Vec::new(),
             takes_turns: None,
+            module_digest: None,
         };
         loosened.append(&mut self.warnings(properties));
         Ok((tool, loosened))

@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 62] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 63] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -98,6 +98,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 62] = [
     ("11.2", LOOP, "record.rs", "a_changed_event_is_found"),
     ("11.3", LOOP, "record.rs", "a_changed_byte_breaks_a_seal"),
     ("11.4", LOOP, "record.rs", "a_run_that_is_killed_after_any_event_goes_on"),
+    ("11.4", LOOP, "record.rs", "notes_of_a_resumed_run_are_replayed"),
     ("11.5", LOOP, "record.rs", "a_record_grows_with_the_steps_and_not_with_their_square"),
     ("11.6", LOOP, "record.rs", "pieces_of_a_reply_are_shown_and_not_recorded"),
     ("11.7", "tests/serve", "mod.rs", "a_client_goes_on_in_the_middle_of_a_reply"),

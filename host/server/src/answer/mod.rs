@@ -246,6 +246,11 @@ impl Answer {
                 }
             }
             EventKind::Notice { message, .. } => self.notice(message),
+            EventKind::Resumed { notes, .. } => {
+                for note in notes {
+                    self.notice(note);
+                }
+            }
             EventKind::Routing(left_out @ Routing::ImagesLeftOut { .. }) => {
                 let left_out = left_out.to_string();
                 // Once, although each Request of the run leaves them out.

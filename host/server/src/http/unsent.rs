@@ -226,6 +226,7 @@ fn kept_of(kind: &EventKind, line: &RecordLine) -> u64 {
     match kind {
         EventKind::Run { .. }
         | EventKind::Notice { .. }
+        | EventKind::Resumed { .. }
         | EventKind::Routing(_)
         | EventKind::Summarized { .. }
         | EventKind::Reply { .. }

@@ -266,6 +266,7 @@ const HANDLERS = {
   resumed(event, at, before) {
     this.endModels(before);
     this.note(event, "resumed", "another process goes on with the run", "warn");
+    for (const note of event.notes ?? []) this.note(event, "resumed", note, "warn");
   },
   done(event, at) {
     this.done = event;

@@ -12,6 +12,7 @@ use toolhold_model::NoModel;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES};
 use toolhold_runtime::agents::{Agent, RunClient};
+use toolhold_runtime::resume_notes::resume_notes;
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
 use toolhold_telemetry::{ObservedRun, ResumeCause};
@@ -49,7 +50,7 @@ impl Dispatcher {
         let kept = kept.reserve(images).map_err(RunRefusal::Memory)?;
         let (mut journal, mut events) = store.reopen(row.id).await?;
         store.restore_record(row.id, &mut events).await?;
-        let replayed = replay(&events)?;
+        let mut replayed = replay(&events)?;
         drop(events);
         let behalf = RunClient {
             owner: row.owner.clone(),
@@ -60,7 +61,12 @@ impl Dispatcher {
             ..RunClient::default()
         };
         let quota = Some(self.image_quota());
-        let (driver, _) = agent.driver(&self.inner.store, &behalf, quota).await;
+        let (driver, left_out) = agent.driver(&self.inner.store, &behalf, quota).await;
+        let registry = self.inner.agents.registry();
+        replayed.notes = resume_notes(left_out, &replayed.modules(), registry);
+        for note in &replayed.notes {
+            tracing::warn!(run = %row.id, agent = agent.name, "{note}");
+        }
         let request = replayed.machine.request();
         let policy = driver.shields.policy(
             &request.settings,

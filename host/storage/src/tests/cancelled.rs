@@ -30,6 +30,7 @@ async fn no_call_begins_in_a_run_that_was_cancelled() {
         let resumed = EventKind::Resumed {
             step: 1,
             active_ms: 1,
+            notes: Vec::new(),
         };
         for kind in [nested, resumed] {
             let mut ahead = script.clone();

@@ -631,6 +631,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
         let resumed = EventKind::Resumed {
             step: 1,
             active_ms: 1,
+            notes: Vec::new(),
         };
         journal.append(&[script.event(resumed)]).await.unwrap();
         journal.append(&[script.event(deep)]).await.unwrap();

@@ -156,6 +156,7 @@ async fn a_call_waits_until_it_is_asked_again() {
         let resumed = EventKind::Resumed {
             step: 1,
             active_ms: 1,
+            notes: Vec::new(),
         };
         let mut events = vec![script.begin("t"), script.event(asked.clone())];
         {

@@ -41,6 +41,7 @@ use run_end::RunEnd;
 use serde_json::Value;
 use sink::{EndGrace, Publisher};
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use step_cost::StepCost;
@@ -204,8 +205,9 @@ impl Driver {
     }
 
     /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
-    pub fn resume(&self, replayed: Replayed, journal: Box<dyn Journal>) -> Run {
-        self.take_up(replayed, journal, Input::Resumed)
+    pub fn resume(&self, mut replayed: Replayed, journal: Box<dyn Journal>) -> Run {
+        let notes = mem::take(&mut replayed.notes);
+        self.take_up(replayed, journal, Input::Resumed { notes })
     }
 
     /// Ends a run whose process ended, as cancelled for this reason. No call continues; each has the end of a call whose run is
@@ -455,7 +457,7 @@ impl StartingPoint {
         let begin = Self {
             unsaid: replayed.unsaid,
             fetches: Vec::new(),
-            input: Input::Resumed,
+            input: Input::Resumed { notes: Vec::new() },
             elapsed: replayed.elapsed,
             time_left,
             subs: replayed.subs,

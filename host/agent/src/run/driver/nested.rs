@@ -257,7 +257,9 @@ impl CallRecording for RunRecording {
     }
 
     fn forget(mut self: Box<Self>) {
-        self.call = None;
+        if !self.is_told {
+            self.call = None;
+        }
     }
 }
 

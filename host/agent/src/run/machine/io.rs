@@ -54,8 +54,8 @@ pub enum Input {
     SummedUp(WrittenSummary),
     /// A model was asked on behalf of the run, beside its own Requests.
     SideRequest(SideRequest),
-    /// The process that ran this ended; nothing that was begun is under way any more.
-    Resumed,
+    /// The process that ran this ended; nothing that was begun is under way any more. Text for readers of the run.
+    Resumed { notes: Vec<String> },
     /// The run was cancelled from outside, for this reason if one was given.
     Cancelled {
         reason: Option<String>,

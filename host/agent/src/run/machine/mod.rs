@@ -389,7 +389,7 @@ impl Machine {
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SummedUp(written) => self.summary_written(written, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
-            Input::Resumed => self.resumed(&mut effects),
+            Input::Resumed { notes } => self.resumed(notes, &mut effects),
             Input::Cancelled { reason } => {
                 self.keep_written(&mut effects);
                 let failure = reason.map(|reason| RunFailure::new(ErrorClass::Fatal, reason));

@@ -445,7 +445,7 @@ proptest! {
         again.is_over = replayed.is_done;
         again.take(&machine, &sketches, unsaid);
         if !again.is_over {
-            play(&mut machine, &mut again, &sketches, Input::Resumed, &choices);
+            play(&mut machine, &mut again, &sketches, Input::Resumed { notes: Vec::new() }, &choices);
         }
         prop_assert!(again.most <= parallel);
         let mut answered = std::collections::HashSet::new();

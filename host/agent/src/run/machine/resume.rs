@@ -8,10 +8,11 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::solution::Call;
 
 impl Machine {
-    pub(super) fn resumed(&mut self, effects: &mut Effects) {
+    pub(super) fn resumed(&mut self, notes: Vec<String>, effects: &mut Effects) {
         effects.events.push(EventKind::Resumed {
             step: self.steps,
             active_ms: millis(self.elapsed),
+            notes,
         });
         self.window.forget();
         self.resume_calls(effects);

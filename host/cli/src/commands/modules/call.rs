@@ -14,8 +14,8 @@ use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use toolhold_agent::calls::{
     CallDecider, CallPipeline, CallRequest, CallRules, CallableTool, NoDecision, NotCalled,
     OpenJobs, Unlimited,
@@ -29,7 +29,7 @@ use toolhold_protocol::result::ToolResult;
 use toolhold_runtime::components::Components;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
-use toolhold_runtime::recorded::AuditMode;
+use toolhold_runtime::recorded::{AuditMode, Recorder};
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
 use toolhold_runtime::watch::ConfigDigests;
@@ -61,12 +61,66 @@ pub async fn call(
         .context("the arguments are not JSON")?;
     let profile = said.profile.map(RequestedProfile::new).transpose()?;
     // Not before: what reads the arguments from the terminal hears of no signal.
-    let jobs = OpenJobs::held();
-    let called = called(loaded, tool, parts, arguments, said, profile, &jobs);
+    let progress = Arc::new(TerminalCall::default());
+    let called = called(loaded, tool, parts, arguments, said, profile, &progress);
     let exit = until_stopped(Box::pin(called)).await;
     // Of a call that was stopped: nothing asks about its job any more.
-    jobs.cancel_all().await;
+    progress.jobs.cancel_all().await;
+    if let Some(recorder) = progress.recorder.get() {
+        // Waits for the row of a call that was stopped, too.
+        recorder.close().await;
+    }
+    if let Ok(Exit::Interrupted) = exit
+        && let Some(text) = progress.interruption(tool)
+    {
+        output::note(NoteMark::Bad("interrupted:"), &text);
+    }
     exit
+}
+
+/// The parts of a call that outlast it where it is stopped.
+#[derive(Debug)]
+struct TerminalCall {
+    jobs: OpenJobs,
+    /// Absent until the call is about to be recorded.
+    recorder: OnceLock<Recorder>,
+    /// True once the tool is called.
+    is_made: AtomicBool,
+    /// True once the call has ended, with a result or an error.
+    is_over: AtomicBool,
+}
+
+impl Default for TerminalCall {
+    fn default() -> Self {
+        Self {
+            jobs: OpenJobs::held(),
+            recorder: OnceLock::new(),
+            is_made: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+impl TerminalCall {
+    /// Returns the words about a call that a signal stopped; `None` if it had ended before. To be asked once the recorder is
+    /// closed.
+    fn interruption(&self, tool: &str) -> Option<String> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        if !self.is_made.load(Ordering::Relaxed) {
+            return Some(format!("{tool} was not called"));
+        }
+        let unwritten = self.recorder.get().map_or(0, Recorder::unwritten);
+        let logged = if unwritten == 0 {
+            "the audit log has its end"
+        } else {
+            "its end is not in the audit log yet, and is written by the next command that reads the log"
+        };
+        Some(format!(
+            "{tool} was stopped, and it is not known whether it took effect; {logged}"
+        ))
+    }
 }
 
 async fn called(
@@ -76,7 +130,7 @@ async fn called(
     arguments: Value,
     said: CallFlags<'_>,
     profile: Option<RequestedProfile>,
-    jobs: &OpenJobs,
+    progress: &Arc<TerminalCall>,
 ) -> Result<Exit> {
     let config = &loaded.configuration;
     let seen = ConfigDigests::now(&loaded.files());
@@ -102,6 +156,7 @@ async fn called(
     let recorder = host::recorder(config, AuditMode::Durable)
         .await
         .context("the call would not be in the audit log, and is not made")?;
+    let recorder = progress.recorder.get_or_init(|| recorder);
     let settings = config.settings();
     let components = Components::new(registry.clone(), host::sources(config));
     let mut guards = Models::new(config, settings.timeout, None)?;
@@ -113,6 +168,7 @@ async fn called(
         tools: source.clone(),
         id: id.clone(),
         profile: profile.as_ref().map(RequestedProfile::slot),
+        progress: progress.clone(),
         reported: Mutex::default(),
         nested_denials: AtomicUsize::new(0),
     });
@@ -133,7 +189,7 @@ async fn called(
             terminal: Arc::new(Terminal::open()),
         }),
         budget: Arc::new(Unlimited),
-        jobs: jobs.clone(),
+        jobs: progress.jobs.clone(),
         // The guest's output is shown to the person at the terminal.
         hiding: None,
         call_depth: 0,
@@ -151,7 +207,7 @@ async fn called(
         listener: None,
     };
     let called = pipeline.call(request).await;
-    recorder.close().await;
+    progress.is_over.store(true, Ordering::Relaxed);
     let end = match called {
         Ok(end) => end,
         Err(NotCalled::NotRecorded(failure)) => bail!(failure.message),
@@ -184,6 +240,7 @@ struct ReportingTools {
     id: String,
     /// Takes the profile of the call.
     profile: Option<Arc<ProfileSlot>>,
+    progress: Arc<TerminalCall>,
     reported: Mutex<Option<Reported>>,
     /// Denials of nested calls that were told.
     nested_denials: AtomicUsize,
@@ -207,6 +264,9 @@ impl ToolRunner for ReportingTools {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             let is_call = call.id == self.id && call.job.is_none();
+            if is_call {
+                self.progress.is_made.store(true, Ordering::Relaxed);
+            }
             let profile = self.profile.clone().filter(|_| is_call);
             let report = match self.tools.report(call, profile).await {
                 Ok(report) => report,
@@ -338,4 +398,22 @@ fn show(
         profiled.show();
     }
     Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_says_whether_the_tool_was_called() {
+        let call = TerminalCall::default();
+        let text = call.interruption("m.t");
+        assert_eq!(text.as_deref(), Some("m.t was not called"));
+        call.is_made.store(true, Ordering::Relaxed);
+        let text = call.interruption("m.t").expect("it was stopped");
+        let unknown = "m.t was stopped, and it is not known whether it took effect";
+        assert!(text.starts_with(unknown), "{text}");
+        call.is_over.store(true, Ordering::Relaxed);
+        assert_eq!(call.interruption("m.t"), None);
+    }
 }

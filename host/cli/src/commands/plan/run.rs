@@ -2,7 +2,7 @@
 
 use super::PlanArgs;
 use super::found::{allowed, disabled, module, module_of, name_of, offers};
-use crate::commands::run::launch;
+use crate::commands::run::{PreparedRun, launch};
 use crate::commands::{loaded, plan};
 use crate::config::Loaded;
 use crate::exit::Exit;
@@ -67,7 +67,15 @@ pub async fn run(loaded: &Loaded, args: PlanRunArgs) -> Result<Exit> {
         return Ok(refused(&tools.faults));
     }
     let store = host::store(config).await?;
-    let (driver, servers) = with(config, &store, tools, args.json).await?;
+    let PreparedRun {
+        driver,
+        servers,
+        left_out,
+        ..
+    } = with(config, &store, tools, args.json).await?;
+    for note in &left_out {
+        output::left_out(note);
+    }
     let shown = OutputOptions {
         json: args.json,
         verbose: args.verbose,
@@ -87,7 +95,7 @@ pub async fn driver(
     store: &Store,
     request: &RunRequest,
     json: bool,
-) -> Result<(Driver, Servers)> {
+) -> Result<PreparedRun> {
     let tools = tools(loaded, config, request).await?;
     with(config, store, tools, json).await
 }
@@ -97,7 +105,7 @@ async fn with(
     store: &Store,
     tools: PlanTools,
     json: bool,
-) -> Result<(Driver, Servers)> {
+) -> Result<PreparedRun> {
     let mut models = Models::new(config, config.settings().timeout, None)?.patient();
     let guards = Box::pin(models.guards()).await?;
     let components = tools.modules.components();
@@ -107,10 +115,8 @@ async fn with(
         &config.pins(),
         tools.of_servers.as_deref(),
     );
-    let (tools, notes) = servers.offered(tools).await;
-    for note in notes {
-        output::left_out(&note);
-    }
+    let registry = components.registry().clone();
+    let (tools, left_out) = servers.offered(tools).await;
     let driver = Driver {
         decider: Arc::new(TerminalDecider::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
@@ -118,7 +124,12 @@ async fn with(
         blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), None))),
         ..Driver::new(Arc::new(NoModel), Arc::new(tools))
     };
-    Ok((driver, servers))
+    Ok(PreparedRun {
+        driver,
+        servers,
+        registry,
+        left_out,
+    })
 }
 
 /// Reports that nothing was run: exit code 1.
@@ -220,6 +231,7 @@ fn of_module(registry: &Registry, name: &str) -> Result<Tool, String> {
         Some(reason) => Err(reason),
         None => Ok(Tool {
             name: name.to_owned(),
+            module_digest: Some(module.digest.to_string()),
             ..module_tool(&spec)
         }),
     }

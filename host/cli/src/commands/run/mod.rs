@@ -42,6 +42,7 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::retrieval::StoredRetriever;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
+use toolhold_sandbox::Registry;
 use toolhold_storage::{Label, ResultBlobs, Source, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
@@ -216,8 +217,17 @@ async fn start(
         },
     };
     let own = request.own_tools_only;
-    let (mut driver, servers, dialects) =
+    let (prepared, dialects) =
         Box::pin(driver((loaded, config), &store, means, tools, timeout, own)).await?;
+    let PreparedRun {
+        mut driver,
+        servers,
+        left_out,
+        ..
+    } = prepared;
+    for note in &left_out {
+        output::left_out(note);
+    }
     driver.operator = operator;
     driver.retriever = retriever(config, &store, &request).await?;
     dialects.adapt(&mut request.settings, config);
@@ -275,6 +285,16 @@ struct AllowedTools<'a> {
     origin: &'a str,
 }
 
+/// The driver of a run at a terminal, and what it was made from.
+#[derive(Debug)]
+pub struct PreparedRun {
+    pub driver: Driver,
+    pub servers: Servers,
+    pub registry: Registry,
+    /// Notes about MCP servers whose tools are left out, which the terminal does not show yet.
+    pub left_out: Vec<String>,
+}
+
 /// The model, the modules, the MCP servers and the decider; and the probe results of the endpoints.
 async fn driver(
     (loaded, config): (&Loaded, &Configuration),
@@ -283,7 +303,7 @@ async fn driver(
     allowed: AllowedTools<'_>,
     timeout: Duration,
     own_tools_only: bool,
-) -> Result<(Driver, Servers, ProbedDialects)> {
+) -> Result<(PreparedRun, ProbedDialects)> {
     let tools = allowed.names;
     let toolbox = if own_tools_only && !config.has_modules() {
         host::toolbox(config, host::registry(config)?)
@@ -291,16 +311,14 @@ async fn driver(
         toolbox(loaded, config, allowed).await?
     };
     let toolbox = toolbox.within(config.bounds());
+    let registry = toolbox.components().registry().clone();
     let mut models = Models::new(config, timeout, means.record.as_deref())?
         .patient()
         .listing();
     let guards = models.guards().await?;
     let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
-    let (toolbox, notes) = servers.offered(toolbox).await;
-    for note in notes {
-        output::left_out(&note);
-    }
+    let (toolbox, left_out) = servers.offered(toolbox).await;
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
         decider: Arc::new(TerminalDecider::new(store.clone(), !means.json)),
@@ -312,7 +330,13 @@ async fn driver(
         blobs: KeptBlobs::new(Arc::new(ResultBlobs::new(store.clone(), None))),
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
-    Ok((driver, servers, selected.known))
+    let prepared = PreparedRun {
+        driver,
+        servers,
+        registry,
+        left_out,
+    };
+    Ok((prepared, selected.known))
 }
 
 /// What finds documents, for a run that looks for some.

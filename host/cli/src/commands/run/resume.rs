@@ -1,7 +1,7 @@
 //! `toolhold resume`: a run whose process ended, from its record.
 
 use super::options::ResumeArgs;
-use super::{AllowedTools, driver, retriever, subject, watch};
+use super::{AllowedTools, PreparedRun, driver, retriever, subject, watch};
 use crate::commands::plan;
 use crate::config::Loaded;
 use crate::exit::Exit;
@@ -16,6 +16,7 @@ use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Execution;
 use toolhold_runtime::host;
+use toolhold_runtime::resume_notes::resume_notes;
 use toolhold_runtime::telemetry;
 use toolhold_server::rights::{Right, Rights};
 use toolhold_telemetry::ObservedRun;
@@ -36,10 +37,10 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
     }
     let (mut journal, mut events) = store.reopen(id).await?;
     store.restore_record(id, &mut events).await?;
-    let replayed = replay(&events).with_context(|| format!("run {id}"))?;
+    let mut replayed = replay(&events).with_context(|| format!("run {id}"))?;
     let request = replayed.machine.request();
     let means = &args.means;
-    let (mut driver, servers) = if request.plan.is_some() {
+    let prepared = if request.plan.is_some() {
         if let Some(flag) = means.asking() {
             bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
         }
@@ -51,7 +52,7 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
             names: request.allowed.as_deref(),
             origin: "the run's tool",
         };
-        let (driver, servers, known) = Box::pin(driver(
+        let (prepared, known) = Box::pin(driver(
             (loaded, config),
             &store,
             means,
@@ -64,13 +65,19 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
             doubt: known.doubt(request.settings.contract, config),
             settings: &request.settings,
             before: began_with(&events),
-            now: driver.model.name(),
+            now: prepared.driver.model.name(),
         };
         if change.before != change.now || means.endpoint.given().is_some() {
             change.tell()?;
         }
-        (driver, servers)
+        prepared
     };
+    let PreparedRun {
+        mut driver,
+        servers,
+        registry,
+        left_out,
+    } = prepared;
     driver.retriever = retriever(config, &store, request).await?;
     let policy = driver.shields.policy(
         &request.settings,
@@ -92,6 +99,7 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
             }
         }
     }
+    replayed.notes = resume_notes(left_out, &replayed.modules(), &registry);
     let telemetry = host::telemetry(config, false)?;
     let mut view = EventPrinter::of_run(means.shown());
     view.is_about(replayed.machine.request());

@@ -4,10 +4,11 @@ mod table;
 
 use crate::exit::Exit;
 use crate::program;
-use crate::terminal::output;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,6 +19,13 @@ use toolhold_hostile::{
 };
 use toolhold_runtime::config::Configuration;
 use toolhold_sandbox::EngineConfig;
+
+/// Longest time of all attacks at full scale by a release build on two cores. A longer time is no failure, because a slow
+/// machine or other work on it may cause it.
+const MAX_FULL_TIME: Duration = Duration::from_mins(2);
+
+/// Number of attacks that are named where all of them take too long.
+const SHOWN_LONGEST: usize = 3;
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -119,6 +127,9 @@ struct Report<'a> {
     toolhold: &'static str,
     scale: &'static str,
     duration_ms: u64,
+    /// The time that all attacks may take. Absent for some of the rows, with `--quick` and from a debug build.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_duration_ms: Option<u64>,
     held: usize,
     broke: usize,
     /// Attacks that this machine could not run: their outcome is unknown.
@@ -161,16 +172,38 @@ impl<'a> Report<'a> {
                 row: other.row,
                 place: other.place,
             });
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let is_whole = args.rows.is_empty() && !args.quick;
         Self {
             toolhold: env!("CARGO_PKG_VERSION"),
             scale: if args.quick { "quick" } else { "full" },
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: millis(took),
+            max_duration_ms: (is_whole && !cfg!(debug_assertions)).then(|| millis(MAX_FULL_TIME)),
             held: count(AttackOutcome::Held),
             broke: count(AttackOutcome::Broke),
             not_run: count(AttackOutcome::NotRun),
             attacks: lines.collect(),
             elsewhere: elsewhere.collect(),
         }
+    }
+
+    /// Returns the words about a suite that took longer than it may, with the longest attacks.
+    fn delay(&self) -> Option<String> {
+        let most = self
+            .max_duration_ms
+            .filter(|most| self.duration_ms > *most)?;
+        let mut longest: Vec<&JsonRow<'_>> = self.attacks.iter().collect();
+        longest.sort_by_key(|row| Reverse(row.verdict.duration));
+        let longest = longest.iter().take(SHOWN_LONGEST).map(|row| {
+            let micros = u64::try_from(row.verdict.duration.as_micros()).unwrap_or(u64::MAX);
+            format!("row {} {}", row.row, style::duration(micros))
+        });
+        let longest: Vec<String> = longest.collect();
+        Some(format!(
+            "that is more than the {} that it may take on two cores without other work; the longest: {}",
+            style::duration(most.saturating_mul(1_000)),
+            longest.join(", ")
+        ))
     }
 }
 
@@ -212,7 +245,15 @@ mod tests {
             json: true,
             attack: None,
         };
-        let report = Report::of(&done, &args, Duration::ZERO);
+        let mut report = Report::of(&done, &args, Duration::ZERO);
+        assert_eq!(report.max_duration_ms, None);
+        report.max_duration_ms = Some(120_000);
+        report.duration_ms = 120_000;
+        assert_eq!(report.delay(), None);
+        report.duration_ms += 1;
+        let delay = report.delay().unwrap();
+        assert!(delay.contains("more than the 120.0 s"), "{delay}");
+        assert_eq!(delay.matches("row ").count(), SHOWN_LONGEST, "{delay}");
         assert_eq!(
             (report.held, report.broke, report.not_run),
             (done.len() - 2, 1, 1)

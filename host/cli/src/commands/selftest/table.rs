@@ -129,6 +129,9 @@ pub fn foot(report: &Report<'_>) {
     let took = style::duration(report.duration_ms.saturating_mul(1_000));
     let count = report.attacks.len();
     println!("{count} attacks in {took}, each in a process of its own");
+    if let Some(delay) = report.delay() {
+        println!("{}", paint(warn, &delay));
+    }
     for (mark, outcome) in [("✗", AttackOutcome::Broke), ("–", AttackOutcome::NotRun)] {
         for row in report
             .attacks

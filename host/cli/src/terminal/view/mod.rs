@@ -254,7 +254,12 @@ impl EventPrinter {
                 self.dim(&format!("  {} {verdict}{by}", line(id)));
                 self.decided(id);
             }
-            EventKind::Resumed { .. } => self.dim("resumed"),
+            EventKind::Resumed { notes, .. } => {
+                self.dim("resumed");
+                for note in notes {
+                    self.marked(&warn("!"), &line(note));
+                }
+            }
             EventKind::Sub { what, .. } => self.sub(what),
             EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
                 self.calls.begin(call, filled.as_ref());

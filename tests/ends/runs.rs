@@ -1,0 +1,291 @@
+//! Calls of a server: of runs, and of `POST /v1/tools/NAME`.
+
+use super::{
+    GRANTING, SHORT, TOOL, end, host, newest_run, recorded, row, take_back, until_the_call_runs,
+    with_each_call,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use support::endpoint::{Endpoint, Scenario};
+use support::host::Host;
+use support::server::Server;
+use support::transcript::{answers, calls};
+use support::until;
+
+fn events(server: &Server, run: &str) -> Vec<Value> {
+    let told = server.get(&format!("/v1/runs/{run}/events")).events();
+    told.iter()
+        .map(support::server::ServerSentEvent::json)
+        .collect()
+}
+
+fn serve(host: &Host, tool: &str, arguments: &Value) -> (Endpoint, Server) {
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([(tool, arguments.clone())]),
+        answers("done"),
+    ]));
+    let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
+    (endpoint, server)
+}
+
+/// Begins a run, and returns its id.
+fn begin(server: &Server) -> String {
+    let task = json!({"messages": [{"role": "user", "content": "t"}], "stream": true});
+    let begun = server.first_events(Method::POST, "/v1/agent", Some(&task), 2);
+    begun[0].json()["run"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_its_calls() {
+    for (config, reason) in [
+        ("", "cancelled"),
+        ("[run]\ntimeout_ms = 4_000\n", "timeout"),
+    ] {
+        with_each_call(|tool, arguments| {
+            let host = host(config);
+            let (_endpoint, server) = serve(&host, tool, &arguments);
+            let run = begin(&server);
+            if reason == "cancelled" {
+                until_the_call_runs(&host, &run, tool);
+                let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+                assert_eq!(cancelled.status, 202, "{cancelled:?}");
+            }
+            let events = events(&server, &run);
+            let end = end(&events);
+            assert_eq!(end["error"]["kind"], "unfinished", "{tool} {reason}: {end}");
+            assert_eq!(events.last().unwrap()["reason"], reason);
+            let answer = server.get(&format!("/v1/runs/{run}")).good()["answer"].clone();
+            let told = &answer["steps"][0]["calls"][0];
+            assert_eq!(
+                (&told["tool"], &told["status"]),
+                (&json!(tool), &json!("cancelled"))
+            );
+            assert!(
+                told["error"].to_string().contains("not known whether"),
+                "{told}"
+            );
+            assert_eq!(row(&host)["status"], "interrupted", "{tool} {reason}");
+            assert_eq!(
+                host.run(&["runs", "replay", &run]).code,
+                Some(0),
+                "{tool} {reason}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_direct_call_that_is_cut_says_so() {
+    for (config, is_cancelled) in [("[run]\ntimeout_ms = 4_000\n", false), ("", true)] {
+        with_each_call(|tool, arguments| {
+            let host = host(config);
+            let (_endpoint, server) = serve(&host, tool, &json!({}));
+            let (path, body) = (format!("/v1/tools/{tool}"), json!({"arguments": arguments}));
+            let answer = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| server.post(&path, &body).good());
+                if is_cancelled {
+                    let run = newest_run(&host);
+                    until_the_call_runs(&host, &run, tool);
+                    let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+                    assert_eq!(cancelled.status, 202, "{cancelled:?}");
+                }
+                asked.join().expect("it answers")
+            });
+            assert_eq!(answer["result"], Value::Null);
+            assert!(
+                answer["error"].to_string().contains("not known whether"),
+                "{answer}"
+            );
+            end(&events(&server, answer["run"].as_str().unwrap()));
+            assert_eq!(row(&host)["status"], "interrupted");
+        });
+    }
+}
+
+/// The killed server had called the tool. Another server resumes the run, or a person ends it.
+#[test]
+fn a_run_whose_server_is_killed_ends_its_calls() {
+    for (is_held, reason, status) in [
+        (false, "output", "unknown"),
+        (true, "cancelled", "cancelled"),
+    ] {
+        with_each_call(|tool, arguments| {
+            let host = host("");
+            let (endpoint, mut server) = serve(&host, tool, &arguments);
+            let run = begin(&server);
+            until_the_call_runs(&host, &run, tool);
+            server.kill();
+            let url = endpoint.base_url();
+            let mut flags = vec!["--base-url", url.as_str(), "--model", "m"];
+            if is_held {
+                flags.push("--hold-runs");
+            }
+            let server = Server::start(&host, &flags);
+            if is_held {
+                let cancelled = server.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
+                assert_eq!(cancelled.status, 202, "{cancelled:?}");
+            }
+            let path = format!("/v1/runs/{run}");
+            until("the end of the run", || {
+                (server.get(&path).good()["state"] == "done").then_some(())
+            });
+            let events = events(&server, &run);
+            let end = end(&events);
+            let is_outer = tool == TOOL && !is_held;
+            let kind = if is_outer {
+                "interrupted"
+            } else {
+                "unfinished"
+            };
+            assert_eq!(end["error"]["kind"], kind, "{tool}: {end}");
+            assert!(end.get("by_host").is_none(), "{end}");
+            assert_eq!(events.last().unwrap()["reason"], reason, "{tool}");
+            let answer = server.get(&path).good()["answer"].clone();
+            let told = &answer["steps"][0]["calls"][0];
+            assert_eq!(told["status"], status, "{told}");
+            assert!(
+                told["error"].to_string().contains("not known whether"),
+                "{told}"
+            );
+            let row = row(&host);
+            assert_eq!(
+                (&row["status"], &row["by_host"]),
+                (&json!("interrupted"), &json!(false)),
+                "{row}"
+            );
+            assert!(
+                row.get("duration_us").is_none(),
+                "nobody measured it: {row}"
+            );
+            assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
+        });
+    }
+}
+
+#[test]
+fn a_call_whose_grant_is_taken_back_ends() {
+    tell_of_stopped_calls(GRANTING, take_back, ("revoked", "taken back"));
+}
+
+#[test]
+fn a_call_that_takes_longer_than_its_tool_may_ends() {
+    tell_of_stopped_calls(SHORT, |_| (), ("deadline", "within its deadline"));
+}
+
+/// The host stops the call alone: a run continues, and the caller gets the reason.
+fn tell_of_stopped_calls(config: &str, stop: fn(&Host), (error, words): (&str, &str)) {
+    with_each_call(|tool, arguments| {
+        let host = host(config);
+        let (_endpoint, server) = serve(&host, tool, &arguments);
+        let run = begin(&server);
+        until_the_call_runs(&host, &run, tool);
+        stop(&host);
+        let events = events(&server, &run);
+        assert_eq!(end(&events)["error"]["kind"], error, "{tool}");
+        let answer = server.get(&format!("/v1/runs/{run}")).good()["answer"].clone();
+        assert_eq!(answer["output"], "done", "{answer}");
+        let told = answer["steps"][0]["calls"][0].to_string();
+        assert!(told.contains(words), "{tool}: {told}");
+        assert_eq!(row(&host)["error"], error, "{tool}");
+        assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
+    });
+    with_each_call(|tool, arguments| {
+        let host = host(config);
+        let (_endpoint, server) = serve(&host, tool, &json!({}));
+        let (path, body) = (format!("/v1/tools/{tool}"), json!({"arguments": arguments}));
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| server.post(&path, &body));
+            until_the_call_runs(&host, &newest_run(&host), tool);
+            stop(&host);
+            asked.join().expect("it answers")
+        });
+        assert!(answer.text.contains(words), "{answer:?}");
+        assert_eq!(row(&host)["error"], error);
+    });
+}
+
+/// Begins `POST /v1/tools/NAME`, whose answer the returned connection gets.
+fn ask_directly(server: &Server, tool: &str, arguments: &Value) -> TcpStream {
+    let address = server.address().trim_start_matches("http://");
+    let mut client = TcpStream::connect(address).expect("it listens");
+    let body = json!({"arguments": arguments}).to_string();
+    let key = server.key();
+    let key = key.map_or(String::new(), |key| {
+        format!("Authorization: Bearer {key}\r\n")
+    });
+    write!(
+        client,
+        "POST /v1/tools/{tool} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n{key}\r\n{body}",
+        body.len()
+    )
+    .expect("it reads");
+    client
+}
+
+/// Its client gets no answer. The run of the call, with which another server goes on, says what happened.
+#[test]
+fn a_direct_call_whose_server_is_killed_ends() {
+    with_each_call(|tool, arguments| {
+        let host = host("");
+        let (endpoint, mut server) = serve(&host, tool, &json!({}));
+        let _client = ask_directly(&server, tool, &arguments);
+        let run = newest_run(&host);
+        until_the_call_runs(&host, &run, tool);
+        server.kill();
+        let server = Server::start(&host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
+        let path = format!("/v1/runs/{run}");
+        let answer = until("the end of the run", || {
+            let shown = server.get(&path).good();
+            (shown["state"] == "done").then(|| shown["answer"].to_string())
+        });
+        assert!(answer.contains("not known whether"), "{answer}");
+        let kind = if tool == TOOL {
+            "interrupted"
+        } else {
+            "unfinished"
+        };
+        assert_eq!(end(&events(&server, &run))["error"]["kind"], kind, "{tool}");
+        assert_eq!(row(&host)["status"], "interrupted", "{tool}");
+        assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
+    });
+}
+
+/// The key of the caller is revoked, which ends its run.
+#[test]
+fn a_call_whose_key_is_revoked_ends() {
+    for is_direct in [false, true] {
+        with_each_call(|tool, arguments| {
+            let host = host("");
+            let key = host.run(&["keys", "create", "ann"]).stdout;
+            let (_endpoint, mut server) = serve(&host, tool, &arguments);
+            server.use_key(key.trim());
+            let client = is_direct.then(|| ask_directly(&server, tool, &arguments));
+            let run = match &client {
+                Some(_) => newest_run(&host),
+                None => begin(&server),
+            };
+            until_the_call_runs(&host, &run, tool);
+            let revoked = host.run(&["keys", "revoke", "ann"]);
+            assert_eq!(revoked.code, Some(0), "{revoked:?}");
+            if let Some(mut client) = client {
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).expect("an answer");
+                assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+                assert!(answer.contains("was revoked"), "{answer}");
+            }
+            let events = until("the end of the run", || {
+                let events = recorded(&host, &run);
+                let last = events.last()?.clone();
+                (last["event"] == "done").then_some(events)
+            });
+            assert_eq!(end(&events)["error"]["kind"], "unfinished", "{tool}");
+            let done = events.last().expect("it ended");
+            assert_eq!(done["reason"], "cancelled", "{done}");
+            assert!(done.to_string().contains("was revoked"), "{done}");
+            assert_eq!(row(&host)["status"], "interrupted", "{tool}");
+        });
+    }
+}
