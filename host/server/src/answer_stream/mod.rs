@@ -11,8 +11,9 @@
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that
 //!   have to call a tool, all is held.
 //!
-//! Three things cannot be known ahead. A model may say something beside a call of one of the run's own tools, or a thought
-//! whose opening mark its template wrote: these stay, and the answer follows. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
+//! Not everything can be known ahead. A model may say something beside a call of one of the run's own tools, or in a reply
+//! that goes back to it because it cannot be used, or a thought whose opening mark its template wrote: these stay, and the
+//! answer follows. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
 //! If it does not begin with this text, the client cannot be given the answer in this stream
 //! ([`AnswerRest::Contradiction`]).
 
@@ -49,8 +50,8 @@ pub struct AnswerStream {
     is_aside: bool,
     /// The step of the reply that is under way.
     step: u32,
-    /// True if calls of this step were made or refused: its text is no answer of the run.
-    has_calls: bool,
+    /// True if calls of this step were made or refused, or its reply goes back to the model: its text is no answer of the run.
+    is_no_answer: bool,
     /// The tools that replies may call, in forms without marks, too.
     names: OfferedNames,
     thoughts: ThoughtFilter,
@@ -73,7 +74,8 @@ pub enum AnswerNews {
     Nothing,
     /// The next part of the answer.
     Text(String),
-    /// The text so far was said beside calls. It is complete, and the answer is another one.
+    /// The text so far was said beside calls, or in a reply that went back to the model. It is complete, and the answer is
+    /// another one.
     Aside,
 }
 
@@ -82,7 +84,8 @@ pub enum AnswerNews {
 pub enum AnswerRest<'a> {
     /// The part that follows the text so far.
     More(&'a str),
-    /// The whole answer: the text so far was said beside calls, or was a thought that had no opening mark.
+    /// The whole answer: the text so far was said beside calls or in a reply that went back to the model, or was a thought that
+    /// had no opening mark.
     Apart(&'a str),
     /// The text so far is not the beginning of the answer, and cannot be taken back.
     Contradiction,
@@ -149,11 +152,13 @@ impl AnswerStream {
                 self.is_aside = is_asked && tool.is_some();
             }
             // Calls of earlier steps may begin while the model writes.
-            EventKind::Plan { step, .. } => self.has_calls |= *step == self.step,
+            EventKind::Plan { step, .. } => self.is_no_answer |= *step == self.step,
             EventKind::ToolStart { step, .. } => {
-                self.has_calls |= *step == self.step;
+                self.is_no_answer |= *step == self.step;
                 self.is_called = !self.awaits_client;
             }
+            // The model is told why, and writes another reply.
+            EventKind::UnusableReply(reply) => self.is_no_answer |= reply.step == self.step,
             EventKind::Delta {
                 delta: Delta::Content(text),
                 ..
@@ -168,28 +173,25 @@ impl AnswerStream {
         AnswerNews::Nothing
     }
 
-    /// Begins the next reply. The text of one that called tools was its own; that of another one is still to be completed.
+    /// Begins the next reply. The text of one that called tools or was refused was its own; that of another one is still to be
+    /// completed.
     fn begin(&mut self, step: u32) {
         if self.is_beside_answer() {
             self.said.clear();
         }
         self.was_thought = false;
         self.step = step;
-        self.has_calls = false;
+        self.is_no_answer = false;
         self.awaits_call &= !self.is_called;
         self.is_called = false;
         self.thoughts = ThoughtFilter::default();
         self.begin_again();
     }
 
-    /// True if the text that was given out is that of this reply, and stands beside its calls.
-    fn is_beside_calls(&self) -> bool {
-        self.has_calls && !self.is_other && self.repeated == self.said.len()
-    }
-
     /// True if the text that was given out is of this reply, and no part of the answer.
     fn is_beside_answer(&self) -> bool {
-        self.was_thought || self.is_beside_calls()
+        let is_own = !self.is_other && self.repeated == self.said.len();
+        self.was_thought || (self.is_no_answer && is_own)
     }
 
     /// Begins the answer of this reply, of which there is nothing so far.

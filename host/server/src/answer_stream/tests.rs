@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 use toolhold_protocol::bound::Bound;
+use toolhold_protocol::event::UnusableReply;
 use toolhold_protocol::knowledge::Retrieval;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Tool;
@@ -353,6 +354,41 @@ fn a_text_beside_calls_is_complete_and_not_the_answer() {
         answer_stream.rest("It is 4.", true),
         AnswerRest::Contradiction
     );
+}
+
+/// The words before a call that is refused are complete, and the next reply is no continuation of them.
+#[test]
+fn a_text_of_a_reply_that_goes_back_to_the_model_is_complete_and_not_the_answer() {
+    let refused = |step| {
+        EventKind::UnusableReply(UnusableReply {
+            step,
+            calls_made: false,
+            reason: String::new(),
+        })
+    };
+    let call = "Sure! <tool_call>{\"name\": \"news\"}</tool_call> I wait.";
+    for next in ["It is 4.", "Sure! It is 4.", "Sure!"] {
+        let mut answer_stream = stream_of(settings(), Vec::new());
+        let events = [request(1), wrote(call), refused(1), request(2), wrote(next)];
+        let shown = format!("Sure!|{next}");
+        assert_eq!(heard(&mut answer_stream, &events), shown);
+        assert_eq!(answer_stream.rest(next, true), AnswerRest::More(""));
+    }
+    // The run ended with another text.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    heard(&mut answer_stream, &[request(1), wrote(call), refused(1)]);
+    let rest = answer_stream.rest("Out of steps", false);
+    assert_eq!(rest, AnswerRest::Apart("Out of steps"));
+    // The reply of another step was refused.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    let events = [
+        request(2),
+        wrote("The answer"),
+        refused(1),
+        request(2),
+        wrote("The answer is 4."),
+    ];
+    assert_eq!(heard(&mut answer_stream, &events), "The answer is 4.");
 }
 
 /// The prompt held the mark that opens the thought.
