@@ -1,7 +1,7 @@
 //! The answer in the text of one reply: that text, or a string of its JSON.
 
 use std::mem;
-use toolhold_agent::contract::{OfferedNames, ReplyOpening, mark_in};
+use toolhold_agent::contract::{CallSearch, OfferedNames, ReplyOpening};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
@@ -23,6 +23,8 @@ pub(super) struct ReplyAnswer {
     names: OfferedNames,
     /// Kind of the text that the reply begins with.
     opening: ReplyOpening,
+    /// Finds the marks of calls behind its begin.
+    search: CallSearch,
     /// Text that may be the beginning of a call.
     held: String,
     /// White space before it.
@@ -92,12 +94,11 @@ impl ReplyAnswer {
     /// Passes on what was held, up to the mark of a call and to white space at the end.
     fn pass_held(&mut self, answer: &mut String) {
         let mut text = mem::take(&mut self.held);
-        if let Some(mark) = mark_in(&text) {
-            self.held = text.split_off(mark.at);
-            if mark.is_whole {
-                self.opening = ReplyOpening::Marks;
-                self.held.clear();
-            }
+        let prose = self.search.pass(&text);
+        self.held = text.split_off(prose.bytes);
+        if prose.is_before_call {
+            self.opening = ReplyOpening::Marks;
+            self.held.clear();
         }
         let certain = text.trim_end();
         let blanks = text.get(certain.len()..).unwrap_or_default();

@@ -79,6 +79,15 @@ fn neither_thoughts_nor_white_space_nor_calls_around_a_text_are_the_answer() {
         ),
         ("I look.\n</s>\n[TOOL_CALLS][{", "I look."),
         ("a < b [c] `d` <e>", "a < b [c] `d` <e>"),
+        // Quotations, and a call behind one.
+        (
+            "It writes `<tool_call>` and <tools> there.\n```\n[TOOL_CALLS][]\n```\nThat is all.",
+            "It writes `<tool_call>` and <tools> there.\n```\n[TOOL_CALLS][]\n```\nThat is all.",
+        ),
+        (
+            "I use `<tool_call>`:\n<tool_call>{\"name\":",
+            "I use `<tool_call>`:",
+        ),
     ] {
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);

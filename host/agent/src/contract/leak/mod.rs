@@ -85,6 +85,7 @@
 mod bare;
 mod bare_opening;
 mod body;
+mod call_search;
 mod closing;
 mod framed;
 mod gemma;
@@ -98,8 +99,9 @@ mod unknown;
 
 pub use bare_opening::OfferedNames;
 pub(super) use body::{CallableNames, unfenced};
+pub use call_search::{CallSearch, ProseLength};
 pub(super) use reader::{Fate, LeakReader};
-pub use unknown::{MarkInText, ReplyOpening, mark_in};
+pub use unknown::ReplyOpening;
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
