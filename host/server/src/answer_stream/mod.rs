@@ -1,5 +1,5 @@
 //! Decides which text of a model's replies is the answer, while it is streamed. Every API that shows text before a run is
-//! over shows what [`AnswerStream`] gives, and nothing else.
+//! over shows what [`AnswerStream`] gives, and nothing else. So does a terminal.
 //!
 //! The answer is the string `output` of a JSON object in the schema contract, the string `final_answer` in
 //! the simple contract, and the text itself in the tools contract. In all of them it comes without the thoughts before it,
@@ -100,7 +100,8 @@ impl AnswerStream {
         }
     }
 
-    fn of(request: &RunRequest, tools: &BoundTools) -> Self {
+    /// The stream of a run of this request with these tools.
+    pub fn of(request: &RunRequest, tools: &BoundTools) -> Self {
         let mut runners = tools.iter().map(|bound| &bound.runner);
         let retrieval = request.retrieval.as_ref();
         let mut context = request.context.iter();
@@ -127,6 +128,25 @@ impl AnswerStream {
     pub fn stopping(mut self, stops: StopTexts) -> Self {
         self.stops = stops;
         self
+    }
+
+    /// A stream of the text of one reply, for readers of what stands beside its calls: text that may be a call is held, and
+    /// nothing else.
+    #[must_use]
+    pub fn unchecked(&self) -> Self {
+        Self {
+            names: self.names.clone(),
+            reply: ReplyAnswer::new(self.names.clone()),
+            ..Self::new(self.contract)
+        }
+    }
+
+    /// Forgets the text that was given out, before the next reply, for readers who are shown each reply by itself.
+    pub fn forget(&mut self) {
+        self.said.clear();
+        self.repeated = 0;
+        self.is_other = false;
+        self.was_thought = false;
     }
 
     /// The text that was given out.

@@ -94,7 +94,7 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
     }
     let telemetry = host::telemetry(config, false)?;
     let mut view = EventPrinter::of_run(means.shown());
-    view.is_about(replayed.machine.request());
+    view.is_about(replayed.machine.request(), replayed.machine.tools());
     let run = driver.resume(replayed, Box::new(journal));
     let cancel = run.cancel.clone();
     let _revocation = AbortOnDropHandle::new(tokio::spawn(async move {
