@@ -121,6 +121,34 @@ fn text_that_may_be_a_call_is_held() {
     }
 }
 
+/// A member of its arguments may have the name of the answer's.
+#[test]
+fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
+    for text in [
+        "<function=convert>{\"input\": \"a\", \"output\": \"b\"}</function>",
+        "<tool_call>convert\n{\"output\": \"b\"}</tool_call>",
+        "</s>\n[TOOL_CALLS]convert{\"final_answer\": \"b\"}",
+    ] {
+        for contract in [Contract::Schema, Contract::Simple] {
+            for (at, _) in text.char_indices() {
+                let (head, tail) = text.split_at(at);
+                assert_eq!(said(contract, &[head, tail]), "", "{text} at {at}");
+            }
+        }
+    }
+    for text in [
+        " {\"final_answer\": \"a\"}",
+        "```json\n{\"final_answer\": \"a\"}\n```",
+        "I know: {\"final_answer\": \"a\"}",
+        "<p>{\"final_answer\": \"a\"}",
+    ] {
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            assert_eq!(said(Contract::Simple, &[head, tail]), "a", "{text} at {at}");
+        }
+    }
+}
+
 #[test]
 fn other_text_is_streamed_when_it_is_known() {
     for (text, at) in [
