@@ -1,6 +1,9 @@
-//! Functions that a request offers: their names, and which of them have no parameters.
+//! Functions that a request offers: their names, and those of their parameters.
 
 use serde_json::{Map, Value};
+
+/// Maximum parameters of a function whose names are kept; no function that a model can call has more.
+const MAX_PARAMETERS: usize = 64;
 
 /// A function that a request offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,14 +11,19 @@ pub(crate) struct OfferedFunction {
     pub(crate) name: String,
     /// Whether the function has no parameters: no arguments of its calls can be missing.
     pub(crate) takes_nothing: bool,
+    /// Names of its parameters: those that its schema has under `properties`.
+    pub(crate) parameters: Vec<String>,
 }
 
 impl OfferedFunction {
     /// `parameters`: JSON Schema of its arguments.
     pub(crate) fn new(name: &str, parameters: &Value) -> Self {
+        let named = parameters.get("properties").and_then(Value::as_object);
+        let names = named.into_iter().flat_map(Map::keys);
         Self {
             name: name.to_owned(),
             takes_nothing: is_of_nothing(parameters),
+            parameters: names.take(MAX_PARAMETERS).cloned().collect(),
         }
     }
 }

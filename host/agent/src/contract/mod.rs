@@ -18,7 +18,7 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
-pub use leak::{MarkInText, OfferedNames, ReplyOpening, mark_in};
+pub use leak::{CallSearch, OfferedNames, ProseLength, ReplyOpening};
 pub use provenance::Provenance;
 pub(crate) use provenance::TextSource;
 pub use reader::{ReplyPart, ReplyReader};

@@ -4,9 +4,10 @@
 //! that ignore one answer 200. So what is sent is a wider schema made of safe keywords, and the full
 //! schema is validated on our side.
 //!
-//! Every value that fits a schema as it is read here fits the reduced one. Three things that an author leaves open are read
-//! as authors mean them (docs/protocol.md, 4.7): an object with named properties has no others, a list with positions has no other kinds of items, and a schema
-//! with properties and no type is one of objects. Strings are bounded where asked.
+//! Every value that fits a schema as it is read here fits the reduced one. Four things that an author leaves open are read
+//! as authors mean them (docs/protocol.md, 4.7): an object with named properties has no others, a list with positions has no
+//! other kinds of items, a schema with properties and no type is one of objects, and a text of a known format is in that
+//! format. Strings are bounded where asked.
 //!
 //! Keywords that hold together (`allOf`, `$ref` and alternatives beside others) are joined (`joined`) before they are
 //! reduced (`reduction`, `typed`), because a grammar knows no keyword beside another one.

@@ -142,6 +142,19 @@ fn a_value_that_fits_a_schema_fits_the_reduced_one() {
             json!({"type": "object", "properties": {"a": {}}, "patternProperties": {"^x-": {"type": "integer"}}}),
             json!({"a": 1, "x-a": 1}),
         ),
+        // A name that fits no pattern, where no property is named.
+        (
+            json!({"type": "object", "patternProperties": {"^x-": {"type": "integer"}}}),
+            json!({"x-a": 1, "y": "a"}),
+        ),
+        (
+            json!({"type": "object", "patternProperties": {"^x-": {"type": "integer"}}, "required": ["y"]}),
+            json!({"x-a": 1, "y": "a"}),
+        ),
+        (
+            json!({"allOf": [{"type": "object"}, {"patternProperties": {"^x-": {"type": "integer"}, "^y-": {}}}]}),
+            json!({"x-a": 1, "z": "a"}),
+        ),
         (
             json!({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}}),
             json!(["a", 1, 2]),
@@ -285,6 +298,19 @@ fn parts_that_hold_together_are_one_object() {
         (
             json!({"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}}),
             json!({"type": "object", "additionalProperties": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}),
+        ),
+        // A pattern of all names, and one beside what is said of the others.
+        (
+            json!({"type": "object", "patternProperties": {"^(.*)$": {"type": "integer"}}}),
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+        ),
+        (
+            json!({"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "unevaluatedProperties": false}),
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+        ),
+        (
+            json!({"type": "object", "patternProperties": {"^x": {"type": "integer"}}}),
+            json!({"type": "object", "additionalProperties": {}}),
         ),
         (
             json!({"allOf": [{"type": "integer", "minimum": 5}, {"maximum": 3}]}),

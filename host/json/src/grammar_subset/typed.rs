@@ -149,7 +149,7 @@ impl<'s> Reduction<'_, 's> {
             }
         }
         let mentions = self.mentions(joined, depth);
-        let mut additional = self.additional(joined, &closing, &mentions, depth);
+        let mut additional = self.additional(joined, &closing, &mentions, is_free, depth);
         if closing.is_empty() {
             let others = additional.as_ref().filter(|own| **own != false);
             for name in &mentions.names {
@@ -188,12 +188,13 @@ impl<'s> Reduction<'_, 's> {
         members
     }
 
-    /// Schema of properties without a name; `None` where nothing is said of them.
+    /// Schema of properties without a name; `None` where nothing is said of them. `is_free`: no part names a property.
     fn additional(
         &mut self,
         joined: &Joined<'s>,
         closing: &[&'s Value],
         mentions: &Mentions<'s>,
+        is_free: bool,
         depth: usize,
     ) -> Option<Value> {
         let is_possible = |schema: &&Value| **schema != Value::Bool(false);
@@ -203,7 +204,7 @@ impl<'s> Reduction<'_, 's> {
             .map(|schema| vec![schema])
             .collect();
         if closing.is_empty() {
-            if joined.is_open || mentions.is_open {
+            if joined.is_open || mentions.is_open || (is_free && has_other_names(joined)) {
                 return Some(json!({}));
             }
             let unevaluated = joined.each("unevaluatedProperties");
@@ -394,6 +395,21 @@ fn dependents(keywords: &Map<String, Value>) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_array)
         .flatten()
         .filter_map(Value::as_str)
+}
+
+/// True if there are patterns of names, and names that fit none of them may have any value.
+fn has_other_names(joined: &Joined<'_>) -> bool {
+    let mut patterns = joined.named("patternProperties").map(|(name, _)| name);
+    let says_of_others = joined.each("unevaluatedProperties").next().is_some();
+    let has_patterns = joined.named("patternProperties").next().is_some();
+    has_patterns && !says_of_others && !patterns.any(|pattern| fits_every_name(pattern))
+}
+
+/// True for a pattern of all names, as generators of schemas write it for a map.
+fn fits_every_name(pattern: &str) -> bool {
+    let inner = pattern.strip_prefix('^').unwrap_or(pattern);
+    let inner = inner.strip_suffix('$').unwrap_or(inner);
+    matches!(inner, ".*" | "(.*)") || pattern.is_empty()
 }
 
 /// True if a schema says something.

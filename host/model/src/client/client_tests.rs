@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::stream;
 use serde_json::json;
 
+use super::answer_end::{LEFT_OUT_WAIT, UNKNOWN_WAIT};
 use super::*;
 use crate::chat::{ChatMessage, ChatTool};
 use crate::server::Health;
@@ -189,27 +190,73 @@ async fn a_finished_answer_is_not_lost_to_what_follows_it() {
     }
 }
 
+fn patient() -> Timeouts {
+    Timeouts {
+        first_token: Duration::from_secs(20),
+        idle: Duration::from_secs(20),
+        total: Duration::from_mins(2),
+        ..timeouts()
+    }
+}
+
 /// The formal end is waited for as long as it may take, and not for as long as the connection lives.
 #[tokio::test(start_paused = true)]
 async fn keep_alives_behind_the_end_do_not_hold_an_answer() {
     let mut steps = vec![Send(CONTENT), Send(STOP)];
     steps.extend((0..100).flat_map(|_| [Wait(500), Send(": ping\n\n")]));
     steps.push(Hang);
-    let patient = Timeouts {
-        first_token: Duration::from_secs(20),
-        idle: Duration::from_secs(20),
-        total: Duration::from_mins(2),
-        ..timeouts()
-    };
-    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient);
+    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
     let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    // An endpoint that leaves the end out is waited for once.
+    for wait in [UNKNOWN_WAIT, LEFT_OUT_WAIT, LEFT_OUT_WAIT] {
+        let completion = model.complete(&request, &mut |_| {}).await.unwrap();
+        assert_eq!(completion.content, "hi");
+        let latest = wait + Duration::from_millis(100);
+        let duration = completion.duration;
+        assert!(duration >= wait && duration <= latest, "{duration:?}");
+    }
+}
+
+/// A finish reason alone in its chunk stands behind each call, and the endpoint writes the next call after it.
+#[tokio::test(start_paused = true)]
+async fn a_call_behind_a_finish_reason_and_a_pause_is_not_lost() {
+    const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}}]}\n\n";
+    const SECOND: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":2}\"}}]}}]}\n\n";
+    const CALLS: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
+    let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
+    for end in [vec![Send("data: [DONE]\n\n"), Hang], vec![]] {
+        let mut steps = vec![
+            Send(FIRST),
+            Send(CALLS),
+            Wait(3_000),
+            Send(SECOND),
+            Wait(3_000),
+            Send(CALLS),
+        ];
+        steps.extend(end);
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
+        // The second one of an endpoint whose end is known.
+        for _ in 0..2 {
+            let completion = model.complete(&request, &mut |_| {}).await.unwrap();
+            let calls = completion.tool_calls.iter();
+            let arguments: Vec<&str> = calls.map(|call| call.arguments.as_str()).collect();
+            assert_eq!(arguments, ["{\"x\":1}", "{\"x\":2}"]);
+        }
+    }
+    // An endpoint that sent the end of its last answer is waited for between two calls as between two pieces.
+    let pause = u64::try_from(UNKNOWN_WAIT.as_millis()).unwrap() + 500;
+    let steps = vec![
+        Send(FIRST),
+        Send(CALLS),
+        Wait(pause),
+        Send(SECOND),
+        Send(CALLS),
+        Send("data: [DONE]\n\n"),
+    ];
+    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
+    model.last_end.note(true);
     let completion = model.complete(&request, &mut |_| {}).await.unwrap();
-    assert_eq!(completion.content, "hi");
-    assert!(
-        completion.duration <= TAIL_TIMEOUT + Duration::from_millis(100),
-        "{:?}",
-        completion.duration
-    );
+    assert_eq!(completion.tool_calls.len(), 2);
 }
 
 /// In this one a finish reason stands in each chunk.
@@ -219,15 +266,10 @@ const NOT: &str =
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_no_end_where_each_chunk_has_a_finish_reason() {
     // Longer than the formal end of an answer is waited for.
-    let pause = u64::try_from(TAIL_TIMEOUT.as_millis()).unwrap() + 500;
-    let patient = Timeouts {
-        idle: Duration::from_secs(20),
-        total: Duration::from_mins(1),
-        ..timeouts()
-    };
+    let pause = u64::try_from(UNKNOWN_WAIT.as_millis()).unwrap() + 500;
     let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
     let complete = async |steps| {
-        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient.clone());
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
         model.complete(&request, &mut |_| {}).await
     };
     for first in [

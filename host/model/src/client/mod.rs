@@ -1,5 +1,6 @@
 //! The client of one OpenAI-compatible endpoint: sends, waits within bounds, and decodes.
 
+mod answer_end;
 mod thinking;
 mod tokenize;
 
@@ -14,6 +15,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::answer_end::LastEnd;
 use self::thinking::ReasoningChange;
 use self::tokenize::TokenCounter;
 use crate::chat::{ChatRequest, Delivery, FieldNames, ToolChoice};
@@ -38,9 +40,6 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for the end of the body after `[DONE]`. It usually arrives together with `[DONE]`,
 /// and a connection can be reused only if the body was read to its end.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
-/// Time limit for the token counts and `[DONE]` after a finished answer: some servers never send
-/// them and keep the connection open.
-const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limits of one completion. All but `idle` count from the sending of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +82,7 @@ pub struct OpenAiModel {
     names: FieldNames,
     /// The change of the reasoning that the endpoint wanted last, from a refusal that was gone with it.
     reasoning: Arc<LastRefusal<ReasoningChange>>,
+    last_end: Arc<LastEnd>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
     tokenizer: Option<Tokenizer>,
@@ -106,6 +106,7 @@ impl OpenAiModel {
             extra: Map::new(),
             names: FieldNames::default(),
             reasoning: Arc::default(),
+            last_end: Arc::default(),
             key_variable: None,
             tokenizer: None,
         }
@@ -115,8 +116,9 @@ impl OpenAiModel {
     #[must_use]
     pub fn over(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = transport;
-        // A recording is played from its begin, where no refusal is known.
+        // A recording is played from its begin, where neither a refusal nor an end is known.
         self.reasoning = Arc::default();
+        self.last_end = Arc::default();
         self
     }
 
@@ -248,7 +250,8 @@ impl OpenAiModel {
             // The first token comes with the last.
             timeouts.first_token = timeouts.total;
         }
-        let mut clock = CompletionDeadlines::start(&timeouts);
+        let tail_wait = self.last_end.wait(timeouts.idle);
+        let mut clock = CompletionDeadlines::start(&timeouts, tail_wait);
         let mut known = self.reasoning.get();
         let mut change = known;
         let mut asked = Cow::Borrowed(request);
@@ -310,6 +313,8 @@ impl OpenAiModel {
         let mut decoder = Decoder::new(self.max_answer_bytes, content_type.as_deref())
             .offering(functions.collect());
         let mut body = response.body;
+        // Whether the answer had its formal end, as far as that is known.
+        let mut is_sent = None;
         while !decoder.is_done() {
             clock.note_tail(decoder.is_tail());
             match clock.bound(body.next()).await {
@@ -322,8 +327,18 @@ impl OpenAiModel {
                     // Not before: the endpoint is not silent while the host waits for itself.
                     clock.saw_bytes();
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    is_sent = Some(true);
+                    break;
+                }
                 // At most the token count is missing.
+                Err(ModelError::Timeout {
+                    phase: TimeoutPhase::Idle,
+                    ..
+                }) if decoder.is_tail() => {
+                    is_sent = Some(false);
+                    break;
+                }
                 Ok(Some(Err(_))) | Err(_) if decoder.is_certain() => break,
                 Ok(Some(Err(source @ TransportError::Broken { .. }))) => {
                     return Err(ModelError::Truncated {
@@ -341,6 +356,9 @@ impl OpenAiModel {
             watch.delta(delta);
         })?;
         let completion = clock.stamp(completion);
+        if let Some(is_sent) = is_sent.or(is_done.then_some(true)) {
+            self.last_end.note(is_sent);
+        }
         if is_done {
             let drain = async { while let Some(Ok(_)) = body.next().await {} };
             // A server that keeps sending after the end only loses its connection.
@@ -469,10 +487,12 @@ struct CompletionDeadlines<'a> {
     first_token: Option<Duration>,
     /// When only the formal end of the answer was still to come. Keep-alives behind it change nothing.
     tail: Option<Instant>,
+    /// The wait for that end.
+    tail_wait: Duration,
 }
 
 impl<'a> CompletionDeadlines<'a> {
-    fn start(timeouts: &'a Timeouts) -> Self {
+    fn start(timeouts: &'a Timeouts, tail_wait: Duration) -> Self {
         let now = Instant::now();
         Self {
             timeouts,
@@ -480,6 +500,7 @@ impl<'a> CompletionDeadlines<'a> {
             last_bytes: now,
             first_token: None,
             tail: None,
+            tail_wait,
         }
     }
 
@@ -525,7 +546,7 @@ impl<'a> CompletionDeadlines<'a> {
             ..
         } = *self.timeouts;
         let (since, phase, after) = if let Some(tail) = self.tail {
-            (tail, TimeoutPhase::Idle, idle.min(TAIL_TIMEOUT))
+            (tail, TimeoutPhase::Idle, self.tail_wait)
         } else if self.first_token.is_some() {
             (self.last_bytes, TimeoutPhase::Idle, idle)
         } else {

@@ -2,7 +2,6 @@
 
 use crate::call_arguments::ARGUMENT_MEMBERS;
 use crate::tool_calls::ToolCalls;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use toolhold_intake::json::parse;
@@ -77,12 +76,6 @@ pub(super) fn name_of(call: &Value) -> Option<&str> {
     let function = call.get(FUNCTION).filter(|inner| inner.is_object());
     let name = function.unwrap_or(call).get("name")?.as_str()?;
     (!name.is_empty()).then_some(name)
-}
-
-/// Whether a text is one JSON object.
-pub(super) fn is_object(text: &str) -> bool {
-    let text = text.trim();
-    text.starts_with('{') && text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// The calls of a list, each as an object. `so_far`: those that came before.

@@ -196,3 +196,68 @@ fn a_call_without_arguments_is_made_beside_members_that_are_none() {
         assert_eq!(is_barred, expected.is_empty(), "{function} {chunk}");
     }
 }
+
+/// Arguments in the text are the model's, so a call without any is not made.
+#[test]
+fn a_call_is_not_made_without_the_arguments_that_stand_in_the_text() {
+    const FENCED: &str = "```json\n{\"text\": \"x\"}\n```";
+    for (content, arguments, expected) in [
+        (FENCED, "", ""),
+        (FENCED, "{}", ""),
+        (FENCED, "null", ""),
+        (FENCED, "\"\"", ""),
+        ("I echo it.\n{\"text\": \"x\"}\n", "{}", ""),
+        ("<think>hm</think>{\"text\": \"x\"}", "", ""),
+        ("I echo {\"other\": 1}.", "", ""),
+        ("{\"text\": \"x", "", ""),
+        (
+            "<tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"x\"}}</tool_call>",
+            "{}",
+            "",
+        ),
+        ("echo(text=\"x\")", "", ""),
+        ("<parameter=text>x</parameter>", "", ""),
+        ("<arg_key>text</arg_key>", "", ""),
+        ("text: x", "", ""),
+        ("- **text**: x", "", ""),
+        // The text has none.
+        ("I echo the text.", "", "{}"),
+        ("I echo the text.", "null", "null"),
+        ("I echo the text: nothing.", "", "{}"),
+        ("<think>{\"text\": \"x\"}?</think>I call it.", "", "{}"),
+        ("{\"name\": \"echo\", \"arguments\": {}}", "", "{}"),
+        ("I echo {\"other\": 1}.", "{}", "{}"),
+        ("The context=1, {x}.", "", "{}"),
+        (FENCED, "{\"text\": \"y\"}", "{\"text\": \"y\"}"),
+    ] {
+        let open = delta(json!({"content": content, "tool_calls": [
+            {"index": 0, "id": "a", "function": {"name": "echo", "arguments": arguments}}]}));
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        let completion = decode(&[open, end]);
+        let made = &completion.tool_calls[0].arguments;
+        assert_eq!(made, expected, "{content}");
+        let is_barred = completion.unplaced > 0;
+        assert_eq!(is_barred, expected.is_empty(), "{content}");
+    }
+}
+
+#[test]
+fn arguments_in_the_text_are_not_told_as_an_empty_object() {
+    let open = delta(json!({"content": "{\"text\": \"x\"}", "tool_calls": [
+        {"index": 0, "id": "a", "function": {"name": "echo", "arguments": "{}"}}]}));
+    let body = format!("data: {open}\n\ndata: [DONE]\n\n");
+    let functions = vec![OfferedFunction::new(
+        "echo",
+        &json!({"properties": {"text": {"type": "string"}}}),
+    )];
+    let mut decoder = Decoder::new(1 << 20, Some("text/event-stream")).offering(functions);
+    let mut told = Vec::new();
+    let mut emit = |delta: Delta| told.push(delta);
+    decoder.push(body.as_bytes(), URL, &mut emit).unwrap();
+    decoder.finish(URL, &mut emit).unwrap();
+    let arguments = told.iter().filter_map(|delta| match delta {
+        Delta::ToolCall { arguments, .. } => Some(arguments.as_str()),
+        _ => None,
+    });
+    assert_eq!(arguments.collect::<String>(), "");
+}

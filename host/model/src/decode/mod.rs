@@ -10,12 +10,12 @@ mod call_tests;
 mod strays;
 #[cfg(test)]
 mod tests;
+mod text_arguments;
 
 use std::mem;
 
 use serde_json::{Error, Value};
 
-use crate::call_arguments::UnreadMembers;
 use crate::cut_pairs::CutPairs;
 use crate::delta_text::{content_of, text_of, thought};
 use crate::error::ModelError;
@@ -28,6 +28,7 @@ use crate::tool_calls::{FinishedCalls, ToolCalls};
 use crate::usage;
 use call_forms::CallPlace;
 use strays::StrayMembers;
+use text_arguments::TextArguments;
 use toolhold_intake::body::{BodyEnd, BodyFault, BodyReader};
 use toolhold_intake::json;
 use toolhold_intake::sse::{SseEvent, objects};
@@ -169,6 +170,7 @@ impl Decoder {
         }
         self.release_pairs(emit)?;
         if self.is_whole() {
+            self.doubt_by_text();
             self.calls.end(emit);
             Ok(self.into_completion())
         } else {
@@ -192,9 +194,19 @@ impl Decoder {
         Ok(())
     }
 
+    /// Looks for arguments in the text of the answer, where a call has none.
+    fn doubt_by_text(&mut self) {
+        if self.calls.has_bare() {
+            let text = TextArguments::of(&self.completion.content);
+            self.calls
+                .doubt_each(|name, function| text.kind(name, function));
+        }
+    }
+
     fn received(&mut self) -> Completion {
         // It has no more calls than before, so this cannot fail.
         let _ = self.release_pairs(&mut |_| {});
+        self.doubt_by_text();
         let mut received = mem::take(&mut self.completion);
         let reason = received.finish_reason.as_deref();
         let is_cut = reason == Some("length");
@@ -202,9 +214,6 @@ impl Decoder {
         let mut calls = mem::take(&mut self.calls);
         if !is_of_calls && !received.content.trim().is_empty() {
             calls.forget_announcement();
-        }
-        if call_forms::is_object(&received.content) {
-            calls.doubt(UnreadMembers::Unknown);
         }
         let FinishedCalls { calls, unplaced } = calls.finish(is_cut);
         received.tool_calls = calls;

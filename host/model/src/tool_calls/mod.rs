@@ -91,6 +91,25 @@ impl ToolCalls {
         self.unread = self.unread.max(unread);
     }
 
+    /// Whether some call has no arguments, or an empty object.
+    pub(crate) fn has_bare(&self) -> bool {
+        self.calls.iter().any(Slot::is_bare)
+    }
+
+    /// Notes of each call without arguments whether there are some outside of it that were not read. `look` finds them by the
+    /// name of the call and the function that is offered under it.
+    pub(crate) fn doubt_each(
+        &mut self,
+        look: impl Fn(&str, Option<&OfferedFunction>) -> UnreadMembers,
+    ) {
+        let offered = &self.offered;
+        for slot in self.calls.iter_mut().filter(|slot| slot.is_bare()) {
+            let name = slot.call.name.as_str();
+            let function = offered.iter().find(|function| function.name == name);
+            slot.unread = slot.unread.max(look(name, function));
+        }
+    }
+
     /// Whether the latest call may have more arguments.
     pub(crate) fn is_last_open(&self) -> bool {
         self.calls.last().is_some_and(Slot::is_open)

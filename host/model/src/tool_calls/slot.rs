@@ -97,9 +97,20 @@ impl Slot {
     pub(super) fn is_unread(&self) -> bool {
         match self.unread {
             UnreadMembers::None => false,
-            UnreadMembers::Unknown => self.call.arguments.is_empty(),
-            UnreadMembers::Arguments => self.call.arguments.is_empty() || self.is_empty_object(),
+            UnreadMembers::Unknown => self.has_none(),
+            UnreadMembers::Arguments => self.is_bare(),
         }
+    }
+
+    /// Whether it has no arguments, or an empty object.
+    pub(super) fn is_bare(&self) -> bool {
+        self.has_none() || self.is_empty_object()
+    }
+
+    /// Whether it has no arguments: an empty text, perhaps encoded once more, or `null`.
+    fn has_none(&self) -> bool {
+        let arguments = self.call.arguments.trim_matches(SPACE);
+        matches!(arguments, "" | "\"\"" | "null")
     }
 
     /// Whether it may have more arguments.

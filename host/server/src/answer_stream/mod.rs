@@ -1,5 +1,5 @@
 //! Decides which text of a model's replies is the answer, while it is streamed. Every API that shows text before a run is
-//! over shows what [`AnswerStream`] gives, and nothing else.
+//! over shows what [`AnswerStream`] gives, and nothing else. So does a terminal.
 //!
 //! The answer is the string `output` of a JSON object in the schema contract, the string `final_answer` in
 //! the simple contract, and the text itself in the tools contract. In all of them it comes without the thoughts before it,
@@ -7,12 +7,15 @@
 //!
 //! - A text that begins like a call of one of the run's tools, and what follows the mark of a call, is held: whether it is
 //!   one, the complete reply shows (docs/protocol.md, 4.10). A call without a mark is all of a reply, so of this the
-//!   beginning decides. So is white space that may be the end of the answer, which has none.
+//!   beginning decides. In a contract whose answer is JSON, only marks begin a call.
+//! - A mark in code or within a sentence is a quotation, and holds nothing.
+//! - White space that may be the end of the answer, which has none, is held.
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that
 //!   have to call a tool, all is held.
 //!
-//! Three things cannot be known ahead. A model may say something beside a call of one of the run's own tools, or a thought
-//! whose opening mark its template wrote: these stay, and the answer follows. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
+//! Not everything can be known ahead. A model may say something beside a call of one of the run's own tools, or in a reply
+//! that goes back to it because it cannot be used, or a thought whose opening mark its template wrote: these stay, and the
+//! answer follows. And a reply may break off: of the next one, the part is given that goes beyond the text so far.
 //! If it does not begin with this text, the client cannot be given the answer in this stream
 //! ([`AnswerRest::Contradiction`]).
 
@@ -49,8 +52,8 @@ pub struct AnswerStream {
     is_aside: bool,
     /// The step of the reply that is under way.
     step: u32,
-    /// True if calls of this step were made or refused: its text is no answer of the run.
-    has_calls: bool,
+    /// True if calls of this step were made or refused, or its reply goes back to the model: its text is no answer of the run.
+    is_no_answer: bool,
     /// The tools that replies may call, in forms without marks, too.
     names: OfferedNames,
     thoughts: ThoughtFilter,
@@ -73,7 +76,8 @@ pub enum AnswerNews {
     Nothing,
     /// The next part of the answer.
     Text(String),
-    /// The text so far was said beside calls. It is complete, and the answer is another one.
+    /// The text so far was said beside calls, or in a reply that went back to the model. It is complete, and the answer is
+    /// another one.
     Aside,
 }
 
@@ -82,7 +86,8 @@ pub enum AnswerNews {
 pub enum AnswerRest<'a> {
     /// The part that follows the text so far.
     More(&'a str),
-    /// The whole answer: the text so far was said beside calls, or was a thought that had no opening mark.
+    /// The whole answer: the text so far was said beside calls or in a reply that went back to the model, or was a thought that
+    /// had no opening mark.
     Apart(&'a str),
     /// The text so far is not the beginning of the answer, and cannot be taken back.
     Contradiction,
@@ -96,7 +101,8 @@ impl AnswerStream {
         }
     }
 
-    fn of(request: &RunRequest, tools: &BoundTools) -> Self {
+    /// The stream of a run of this request with these tools.
+    pub fn of(request: &RunRequest, tools: &BoundTools) -> Self {
         let mut runners = tools.iter().map(|bound| &bound.runner);
         let retrieval = request.retrieval.as_ref();
         let mut context = request.context.iter();
@@ -125,6 +131,25 @@ impl AnswerStream {
         self
     }
 
+    /// A stream of the text of one reply, for readers of what stands beside its calls: text that may be a call is held, and
+    /// nothing else.
+    #[must_use]
+    pub fn unchecked(&self) -> Self {
+        Self {
+            names: self.names.clone(),
+            reply: ReplyAnswer::new(self.names.clone()),
+            ..Self::new(self.contract)
+        }
+    }
+
+    /// Forgets the text that was given out, before the next reply, for readers who are shown each reply by itself.
+    pub fn forget(&mut self) {
+        self.said.clear();
+        self.repeated = 0;
+        self.is_other = false;
+        self.was_thought = false;
+    }
+
     /// The text that was given out.
     pub fn said(&self) -> &str {
         &self.said
@@ -149,11 +174,13 @@ impl AnswerStream {
                 self.is_aside = is_asked && tool.is_some();
             }
             // Calls of earlier steps may begin while the model writes.
-            EventKind::Plan { step, .. } => self.has_calls |= *step == self.step,
+            EventKind::Plan { step, .. } => self.is_no_answer |= *step == self.step,
             EventKind::ToolStart { step, .. } => {
-                self.has_calls |= *step == self.step;
+                self.is_no_answer |= *step == self.step;
                 self.is_called = !self.awaits_client;
             }
+            // The model is told why, and writes another reply.
+            EventKind::UnusableReply(reply) => self.is_no_answer |= reply.step == self.step,
             EventKind::Delta {
                 delta: Delta::Content(text),
                 ..
@@ -168,28 +195,25 @@ impl AnswerStream {
         AnswerNews::Nothing
     }
 
-    /// Begins the next reply. The text of one that called tools was its own; that of another one is still to be completed.
+    /// Begins the next reply. The text of one that called tools or was refused was its own; that of another one is still to be
+    /// completed.
     fn begin(&mut self, step: u32) {
         if self.is_beside_answer() {
             self.said.clear();
         }
         self.was_thought = false;
         self.step = step;
-        self.has_calls = false;
+        self.is_no_answer = false;
         self.awaits_call &= !self.is_called;
         self.is_called = false;
         self.thoughts = ThoughtFilter::default();
         self.begin_again();
     }
 
-    /// True if the text that was given out is that of this reply, and stands beside its calls.
-    fn is_beside_calls(&self) -> bool {
-        self.has_calls && !self.is_other && self.repeated == self.said.len()
-    }
-
     /// True if the text that was given out is of this reply, and no part of the answer.
     fn is_beside_answer(&self) -> bool {
-        self.was_thought || self.is_beside_calls()
+        let is_own = !self.is_other && self.repeated == self.said.len();
+        self.was_thought || (self.is_no_answer && is_own)
     }
 
     /// Begins the answer of this reply, of which there is nothing so far.
@@ -226,7 +250,7 @@ impl AnswerStream {
         if let Some(text) = self.thoughts.finish() {
             self.reply.push(self.contract, &text, &mut answer);
         }
-        self.reply.finish(&mut answer);
+        self.reply.finish(self.contract, &mut answer);
         let answer = self.stops.push(answer);
         self.say(answer)
     }

@@ -1,7 +1,7 @@
 //! The answer in the text of one reply: that text, or a string of its JSON.
 
 use std::mem;
-use toolhold_agent::contract::{OfferedNames, ReplyOpening, mark_in};
+use toolhold_agent::contract::{CallSearch, OfferedNames, ReplyOpening};
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
@@ -23,6 +23,8 @@ pub(super) struct ReplyAnswer {
     names: OfferedNames,
     /// Kind of the text that the reply begins with.
     opening: ReplyOpening,
+    /// Finds the marks of calls behind its begin.
+    search: CallSearch,
     /// Text that may be the beginning of a call.
     held: String,
     /// White space before it.
@@ -63,41 +65,51 @@ impl ReplyAnswer {
     }
 
     pub(super) fn push(&mut self, contract: Contract, text: &str, answer: &mut String) {
+        let Some(text) = self.past_opening(contract, text) else {
+            return;
+        };
         match contract {
-            Contract::Tools => self.read_text(text, answer),
-            Contract::Schema => self.read_json(&ANSWERS, text, answer),
-            Contract::Simple => self.read_json(&[FINAL_ANSWER], text, answer),
+            Contract::Tools => self.pass(text, answer),
+            Contract::Schema => self.read_json(&ANSWERS, &text, answer),
+            Contract::Simple => self.read_json(&[FINAL_ANSWER], &text, answer),
         }
     }
 
-    /// The text that is known to be no call, without white space around it.
-    fn read_text(&mut self, text: &str, answer: &mut String) {
+    /// The text with what was held of the reply's begin, once that is known to be no call. Forms of calls without a mark are
+    /// looked for where an answer is text: an object in another contract is its solution.
+    fn past_opening(&mut self, contract: Contract, text: &str) -> Option<String> {
         if self.opening == ReplyOpening::Marks {
-            return;
+            return None;
         }
         self.held.push_str(text);
         if self.opening == ReplyOpening::Undecided {
-            self.opening = self.names.opening_of(&self.held);
+            self.opening = match contract {
+                Contract::Tools => self.names.opening_of(&self.held),
+                Contract::Schema | Contract::Simple => {
+                    OfferedNames::default().opening_of(&self.held)
+                }
+            };
             if self.opening == ReplyOpening::Text {
                 self.held = self.held.trim_start().to_owned();
             }
         }
         match self.opening {
-            ReplyOpening::Undecided => {}
-            ReplyOpening::Marks => self.held.clear(),
-            ReplyOpening::Text => self.pass_held(answer),
+            ReplyOpening::Undecided => None,
+            ReplyOpening::Marks => {
+                self.held.clear();
+                None
+            }
+            ReplyOpening::Text => Some(mem::take(&mut self.held)),
         }
     }
 
-    /// Passes on what was held, up to the mark of a call and to white space at the end.
-    fn pass_held(&mut self, answer: &mut String) {
-        let mut text = mem::take(&mut self.held);
-        if let Some(mark) = mark_in(&text) {
-            self.held = text.split_off(mark.at);
-            if mark.is_whole {
-                self.opening = ReplyOpening::Marks;
-                self.held.clear();
-            }
+    /// Passes on a text, up to the mark of a call and to white space at the end.
+    fn pass(&mut self, mut text: String, answer: &mut String) {
+        let prose = self.search.pass(&text);
+        self.held = text.split_off(prose.bytes);
+        if prose.is_before_call {
+            self.opening = ReplyOpening::Marks;
+            self.held.clear();
         }
         let certain = text.trim_end();
         let blanks = text.get(certain.len()..).unwrap_or_default();
@@ -109,10 +121,11 @@ impl ReplyAnswer {
         self.blanks.push_str(blanks);
     }
 
-    pub(super) fn finish(&mut self, answer: &mut String) {
+    pub(super) fn finish(&mut self, contract: Contract, answer: &mut String) {
         let text = mem::take(&mut self.held);
         let text = text.trim();
-        if !text.is_empty() {
+        // Without a whole mark there is no object behind it.
+        if contract == Contract::Tools && !text.is_empty() {
             answer.push_str(&self.blanks);
             answer.push_str(text);
         }

@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 use toolhold_protocol::bound::Bound;
+use toolhold_protocol::event::UnusableReply;
 use toolhold_protocol::knowledge::Retrieval;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Tool;
@@ -78,6 +79,15 @@ fn neither_thoughts_nor_white_space_nor_calls_around_a_text_are_the_answer() {
         ),
         ("I look.\n</s>\n[TOOL_CALLS][{", "I look."),
         ("a < b [c] `d` <e>", "a < b [c] `d` <e>"),
+        // Quotations, and a call behind one.
+        (
+            "It writes `<tool_call>` and <tools> there.\n```\n[TOOL_CALLS][]\n```\nThat is all.",
+            "It writes `<tool_call>` and <tools> there.\n```\n[TOOL_CALLS][]\n```\nThat is all.",
+        ),
+        (
+            "I use `<tool_call>`:\n<tool_call>{\"name\":",
+            "I use `<tool_call>`:",
+        ),
     ] {
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
@@ -108,6 +118,34 @@ fn text_that_may_be_a_call_is_held() {
         let mut answer_stream = AnswerStream::new(Contract::Tools);
         answer_stream.push(text);
         assert_eq!(answer_stream.rest(text, true), AnswerRest::More(text));
+    }
+}
+
+/// A member of its arguments may have the name of the answer's.
+#[test]
+fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
+    for text in [
+        "<function=convert>{\"input\": \"a\", \"output\": \"b\"}</function>",
+        "<tool_call>convert\n{\"output\": \"b\"}</tool_call>",
+        "</s>\n[TOOL_CALLS]convert{\"final_answer\": \"b\"}",
+    ] {
+        for contract in [Contract::Schema, Contract::Simple] {
+            for (at, _) in text.char_indices() {
+                let (head, tail) = text.split_at(at);
+                assert_eq!(said(contract, &[head, tail]), "", "{text} at {at}");
+            }
+        }
+    }
+    for text in [
+        " {\"final_answer\": \"a\"}",
+        "```json\n{\"final_answer\": \"a\"}\n```",
+        "I know: {\"final_answer\": \"a\"}",
+        "<p>{\"final_answer\": \"a\"}",
+    ] {
+        for (at, _) in text.char_indices() {
+            let (head, tail) = text.split_at(at);
+            assert_eq!(said(Contract::Simple, &[head, tail]), "a", "{text} at {at}");
+        }
     }
 }
 
@@ -353,6 +391,41 @@ fn a_text_beside_calls_is_complete_and_not_the_answer() {
         answer_stream.rest("It is 4.", true),
         AnswerRest::Contradiction
     );
+}
+
+/// The words before a call that is refused are complete, and the next reply is no continuation of them.
+#[test]
+fn a_text_of_a_reply_that_goes_back_to_the_model_is_complete_and_not_the_answer() {
+    let refused = |step| {
+        EventKind::UnusableReply(UnusableReply {
+            step,
+            calls_made: false,
+            reason: String::new(),
+        })
+    };
+    let call = "Sure! <tool_call>{\"name\": \"news\"}</tool_call> I wait.";
+    for next in ["It is 4.", "Sure! It is 4.", "Sure!"] {
+        let mut answer_stream = stream_of(settings(), Vec::new());
+        let events = [request(1), wrote(call), refused(1), request(2), wrote(next)];
+        let shown = format!("Sure!|{next}");
+        assert_eq!(heard(&mut answer_stream, &events), shown);
+        assert_eq!(answer_stream.rest(next, true), AnswerRest::More(""));
+    }
+    // The run ended with another text.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    heard(&mut answer_stream, &[request(1), wrote(call), refused(1)]);
+    let rest = answer_stream.rest("Out of steps", false);
+    assert_eq!(rest, AnswerRest::Apart("Out of steps"));
+    // The reply of another step was refused.
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    let events = [
+        request(2),
+        wrote("The answer"),
+        refused(1),
+        request(2),
+        wrote("The answer is 4."),
+    ];
+    assert_eq!(heard(&mut answer_stream, &events), "The answer is 4.");
 }
 
 /// The prompt held the mark that opens the thought.

@@ -1,9 +1,10 @@
 //! Whether a reply begins like a call without a mark, for readers who are shown its text while it is written. Such a call
 //! is all of its reply, so the beginning decides.
 
-use super::bare::{HEADS, HYPER_CLOVA};
+use super::bare::{HEADS, HYPER_CLOVA, is_compound};
 use super::framed::{ARGUMENT_WORDS, FENCE, MAX_MARKS, WORDS, is_object};
 use super::marks::past_role;
+use super::statement::{COMMAND_SIGNS, DECLARATIONS, is_of_key, is_variable};
 use super::unknown::{MAX_UNDECIDED, ReplyOpening, opening_of};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl OfferedNames {
         if text.starts_with('{') {
             return ReplyOpening::Marks;
         }
-        self.listed(text)
+        self.listed(text, true)
     }
 
     /// The kind of a text behind the beginning of a fence.
@@ -90,23 +91,27 @@ impl OfferedNames {
         }
         match opening_of(inner) {
             ReplyOpening::Text if inner.starts_with('{') => ReplyOpening::Marks,
-            ReplyOpening::Text => self.listed(inner),
+            ReplyOpening::Text => self.listed(inner, false),
             kind => kind,
         }
     }
 
-    /// The kind of a text that may begin with a list of calls, or with one.
-    fn listed(&self, text: &str) -> ReplyOpening {
+    /// The kind of a text that may begin with a list of calls, or with one. `may_be_statement`: it stands in no fence, where a
+    /// statement with a call is shown.
+    fn listed(&self, text: &str, may_be_statement: bool) -> ReplyOpening {
         let kind = text.strip_prefix('[').map(in_list);
         kind.filter(|kind| *kind != ReplyOpening::Text)
-            .unwrap_or_else(|| self.named(text))
+            .unwrap_or_else(|| self.named(text, may_be_statement))
     }
 
     /// The kind of a text that may begin with the name of a tool, perhaps behind signs and other words: those of
-    /// [`framed`](super::framed), and more.
-    fn named(&self, text: &str) -> ReplyOpening {
+    /// [`framed`](super::framed) and [`statement`](super::statement), and more.
+    fn named(&self, text: &str, may_be_statement: bool) -> ReplyOpening {
         let mut rest = text;
         let mut is_led = false;
+        // A variable has neither a sign nor another variable before it.
+        let mut may_assign = may_be_statement;
+        let has_command_sign = text.starts_with(COMMAND_SIGNS);
         while text.len() - rest.len() <= MAX_MARKS {
             let start = rest.trim_start();
             if let Some(after) = start.strip_prefix(FENCE) {
@@ -126,19 +131,42 @@ impl OfferedNames {
                     return ReplyOpening::Text;
                 }
                 rest = start.strip_prefix(first).unwrap_or_default();
+                may_assign = false;
                 continue;
             }
             let (written, after) = word(start);
             let names = spellings(written);
+            let may_be_variable = may_assign && is_variable(written);
             if after.is_empty() {
-                return if self.may_become_known(&names) {
+                return if may_be_variable || self.may_become_known(&names) {
                     ReplyOpening::Undecided
                 } else {
                     ReplyOpening::Text
                 };
             }
+            let value = after.trim_start_matches(' ');
+            let assigned = value
+                .strip_prefix('=')
+                .filter(|value| may_be_variable && !value.starts_with(['=', '>']));
             if self.0.iter().any(|known| names.contains(known)) {
-                return behind_name(after, is_led);
+                let kind = behind_name(after, is_led);
+                let is_first = start.len() == text.len() && is_compound(written);
+                let is_command = may_be_statement && (has_command_sign || is_first);
+                if is_command && kind == ReplyOpening::Text {
+                    return before_pair(after);
+                }
+                if kind != ReplyOpening::Text || assigned.is_none() {
+                    return kind;
+                }
+            }
+            if let Some(value) = assigned {
+                is_led = true;
+                may_assign = false;
+                rest = value;
+                continue;
+            }
+            if may_be_variable && value.is_empty() {
+                return ReplyOpening::Undecided;
             }
             if !leads().any(|lead| names.contains(&lead)) {
                 return ReplyOpening::Text;
@@ -158,7 +186,8 @@ impl OfferedNames {
 
 /// Words that stand before the name of a tool, as they are compared.
 fn leads() -> impl Iterator<Item = String> {
-    WORDS.iter().chain(&LEADS).map(|word| fold(word))
+    let all = WORDS.iter().chain(&LEADS).chain(&DECLARATIONS);
+    all.map(|word| fold(word))
 }
 
 /// A name as it is compared: whole, and behind a namespace.
@@ -182,6 +211,19 @@ fn behind_name(after: &str, is_led: bool) -> ReplyOpening {
         ReplyOpening::Marks
     } else {
         before_object(arguments)
+    }
+}
+
+/// The kind of a text behind the name of a command, where a pair of a key and a value may follow.
+fn before_pair(after: &str) -> ReplyOpening {
+    let rest = after.trim_start();
+    let value = rest.trim_start_matches(is_of_key);
+    if value.is_empty() {
+        ReplyOpening::Undecided
+    } else if value.starts_with('=') && value.len() < rest.len() {
+        ReplyOpening::Marks
+    } else {
+        ReplyOpening::Text
     }
 }
 
@@ -292,6 +334,12 @@ mod tests {
             "Action: weather\nAction Input: {}",
             "Thought: hm\nAction: weather",
             ">>>weather\n{}",
+            "result = calculator_evaluate(expression=\"1\")",
+            "weather = weather(city=\"Rome\")",
+            "const r = await weather({})",
+            "/weather city=Rome",
+            "!weather --city=Rome",
+            "calculator-evaluate expression=1",
             r#"TOOL_CALLS[{"name":"weather"}]"#,
         ] {
             let kinds = kinds(&names(), text);
@@ -306,7 +354,10 @@ mod tests {
             ("Hello", "Hel"),
             ("The weather is fine", "The "),
             ("weather is fine", "weather is"),
-            ("calculators", "calculators"),
+            ("calculators are", "calculators a"),
+            ("x = 5", "x = 5"),
+            ("let me see", "let me s"),
+            ("/weather of today", "/weather of "),
             ("[1, 2]", "[1,"),
             ("[a link](http://x)", "[a l"),
             ("```py\nx=1\n```", "```py\nx"),

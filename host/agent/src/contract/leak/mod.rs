@@ -54,7 +54,8 @@
 //!    fence nor between backticks. A fence that is a mark itself stands in no other.
 //! 3. Forms without a mark are all of the answer, and may stand in one fence. Forms with marks that are not known are all
 //!    of the answer, too. Where such an answer names an offered tool and cannot be read, it is no answer. The same holds
-//!    for `NAME(KEY=VALUE)` without brackets, and for a fence around calls with marks: they may be meant or shown.
+//!    for `NAME(KEY=VALUE)` without brackets, and for a fence around calls with marks: they may be meant or shown. So it does
+//!    for statements and commands outside of a fence (`result = NAME(…)`, `/NAME KEY=VALUE`, [`statement`]).
 //!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
 //!    stream have the text by then. A tool with arguments among signs and words of calls alone (`-> NAME({…})`,
 //!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]). With native calls it is an answer: a list
@@ -85,12 +86,14 @@
 mod bare;
 mod bare_opening;
 mod body;
+mod call_search;
 mod closing;
 mod framed;
 mod gemma;
 mod marks;
 mod pythonic;
 mod reader;
+mod statement;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -98,8 +101,9 @@ mod unknown;
 
 pub use bare_opening::OfferedNames;
 pub(super) use body::{CallableNames, unfenced};
+pub use call_search::{CallSearch, ProseLength};
 pub(super) use reader::{Fate, LeakReader};
-pub use unknown::{MarkInText, ReplyOpening, mark_in};
+pub use unknown::ReplyOpening;
 
 use super::provenance::Provenance;
 use closing::ClosingMark;
@@ -271,6 +275,7 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
 pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
     bare::unread(answer, offer)
         .or_else(|| bare::spoken_call(answer, offer))
+        .or_else(|| statement::call(answer, offer))
         .filter(|_| find(answer, offer, end).is_none())
 }
 

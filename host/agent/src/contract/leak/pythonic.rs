@@ -8,7 +8,7 @@ use toolhold_json::repair::{TextEnd, repair_under};
 use toolhold_json::rules::ReadingRules;
 
 /// Where Gemini's prompts keep tools, which Gemma imitates.
-const PACKAGE: &str = "default_api.";
+pub(super) const PACKAGE: &str = "default_api.";
 
 /// Calls in a list, or one after the other, with arguments by name and literals as values. Nothing if
 /// anything else is there, or a name is not offered.

@@ -102,7 +102,7 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
     replayed.notes = resume_notes(left_out, &replayed.modules(), &registry);
     let telemetry = host::telemetry(config, false)?;
     let mut view = EventPrinter::of_run(means.shown());
-    view.is_about(replayed.machine.request());
+    view.is_about(replayed.machine.request(), replayed.machine.tools());
     let run = driver.resume(replayed, Box::new(journal));
     let cancel = run.cancel.clone();
     let _revocation = AbortOnDropHandle::new(tokio::spawn(async move {

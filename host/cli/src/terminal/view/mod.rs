@@ -20,6 +20,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::time::Duration;
+use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::completion::{Delta, ReplyCut};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Amount;
@@ -108,14 +109,14 @@ impl EventPrinter {
     }
 
     /// What the events to come are about. A run's first event says it; a run that is resumed has no first event.
-    pub fn is_about(&mut self, request: &RunRequest) {
+    pub fn is_about(&mut self, request: &RunRequest, tools: &BoundTools) {
         let schema = request.output_schema.as_ref();
         let is_plan = request.plan.is_some() || request.settings.dry_run;
         let is_text = |schema: &Value| schema.get("type").is_some_and(|ty| ty == "string");
         self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
         self.currency.clone_from(&request.settings.currency);
         self.has_text_replies = request.settings.contract == Contract::Tools;
-        self.prose = Prose::of(request, self.is_typed);
+        self.prose = Prose::of(request, tools, self.is_typed);
         let may_ask = !request.settings.decisions.asks_nobody();
         self.begun_line = may_ask.then(String::new);
     }
@@ -145,6 +146,9 @@ impl EventPrinter {
     }
 
     fn show_kind(&mut self, event: &EventKind) {
+        if !self.has_detail {
+            self.show_prose(event);
+        }
         match event {
             EventKind::Run {
                 model,
@@ -152,7 +156,7 @@ impl EventPrinter {
                 tools,
                 ..
             } => {
-                self.is_about(request);
+                self.is_about(request, tools);
                 let who = match &request.plan {
                     Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
@@ -165,18 +169,12 @@ impl EventPrinter {
                 self.reply.clear();
                 if self.has_detail {
                     self.line(&bold(&format!("step {step}")));
-                } else {
-                    self.end_line();
-                    self.prose.restart();
                 }
             }
             EventKind::Delta {
-                delta: Delta::Content(text),
+                delta: Delta::Content(_),
                 ..
-            } if !self.has_detail => {
-                self.end_reasoning();
-                self.prose.push(text);
-            }
+            } if !self.has_detail => {}
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
@@ -439,6 +437,19 @@ impl EventPrinter {
                 }
             }
         }
+    }
+
+    /// Shows what an event adds to the prose of a reply.
+    fn show_prose(&mut self, event: &EventKind) {
+        match event {
+            EventKind::Request { .. } => self.end_line(),
+            EventKind::Delta {
+                delta: Delta::Content(_),
+                ..
+            } => self.end_reasoning(),
+            _ => {}
+        }
+        self.prose.take(event);
     }
 
     /// What it cost, as the next part of a list.

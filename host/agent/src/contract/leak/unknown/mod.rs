@@ -14,8 +14,8 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
+pub use opening::ReplyOpening;
 pub(super) use opening::{MAX_UNDECIDED, opening_of};
-pub use opening::{MarkInText, ReplyOpening, mark_in};
 
 use super::body::{self, CallableNames, argument_members, names};
 use super::marks::{opening, past_around};

@@ -28,27 +28,6 @@ pub(in crate::contract::leak) fn opening_of(text: &str) -> ReplyOpening {
     }
 }
 
-/// A mark in a text, at which a call may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MarkInText {
-    /// Byte place of the mark.
-    pub at: usize,
-    /// False at the end of a text where more of it has to come to make a mark.
-    pub is_whole: bool,
-}
-
-/// The first known mark of a call, or around calls, in `text`. It may be a quotation: whether it is a call, the complete
-/// reply shows.
-pub fn mark_in(text: &str) -> Option<MarkInText> {
-    let rules = ReadingRules::Current;
-    text.match_indices(['<', '[', '`']).find_map(|(at, _)| {
-        let start = text.get(at..)?;
-        let is_around = past_around(rules, start).len() < start.len();
-        let is_whole = is_around || opening(rules, start).is_some();
-        (is_whole || is_begun(rules, start)).then_some(MarkInText { at, is_whole })
-    })
-}
-
 fn kind(text: &str) -> ReplyOpening {
     let rules = ReadingRules::Current;
     let begun = past_around(rules, text);
