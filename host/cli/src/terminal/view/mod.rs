@@ -174,7 +174,10 @@ impl EventPrinter {
             EventKind::Delta {
                 delta: Delta::Content(_),
                 ..
-            } if !self.has_detail => {}
+            }
+            | EventKind::ToolWaits { .. }
+            | EventKind::Tokens { .. }
+                if !self.has_detail => {}
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
@@ -223,7 +226,6 @@ impl EventPrinter {
                 }
             }
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
-            EventKind::ToolWaits { .. } | EventKind::Tokens { .. } if !self.has_detail => {}
             EventKind::ToolWaits { call, .. } => {
                 let tool = line(&call.tool);
                 self.dim(&format!("  … {tool} waits for what it reads"));
