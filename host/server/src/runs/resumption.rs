@@ -62,8 +62,11 @@ impl Dispatcher {
         };
         let quota = Some(self.image_quota());
         let (driver, left_out) = agent.driver(&self.inner.store, &behalf, quota).await;
-        let registry = self.inner.agents.registry();
-        replayed.notes = resume_notes(left_out, &replayed.modules(), registry);
+        // Causes, and lines that a server printed, are for the operator alone.
+        for note in &left_out {
+            tracing::warn!(run = %row.id, agent = agent.name, "{note}");
+        }
+        replayed.notes = resume_notes(&driver, &replayed, self.inner.agents.registry());
         for note in &replayed.notes {
             tracing::warn!(run = %row.id, agent = agent.name, "{note}");
         }
