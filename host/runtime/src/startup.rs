@@ -12,9 +12,9 @@ use toolhold_sandbox::Registry;
 /// takes minutes; a fetch or a compilation that hangs must not hold runs for ever.
 const MAX_MODULES_WAIT: Duration = Duration::from_mins(10);
 
-/// Longest time after the begin of the process for which resumed runs wait for another version of a module that is loaded.
-/// Of several versions the older one may be there first. But the operator may have exchanged the module, and then the
-/// version never comes.
+/// Longest time after the begin of the process for which resumed runs wait for another version of a module that is loaded,
+/// although no file that claims its name is being loaded. The files may not be listed yet, or a version is fetched. But the
+/// operator may have exchanged the module, and then the version never comes.
 const MAX_VERSIONS_WAIT: Duration = Duration::from_secs(30);
 
 /// Clones share the state.
@@ -23,7 +23,7 @@ pub struct Startup {
     over: Arc<watch::Sender<bool>>,
     /// End of the time in which resumed runs wait for modules.
     modules_deadline: Instant,
-    /// End of the time in which they wait for other versions of loaded modules.
+    /// End of the time in which they wait for other versions of modules whose names are not being loaded.
     versions_deadline: Instant,
 }
 
@@ -60,16 +60,27 @@ impl Startup {
         }
     }
 
-    /// True while resumed runs wait for other versions of loaded modules, thirty seconds after the begin of the process at
-    /// most.
-    pub fn awaits_versions(&self) -> bool {
-        !self.is_over() && Instant::now() < self.versions_deadline
+    /// True while a run with these `tools` may have to wait for another version of a module: only then are the digests of its
+    /// modules worth reading.
+    pub fn awaits_versions(&self, tools: &[Bound], registry: &Registry) -> bool {
+        let is_awaited = |bound: &Bound| match &bound.runner {
+            Runner::Module(own) => self.awaits_version(own, registry),
+            _ => false,
+        };
+        !self.is_over() && tools.iter().any(is_awaited)
+    }
+
+    /// True while resumed runs wait for another version of this loaded module: while files that claim its name are being
+    /// loaded, or the process has just begun.
+    fn awaits_version(&self, name: &str, registry: &Registry) -> bool {
+        Instant::now() < self.versions_deadline || registry.is_loading(&module_of(name))
     }
 
     /// The modules that `tools` need and that are not loaded yet: those that run them, and those that these may call.
-    /// `modules`: digests, in hex, of the modules that the run was working with. While versions are awaited, a module that is
-    /// loaded with another digest counts as not loaded. None, once all are loaded or refused, or ten minutes after the begin
-    /// of the process. Which modules a sub-agent needs its Request says, so with one of them all are waited for.
+    /// `modules`: digests, in hex, of the modules that the run was working with. A module that is loaded with another digest
+    /// counts as not loaded while files that claim its name are being loaded, and for thirty seconds after the begin of the
+    /// process: of two versions the older one may be there first. None, once all are loaded or refused, or ten minutes after
+    /// that begin. Which modules a sub-agent needs its Request says, so with one of them all are waited for.
     pub fn awaited(
         &self,
         tools: &[Bound],
@@ -80,7 +91,6 @@ impl Startup {
         if self.is_over() || Instant::now() >= self.modules_deadline {
             return awaited;
         }
-        let awaits_versions = self.awaits_versions();
         let failures = registry.failures();
         let has_failed = |name: &str| {
             let module = module_of(name);
@@ -109,9 +119,9 @@ impl Startup {
             }
             match registry.module(&name) {
                 Some(module) => {
-                    let digest = modules.get(&name).filter(|_| awaits_versions);
+                    let digest = modules.get(&name);
                     let is_it = digest.is_none_or(|digest| module.digest.to_string() == *digest);
-                    if is_it || has_failed(&name) {
+                    if is_it || has_failed(&name) || !self.awaits_version(&name, registry) {
                         let grant = module.grant();
                         names.extend(grant.tools.iter().map(|tool| module_of(tool)));
                     } else {
@@ -140,19 +150,24 @@ fn module_of(tool: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use futures_util::FutureExt as _;
+    use std::path::{Path, PathBuf};
     use toolhold_protocol::tool::Tool;
-    use toolhold_sandbox::{Engine, EngineConfig, Policy};
+    use toolhold_sandbox::{Engine, EngineConfig, LoadEvent, Policy};
 
     fn registry() -> Registry {
         let engine = Engine::new(EngineConfig::default()).unwrap();
         Registry::new(engine, None, Policy::default())
     }
 
+    fn units_file() -> PathBuf {
+        let file = "../../tests/components/units/units.wasm";
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+    }
+
     /// A registry with the small module `units`, and its digest in hex.
     async fn with_units() -> (Registry, String) {
-        let file = "../../tests/components/units/units.wasm";
-        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let bytes = std::fs::read(units_file()).unwrap();
         let registry = registry();
         registry.load_bytes("units", bytes).await.unwrap();
         let digest = registry.module("units").unwrap().digest.to_string();
@@ -222,5 +237,29 @@ mod tests {
         startup.modules_deadline = Instant::now();
         assert!(awaited(&startup).is_empty());
         assert!(!startup.is_over(), "readiness goes on waiting");
+    }
+
+    #[tokio::test]
+    async fn another_version_is_waited_for_while_its_name_is_loaded() {
+        let (registry, _) = with_units().await;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(units_file(), folder.path().join("units.wasm")).unwrap();
+        let ignored = |_: LoadEvent| ();
+        let mut load = Box::pin(registry.load_folder(folder.path(), None, &ignored));
+        while !registry.is_loading("units") {
+            assert!(load.as_mut().now_or_never().is_none(), "it takes longer");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let tools = [bound(Runner::Module("units.length".into()))];
+        let modules = BTreeMap::from([("units".to_owned(), "aa".to_owned())]);
+        let startup = Startup {
+            versions_deadline: Instant::now(),
+            ..Startup::default()
+        };
+        assert_eq!(startup.awaited(&tools, &modules, &registry).len(), 1);
+        assert!(startup.awaits_versions(&tools, &registry));
+        drop(load);
+        assert!(!startup.awaits_versions(&tools, &registry));
+        assert!(startup.awaited(&tools, &modules, &registry).is_empty());
     }
 }

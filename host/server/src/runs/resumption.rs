@@ -107,8 +107,8 @@ impl Dispatcher {
         };
         let registry = self.inner.agents.registry();
         let mut awaited = startup.awaited(tools, &BTreeMap::new(), registry);
-        // The whole record is read only where all modules are loaded in some version.
-        if awaited.is_empty() && startup.awaits_versions() {
+        // The whole record is read only where all modules are loaded in some version, and another one may come.
+        if awaited.is_empty() && startup.awaits_versions(tools, registry) {
             let mut modules = RecordedModules::at_the_begin(tools);
             let source = Source::Run(run);
             store
