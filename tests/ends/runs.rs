@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
 use support::server::Server;
@@ -210,6 +211,9 @@ fn tell_of_stopped_calls(config: &str, stop: fn(&Host), (error, words): (&str, &
 fn ask_directly(server: &Server, tool: &str, arguments: &Value) -> TcpStream {
     let address = server.address().trim_start_matches("http://");
     let mut client = TcpStream::connect(address).expect("it listens");
+    // A server that does not answer fails the test instead of holding it.
+    let most = Some(Duration::from_mins(1));
+    client.set_read_timeout(most).expect("a socket");
     let body = json!({"arguments": arguments}).to_string();
     let key = server.key();
     let key = key.map_or(String::new(), |key| {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use support::endpoint::Reply;
 use support::host::Host;
+use support::sandbox::repository;
 use support::transcript::{answers, calls};
 use support::until;
 
@@ -19,14 +20,23 @@ fn constant(value: u32) -> Vec<u8> {
     .expect("a component")
 }
 
-/// The module of a run is exchanged while its server is down, and its MCP server does not start.
+/// The module of a run is exchanged while its server is down, and one of its MCP servers does not start any more. Another one
+/// never started.
 #[test]
 fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     let host = Host::new();
-    host.write("modules/meter.wasm", constant(1)).write(
-        "toolhold.toml",
-        "[modules]\npinning = \"never\"\n[mcp.away]\ncommand = [\"false\"]\ntools = [\"echo\"]\noffer = true\n",
-    );
+    let script = repository().join("tests/fixtures/mcp_server.py");
+    let servers = |away: &Value| {
+        let server = |name: &str, command: &Value| {
+            format!("[mcp.{name}]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n")
+        };
+        let (stays, never) = (json!(["python3", script]), json!(["false"]));
+        let [away, stays, never] = [("away", away), ("stays", &stays), ("never", &never)]
+            .map(|(name, it)| server(name, it));
+        format!("[modules]\npinning = \"never\"\n{away}{stays}{never}")
+    };
+    host.write("modules/meter.wasm", constant(1))
+        .write("toolhold.toml", servers(&json!(["python3", script])));
     let endpoint = scripted([
         Reply::endless(),
         calls([("meter.read", json!({}))]),
@@ -36,7 +46,9 @@ fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     let run = streamed(&first, "read the meter", 1);
     assert!(endpoint.wait_until(Duration::from_secs(30), |it| it.requests().len() == 1));
     first.kill();
-    host.write("modules/meter.wasm", constant(2));
+    let fails = json!(["sh", "-c", "echo the-hidden-cause >&2; sleep 1; exit 1"]);
+    host.write("modules/meter.wasm", constant(2))
+        .write("toolhold.toml", servers(&fails));
     let second = serve(&host, &endpoint);
     let path = format!("/v1/runs/{run}");
     let shown = until("the end", || {
@@ -55,11 +67,25 @@ fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     assert!(offered.iter().any(|tool| digest(tool) == Some(64)));
     let resumed = events.iter().find(|event| event["event"] == "resumed");
     let notes = &resumed.expect("it goes on")["notes"];
-    for part in ["module meter is another one than before", "MCP server away"] {
-        let named = |notes: &Value| notes.to_string().contains(part);
-        assert!(named(notes), "{part}: {notes}");
-        assert!(named(&shown["answer"]["notices"]), "{part}: {shown}");
+    let [module, server] = notes.as_array().map(Vec::as_slice).expect("notes") else {
+        panic!("a note of the module and one of the server: {notes}");
+    };
+    let module = module.as_str().expect("text");
+    let parts = [
+        "module meter is another one than before",
+        "MCP server away: its tools are left out",
+    ];
+    assert!(module.contains(parts[0]), "{module}");
+    assert_eq!(server, parts[1]);
+    let notices = shown["answer"]["notices"].as_array().expect("notices");
+    for part in parts {
+        let has_part = |notice: &&Value| notice.to_string().contains(part);
+        assert_eq!(notices.iter().filter(has_part).count(), 1, "{notices:?}");
         assert!(second.said().contains(part), "{part}");
     }
+    // The cause is for the operator alone.
+    let cause = "the-hidden-cause";
+    assert!(second.said().contains(cause), "{}", second.said());
+    assert!(!json!([events, shown]).to_string().contains(cause));
     assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0));
 }

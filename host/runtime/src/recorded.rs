@@ -11,7 +11,10 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Display;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
@@ -25,7 +28,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_sandbox::Registry;
-use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, StartedWrite, Store};
+use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, Store};
 use toolhold_telemetry::{CallSpan, Telemetry};
 
 /// The recorder of calls outside of runs. Clones share it.
@@ -33,8 +36,10 @@ use toolhold_telemetry::{CallSpan, Telemetry};
 pub struct Recorder {
     audit: Option<Audit>,
     telemetry: Telemetry,
-    /// Counts calls whose row is not written yet.
+    /// Counts calls whose row is not written or refused yet.
     open: TaskTracker,
+    /// Number of calls whose row could not be written.
+    failed: Arc<AtomicUsize>,
 }
 
 /// The log, and the durability that a result waits for.
@@ -66,6 +71,7 @@ impl Recorder {
             audit,
             telemetry,
             open: TaskTracker::new(),
+            failed: Arc::default(),
         }
     }
 
@@ -147,9 +153,22 @@ impl Recorder {
         self.telemetry.close().await;
     }
 
-    /// Number of calls that have begun and whose row is not written yet.
+    /// Number of calls whose row is not written or refused yet. Calls whose tool is not called yet count, too.
     pub fn unwritten(&self) -> usize {
         self.open.len()
+    }
+
+    /// Number of calls whose row could not be written: the log lacks their ends.
+    pub fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Logs and counts a row that could not be written.
+    fn note(&self, written: &io::Result<()>) {
+        if let Err(error) = written {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "a call is not in the audit log");
+        }
     }
 
     fn content(&self) -> Option<&AuditContent> {
@@ -260,13 +279,8 @@ impl CallRecording for Recording {
         let writing = self.close(end).and_then(|row| self.writing(row));
         Box::pin(async move {
             match writing {
+                Some(written) => written.await,
                 None => Ok(()),
-                Some(StartedWrite::Queued(written)) => reported(written).await,
-                // A task of its own: the call was made, and must be recorded even if the caller goes away
-                // now.
-                Some(StartedWrite::Waiting(written)) => tokio::spawn(reported(written))
-                    .await
-                    .map_err(io::Error::other)?,
             }
         })
     }
@@ -321,21 +335,56 @@ impl Recording {
         Some((id, row))
     }
 
-    /// Begins to write the row. What counts the call as open is dropped when that is done.
-    fn writing(&mut self, (call, row): (String, Draft)) -> Option<StartedWrite> {
+    /// Begins to write the row. The guard that counts the call as open is dropped when the row is written or refused.
+    fn writing(&mut self, (call, row): (String, Draft)) -> Option<RowWrite> {
         let audit = self.recorder.audit.as_ref()?;
         let open = Box::new(self.open.take());
-        Some(audit.store.audit_call(&call, row, audit.until, open))
+        let write = audit.store.audit_call(&call, row, audit.until, open);
+        Some(RowWrite {
+            write: Some(write.into_future()),
+            recorder: self.recorder.clone(),
+        })
     }
 }
 
-/// Waits for the row of a call, and logs that it could not be written.
-async fn reported(written: BoxFuture<'static, io::Result<()>>) -> io::Result<()> {
-    let written = written.await;
-    if let Err(error) = &written {
-        tracing::error!(%error, "a call is not in the audit log");
+/// Write of a call's row. A write that is dropped too early continues in a task of its own: the tool was called, so its row
+/// must be written, or its failure counted, also if the caller goes away.
+struct RowWrite {
+    /// Absent once the row is written or refused.
+    write: Option<BoxFuture<'static, io::Result<()>>>,
+    recorder: Recorder,
+}
+
+impl Future for RowWrite {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(write) = &mut self.write else {
+            return Poll::Ready(Ok(()));
+        };
+        let written = ready!(write.as_mut().poll(context));
+        self.write = None;
+        self.recorder.note(&written);
+        Poll::Ready(written)
     }
-    written
+}
+
+impl Drop for RowWrite {
+    fn drop(&mut self) {
+        let Some(write) = self.write.take() else {
+            return;
+        };
+        // Without a runtime nobody asks for failures any more. A row in the queue is written without a task.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let recorder = self.recorder.clone();
+            // Taken here, so that a recorder that is closed now waits for the failure.
+            let open = recorder.open();
+            runtime.spawn(async move {
+                recorder.note(&write.await);
+                drop(open);
+            });
+        }
+    }
 }
 
 impl Drop for Recording {
@@ -346,12 +395,8 @@ impl Drop for Recording {
         let mut end = CallEnd::dropped(self.was_begun);
         let took = self.began.elapsed().as_micros();
         end.result.usage.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
-        // A row in the queue is written without a task.
-        if let Some(row) = self.close(&end)
-            && let Some(StartedWrite::Waiting(written)) = self.writing(row)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(reported(written));
+        if let Some(row) = self.close(&end) {
+            drop(self.writing(row));
         }
     }
 }
@@ -454,5 +499,37 @@ mod tests {
             text.contains("begun") && text.contains("interrupted"),
             "{text}"
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_refused_row_of_a_stopped_call_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolhold.db");
+        let store = Store::open(&Location::File(file.clone()), Duration::from_mins(1))
+            .await
+            .unwrap();
+        let log = Some((store.clone(), Durability::OnDisk));
+        let recorder = Recorder::new(log, Telemetry::off());
+        let calls = recorder.of(RecordedCaller::default());
+        let arguments = json!({});
+        let call = |id| NewCall {
+            id,
+            tool: "m.f",
+            arguments: &arguments,
+            may_be_repeated: false,
+        };
+        let mut written = calls.begin(call("written")).await;
+        written.started(None).await.unwrap();
+        let mut refused = calls.begin(call("refused")).await;
+        refused.started(None).await.unwrap();
+        let ended = written.ended(&CallEnd::answered(json!(1))).await;
+        assert!(ended.is_ok() && recorder.failed() == 0, "{ended:?}");
+        let url = format!("sqlite://{}", file.display());
+        let mut other = sqlx::AnyConnection::connect(&url).await.unwrap();
+        let trigger = "CREATE TRIGGER refusal BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no row'); END";
+        sqlx::query(trigger).execute(&mut other).await.unwrap();
+        drop(refused);
+        recorder.close().await;
+        assert_eq!((recorder.unwritten(), recorder.failed()), (0, 1));
     }
 }

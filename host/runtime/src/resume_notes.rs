@@ -1,28 +1,79 @@
 //! Notes of a resumed run about modules and MCP servers that are other than before. Its `resumed` event has them for the
-//! readers of the run.
+//! readers of the run, clients among them. So they are made of names and digests alone: causes, and text that a server
+//! printed, are for the operator's log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use toolhold_agent::Driver;
+use toolhold_agent::run::replay::Replayed;
 use toolhold_policy::text;
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_sandbox::Registry;
 
 /// Maximum number of notes of one event: each reader of the run gets them.
 const MAX_NOTES: usize = 32;
 
-/// Maximum characters of one note. A failure of an MCP server may quote what the server said.
+/// Maximum characters of one note. Names may come from an MCP server.
 const MAX_NOTE_CHARS: usize = 500;
 
-/// Returns the notes of a resumed run. `left_out`: notes about MCP servers whose tools are left out. `modules`: digests, in
-/// hex, of the modules that the run was working with, by their names.
-pub fn resume_notes(
-    left_out: Vec<String>,
-    modules: &BTreeMap<String, String>,
-    registry: &Registry,
-) -> Vec<String> {
+/// Returns the notes of a run that `driver` is about to resume.
+pub fn resume_notes(driver: &Driver, replayed: &Replayed, registry: &Registry) -> Vec<String> {
+    let modules = replayed.modules();
     let of_modules = modules.iter().filter_map(|(name, digest)| {
         let now = registry.module(name);
         module_note(name, digest, now.map(|module| module.digest.to_string()))
     });
-    bounded(of_modules.chain(left_out).collect())
+    let offered: BTreeSet<String> = driver
+        .toolbox
+        .source
+        .tools()
+        .iter()
+        .map(|tool| tool.name.clone())
+        .collect();
+    let tools = replayed.tools();
+    let of_servers = tools.iter().filter_map(|bound| server_tool(bound));
+    let of_servers = of_servers.filter(|(server, _)| registry.module(server).is_none());
+    bounded(
+        of_modules
+            .chain(server_notes(of_servers, &offered))
+            .collect(),
+    )
+}
+
+/// Returns the MCP server and the toolbox's name of a tool that the server offered to the run; `None` for other tools. A tool
+/// of a module has the digest of its module.
+fn server_tool(bound: &Bound) -> Option<(&str, &str)> {
+    let Runner::Module(own) = &bound.runner else {
+        return None;
+    };
+    let (server, _) = own.split_once('.')?;
+    // Other names are of modules, by their versions, paths or addresses.
+    let is_server = bound.tool.module_digest.is_none() && !server.contains(['@', '/', ':']);
+    (is_server && !server.is_empty()).then_some((server, own))
+}
+
+/// Returns the notes about servers that do not offer tools any more, of these tools with their servers.
+fn server_notes<'a>(
+    tools: impl Iterator<Item = (&'a str, &'a str)>,
+    offered: &BTreeSet<String>,
+) -> Vec<String> {
+    // Whether tools are offered, and whether tools are missing, by server.
+    let mut servers: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
+    for (server, tool) in tools {
+        let (some_offered, some_missing) = servers.entry(server).or_default();
+        let is_offered = offered.contains(tool);
+        *some_offered |= is_offered;
+        *some_missing |= !is_offered;
+    }
+    let notes = servers
+        .into_iter()
+        .filter_map(|(server, state)| match state {
+            (_, false) => None,
+            (false, true) => Some(format!("MCP server {server}: its tools are left out")),
+            (true, true) => Some(format!(
+                "MCP server {server}: some of its tools are left out"
+            )),
+        });
+    notes.collect()
 }
 
 /// Returns the note about a module that has the digest `now`, if it is another one than before, or is not loaded.
@@ -56,6 +107,7 @@ fn bounded(mut notes: Vec<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_protocol::tool::Tool;
 
     #[test]
     fn modules_that_changed_or_are_missing_are_named() {
@@ -71,6 +123,35 @@ mod tests {
             let note = note(now).unwrap();
             assert!(parts.iter().all(|part| note.contains(part)), "{note}");
         }
+    }
+
+    #[test]
+    fn servers_are_named_whose_tools_the_run_had_and_has_no_more() {
+        let tools = ["away.a", "away.b", "here.a", "part.a", "part.b"];
+        let bounds = tools.map(|name| Bound {
+            tool: Tool::new(name).into(),
+            runner: Runner::Module(name.into()),
+        });
+        let offered: BTreeSet<String> = ["here.a", "part.b", "new.a"].map(str::to_owned).into();
+        let notes = server_notes(bounds.iter().filter_map(server_tool), &offered);
+        let expected = [
+            "MCP server away: its tools are left out",
+            "MCP server part: some of its tools are left out",
+        ];
+        assert_eq!(notes, expected);
+        let of_module = Bound {
+            tool: Tool {
+                module_digest: Some("aa".into()),
+                ..Tool::new("calc.add")
+            }
+            .into(),
+            runner: Runner::Module("calc.add".into()),
+        };
+        let client = Bound {
+            runner: Runner::Client,
+            ..bounds[0].clone()
+        };
+        assert_eq!([&of_module, &client].map(server_tool), [None, None]);
     }
 
     #[test]

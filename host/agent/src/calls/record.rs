@@ -85,9 +85,10 @@ pub trait CallRecorder: Send + Sync + Debug {
     fn within(&self, id: &str) -> Arc<dyn CallRecorder>;
 }
 
-/// The record of one call: the value that is made where the call begins, and that its end consumes. No begin is left
-/// without an end, because a call that has begun cannot be forgotten: dropped before it ended, it was cancelled, and that is
-/// recorded.
+/// The record of one call: the value that is made where the call begins, and that its end consumes. A call whose begin was
+/// recorded cannot be forgotten: dropped before it ended, it was cancelled, and that is recorded. A database that loses its
+/// connection may have written a begin whose write ended in an error. Then the tool is not called, and the audit log may have
+/// the call as `interrupted`.
 #[must_use = "dropped, it records that the call was cancelled"]
 pub trait CallRecording: Send {
     /// Takes what happens around the call: what shields say, and what they ask; the question to a person and the

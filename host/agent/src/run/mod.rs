@@ -24,4 +24,5 @@ pub use cancel::RunCancel;
 pub use driver::{Driver, OperatorTexts, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
 pub use outcomes::{CandidateAttempt, CandidateOutcomes};
+pub use recorded_modules::RecordedModules;
 pub use sub_agent::SubAgentEnd;

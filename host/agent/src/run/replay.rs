@@ -6,7 +6,7 @@ use crate::catalogue::ToolCatalogue;
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::open_calls::{OpenCalls, is_written_end};
 use crate::run::recorded_jobs::RecordedJobs;
-use crate::run::recorded_modules::recorded_modules;
+use crate::run::recorded_modules::RecordedModules;
 use crate::run::rules::LoopRules;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budget, RunUsage};
@@ -75,11 +75,11 @@ impl Replayed {
     }
 
     /// The digests, in hex, of the modules that the run and its sub-agents at work were working with, by the toolbox's names
-    /// of the modules.
+    /// of the modules. Where the digests of one module differ, the run's own is named.
     pub fn modules(&self) -> BTreeMap<String, String> {
         let mut modules = self.modules.clone();
-        for sub in self.subs.values() {
-            modules.extend(sub.modules());
+        for (name, digest) in self.subs.values().flat_map(Self::modules) {
+            modules.entry(name).or_insert(digest);
         }
         modules
     }
@@ -375,6 +375,10 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
     let last = events.last().unwrap_or(first);
     let inside = replay_subs(events, request.settings.max_cost.is_some(), lacks_from)?;
     until = earlier(until, inside.until);
+    let mut modules = RecordedModules::at_the_begin(tools);
+    for event in events {
+        modules.take(&event.kind);
+    }
     Ok(Replayed {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs: inside.subs,
@@ -393,7 +397,7 @@ fn rebuild(events: &[Event], lacks_from: Option<u64>) -> Result<Replayed, Replay
         has_other_prompts,
         instructions: request.all_instructions().into_owned(),
         notes: Vec::new(),
-        modules: recorded_modules(tools, events),
+        modules: modules.digests(),
     })
 }
 

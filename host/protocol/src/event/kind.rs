@@ -161,8 +161,8 @@ pub enum EventKind {
     Resumed {
         step: u32,
         active_ms: u64,
-        /// Text for readers of the run about what this process has otherwise than the earlier one: another version of a
-        /// module, or an MCP server whose tools are left out.
+        /// Text for readers of the run, made of names and digests: modules that have another digest than those that the run
+        /// worked with, or are not loaded, and MCP servers whose tools the run had and has no more.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// Candidates that claim one name, the best founded first: of equals, the first that is loaded has it.
 pub(super) struct NameClaims {
+    pub name: String,
     pub candidates: Vec<ModuleCandidate>,
     /// Bytes of the largest component.
     pub bytes: u64,
@@ -29,10 +30,11 @@ pub(super) fn by_name(candidates: Vec<ModuleCandidate>, policy: &Policy) -> Vec<
             .or_default()
             .push((rank, bytes, candidate));
     }
-    let groups = groups.into_values().map(|mut group| {
+    let groups = groups.into_iter().map(|(name, mut group)| {
         // Stable: between equals, in the order of their paths.
         group.sort_by_key(|(rank, ..)| *rank);
         NameClaims {
+            name,
             bytes: group.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0),
             candidates: group.into_iter().map(|(.., candidate)| candidate).collect(),
         }

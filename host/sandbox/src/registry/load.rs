@@ -238,6 +238,31 @@ fn is_wanted(candidate: &ModuleCandidate, only: &[String]) -> bool {
     wanted.any(|wanted| wanted.split('@').next() == Some(name.as_str()))
 }
 
+/// Counts a load of a module name as pending.
+struct PendingName {
+    registry: Arc<RegistryState>,
+    name: String,
+}
+
+impl PendingName {
+    fn new(registry: Arc<RegistryState>, name: String) -> Self {
+        *registry.pending.lock().entry(name.clone()).or_default() += 1;
+        Self { registry, name }
+    }
+}
+
+impl Drop for PendingName {
+    fn drop(&mut self) {
+        let mut pending = self.registry.pending.lock();
+        let left = pending.get(&self.name).map_or(0, |loads| loads - 1);
+        if left == 0 {
+            pending.remove(&self.name);
+        } else {
+            pending.insert(self.name.clone(), left);
+        }
+    }
+}
+
 impl RegistryState {
     /// Waits until nothing else is loaded from `origin`.
     async fn turn(&self, origin: &str) -> OwnedMutexGuard<()> {
@@ -256,16 +281,22 @@ impl RegistryState {
         lock.lock_owned().await
     }
 
-    /// Loads what claims one name, one after the other.
+    /// Loads what claims one name, one after the other. The name is pending from this call on until the future ends or is
+    /// dropped.
     fn load_claims<'a>(
         self: &'a Arc<Self>,
         claims: NameClaims,
         on_event: &'a (dyn Fn(LoadEvent) + Sync),
     ) -> BoxFuture<'a, ()> {
+        let NameClaims {
+            name, candidates, ..
+        } = claims;
+        let pending = PendingName::new(self.clone(), name);
         Box::pin(async move {
-            for candidate in claims.candidates {
+            for candidate in candidates {
                 self.load_candidate(candidate, on_event).await;
             }
+            drop(pending);
         })
     }
 

@@ -119,6 +119,8 @@ pub(crate) struct RegistryState {
     changes: watch::Sender<()>,
     /// One load of each origin at a time.
     loading: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// Numbers of loads that have begun or wait for their turn, by the names of their modules.
+    pending: Mutex<BTreeMap<String, usize>>,
     /// Answers what modules ask of documents and facts. Empty: nothing is known.
     knowledge: OnceLock<Arc<dyn KnowledgeAccess>>,
 }
@@ -139,6 +141,7 @@ impl Registry {
                 changing: Mutex::default(),
                 changes: watch::Sender::new(()),
                 loading: Mutex::default(),
+                pending: Mutex::default(),
                 knowledge: OnceLock::new(),
             }),
         }
@@ -176,6 +179,11 @@ impl Registry {
     /// What could not be loaded, in the folder's order.
     pub fn failures(&self) -> Vec<Arc<FailedModule>> {
         self.shared.snapshot().failures()
+    }
+
+    /// True while files that claim the module name `name` are being loaded, or wait for that.
+    pub fn is_loading(&self, name: &str) -> bool {
+        self.shared.pending.lock().contains_key(name)
     }
 
     /// Told of every change of what is loaded: modules that became ready, were replaced, removed or refused.

@@ -279,6 +279,8 @@ async fn a_module_that_never_lists_its_tools_holds_up_nothing() {
         changes.changed().await.unwrap();
     }
     assert!(!loading.is_finished(), "the bad ones are still asked");
+    let bad = |number: usize| registry.is_loading(&format!("bad{number}"));
+    assert!((0..9).any(bad) && !registry.is_loading("holder"));
     assert_eq!(value(&registry, "good.which").await, 7);
     let before = Instant::now();
     registry.govern(host.policy(false)).await;
@@ -292,6 +294,7 @@ async fn a_module_that_never_lists_its_tools_holds_up_nothing() {
         .expect("each has its deadline")
         .unwrap()
         .unwrap();
+    assert!(!(0..9).any(bad), "none is loaded any more");
     let failures = registry.failures();
     assert_eq!(failures.len(), 9);
     for failure in failures {

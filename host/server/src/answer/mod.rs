@@ -247,16 +247,14 @@ impl Answer {
             }
             EventKind::Notice { message, .. } => self.notice(message),
             EventKind::Resumed { notes, .. } => {
+                // Each process that goes on with the run tells of them.
                 for note in notes {
-                    self.notice(note);
+                    self.notice_once(note);
                 }
             }
             EventKind::Routing(left_out @ Routing::ImagesLeftOut { .. }) => {
-                let left_out = left_out.to_string();
-                // Once, although each Request of the run leaves them out.
-                if !self.notices.contains(&left_out) {
-                    self.notice(&left_out);
-                }
+                // Each Request of the run leaves them out.
+                self.notice_once(&left_out.to_string());
             }
             EventKind::Summarized {
                 turns,
@@ -461,6 +459,14 @@ impl Answer {
         }
     }
 
+    /// Adds a notice that the answer does not have yet.
+    fn notice_once(&mut self, message: &str) {
+        let is_there = self.notices.contains(&self.secrets.text(message));
+        if !is_there {
+            self.notice(message);
+        }
+    }
+
     fn notice(&mut self, message: &str) {
         if self.notices.len() < MAX_NOTICES {
             let message = self.secrets.text(message);
@@ -552,4 +558,32 @@ fn asked(context: &[Message]) -> Vec<InputMessage> {
         }
     }
     asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::event::Seal;
+
+    #[test]
+    fn notes_of_several_processes_that_resume_a_run_are_one_notice() {
+        let note = "MCP server away: its tools are left out";
+        let resumed = |seq| Event {
+            run: Uuid::nil(),
+            seq,
+            at_ms: 0,
+            kind: EventKind::Resumed {
+                step: 1,
+                active_ms: 1,
+                notes: vec![note.to_owned()],
+            },
+            seal: Seal::default(),
+            removed: None,
+        };
+        let mut answer = Answer::default();
+        for seq in 1..3 {
+            answer.take(&resumed(seq));
+        }
+        assert_eq!(answer.notices, [note]);
+    }
 }

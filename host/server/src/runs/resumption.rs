@@ -3,9 +3,11 @@
 use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
 use crate::runs::log::RunLog;
 use crate::runs::refused::RunRefusal;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
+use toolhold_agent::run::RecordedModules;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_model::NoModel;
@@ -14,7 +16,7 @@ use toolhold_protocol::image::{Image, MAX_ALL_IMAGE_BYTES};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::resume_notes::resume_notes;
 use toolhold_runtime::telemetry;
-use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
+use toolhold_storage::{LeaseState, RecordError, RunRow, Source, Store};
 use toolhold_telemetry::{ObservedRun, ResumeCause};
 use uuid::Uuid;
 
@@ -62,8 +64,11 @@ impl Dispatcher {
         };
         let quota = Some(self.image_quota());
         let (driver, left_out) = agent.driver(&self.inner.store, &behalf, quota).await;
-        let registry = self.inner.agents.registry();
-        replayed.notes = resume_notes(left_out, &replayed.modules(), registry);
+        // Causes, and lines that a server printed, are for the operator alone.
+        for note in &left_out {
+            tracing::warn!(run = %row.id, agent = agent.name, "{note}");
+        }
+        replayed.notes = resume_notes(&driver, &replayed, self.inner.agents.registry());
         for note in &replayed.notes {
             tracing::warn!(run = %row.id, agent = agent.name, "{note}");
         }
@@ -89,17 +94,28 @@ impl Dispatcher {
     }
 
     /// # Errors
-    /// [`RunRefusal::ModulesLoad`] while a module that the run was started with is still being loaded.
+    /// [`RunRefusal::ModulesLoad`] while a module that the run works with is still being loaded.
     async fn waits_for_modules(&self, run: Uuid) -> Result<(), RunRefusal> {
-        if self.inner.startup.is_over() {
+        let startup = &self.inner.startup;
+        if startup.is_over() {
             return Ok(());
         }
-        let (first, _) = self.inner.store.ends(run).await?;
+        let store = &self.inner.store;
+        let (first, _) = store.ends(run).await?;
         let EventKind::Run { tools, .. } = &first.kind else {
             return Ok(());
         };
         let registry = self.inner.agents.registry();
-        let awaited = self.inner.startup.awaited(tools, registry);
+        let mut awaited = startup.awaited(tools, &BTreeMap::new(), registry);
+        // The whole record is read only where all modules are loaded in some version, and another one may come.
+        if awaited.is_empty() && startup.awaits_versions(tools, registry) {
+            let mut modules = RecordedModules::at_the_begin(tools);
+            let source = Source::Run(run);
+            store
+                .scan(&source, |event| modules.take(&event.kind))
+                .await?;
+            awaited = startup.awaited(tools, &modules.digests(), registry);
+        }
         if awaited.is_empty() {
             return Ok(());
         }

@@ -279,6 +279,7 @@ impl Drop for RunRecording {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolhold_protocol::failure::UNFINISHED;
 
     #[test]
     fn the_record_has_the_beginning_of_long_arguments_of_a_refused_call() {
@@ -288,5 +289,60 @@ mod tests {
         let text = long.as_str().unwrap();
         assert!(text.starts_with("{\"a\":\"éé") && text.ends_with(" more bytes)"));
         assert!(text.chars().count() < MAX_REFUSED_CHARS + 40);
+    }
+
+    #[tokio::test]
+    async fn a_call_of_a_run_that_has_begun_cannot_be_forgotten() {
+        let (sender, mut events) = CallEventSender::channel(8);
+        let recorder = RunRecorder {
+            events: sender,
+            blobs: KeptBlobs::default(),
+            budget: Arc::default(),
+            within: vec!["outer".to_owned()],
+        };
+        let arguments = json!({});
+        let call = |id| NewCall {
+            id,
+            tool: "m.f",
+            arguments: &arguments,
+            may_be_repeated: false,
+        };
+        recorder.begin(call("new")).await.forget();
+        let mut recording = recorder.begin(call("begun")).await;
+        let started = async {
+            recording.started(None).await.expect("the begin is taken");
+            recording.forget();
+        };
+        let recorded = async {
+            let begin = events.recv().await.expect("the begin");
+            let is_recorded = begin.recorded.expect("a begin is waited for");
+            is_recorded.send(()).expect("it is waited for");
+            begin.kind
+        };
+        let ((), begin) = tokio::join!(started, recorded);
+        drop(recorder);
+        let end = events.recv().await.expect("the end").kind;
+        assert!(events.recv().await.is_none(), "the other call has no event");
+        let own = |event| match event {
+            EventKind::Sub { what, .. } => *what,
+            event => event,
+        };
+        let EventKind::ToolStart { call, .. } = own(begin) else {
+            panic!("its begin is the first event");
+        };
+        let EventKind::ToolResult {
+            id,
+            outcome,
+            by_host,
+            ..
+        } = own(end)
+        else {
+            panic!("its end is the second event");
+        };
+        assert_eq!((call.id.as_str(), id.as_str()), ("begun", "begun"));
+        let ToolOutcome::Error(failure) = outcome else {
+            panic!("it has no output");
+        };
+        assert_eq!((failure.kind.as_str(), by_host), (UNFINISHED, false));
     }
 }

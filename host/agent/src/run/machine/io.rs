@@ -55,7 +55,9 @@ pub enum Input {
     /// A model was asked on behalf of the run, beside its own Requests.
     SideRequest(SideRequest),
     /// The process that ran this ended; nothing that was begun is under way any more. Text for readers of the run.
-    Resumed { notes: Vec<String> },
+    Resumed {
+        notes: Vec<String>,
+    },
     /// The run was cancelled from outside, for this reason if one was given.
     Cancelled {
         reason: Option<String>,

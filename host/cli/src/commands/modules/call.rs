@@ -70,10 +70,8 @@ pub async fn call(
         // Waits for the row of a call that was stopped, too.
         recorder.close().await;
     }
-    if let Ok(Exit::Interrupted) = exit
-        && let Some(text) = progress.interruption(tool)
-    {
-        output::note(NoteMark::Bad("interrupted:"), &text);
+    if let Ok(Exit::Interrupted) = exit {
+        output::note(NoteMark::Bad("interrupted:"), &progress.interruption(tool));
     }
     exit
 }
@@ -102,24 +100,27 @@ impl Default for TerminalCall {
 }
 
 impl TerminalCall {
-    /// Returns the words about a call that a signal stopped; `None` if it had ended before. To be asked once the recorder is
-    /// closed.
-    fn interruption(&self, tool: &str) -> Option<String> {
+    /// Returns the words about a call whose command was stopped by a signal. To be asked once the recorder is closed.
+    fn interruption(&self, tool: &str) -> String {
         if self.is_over.load(Ordering::Relaxed) {
-            return None;
+            return format!("{tool} had ended; its result was not shown");
         }
         if !self.is_made.load(Ordering::Relaxed) {
-            return Some(format!("{tool} was not called"));
+            return format!("{tool} was not called");
         }
-        let unwritten = self.recorder.get().map_or(0, Recorder::unwritten);
-        let logged = if unwritten == 0 {
-            "the audit log has its end"
-        } else {
+        // Of the call, and of the calls that it made.
+        let (unwritten, failed) = self
+            .recorder
+            .get()
+            .map_or((0, 0), |recorder| (recorder.unwritten(), recorder.failed()));
+        let logged = if failed > 0 {
+            "its end is not in the audit log, which could not be written"
+        } else if unwritten > 0 {
             "its end is not in the audit log yet, and is written by the next command that reads the log"
+        } else {
+            "the audit log has its end"
         };
-        Some(format!(
-            "{tool} was stopped, and it is not known whether it took effect; {logged}"
-        ))
+        format!("{tool} was stopped, and it is not known whether it took effect; {logged}")
     }
 }
 
@@ -407,13 +408,13 @@ mod tests {
     #[test]
     fn an_interruption_says_whether_the_tool_was_called() {
         let call = TerminalCall::default();
-        let text = call.interruption("m.t");
-        assert_eq!(text.as_deref(), Some("m.t was not called"));
+        assert_eq!(call.interruption("m.t"), "m.t was not called");
         call.is_made.store(true, Ordering::Relaxed);
-        let text = call.interruption("m.t").expect("it was stopped");
+        let text = call.interruption("m.t");
         let unknown = "m.t was stopped, and it is not known whether it took effect";
         assert!(text.starts_with(unknown), "{text}");
         call.is_over.store(true, Ordering::Relaxed);
-        assert_eq!(call.interruption("m.t"), None);
+        let text = call.interruption("m.t");
+        assert_eq!(text, "m.t had ended; its result was not shown");
     }
 }

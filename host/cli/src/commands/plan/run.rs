@@ -68,14 +68,8 @@ pub async fn run(loaded: &Loaded, args: PlanRunArgs) -> Result<Exit> {
     }
     let store = host::store(config).await?;
     let PreparedRun {
-        driver,
-        servers,
-        left_out,
-        ..
+        driver, servers, ..
     } = with(config, &store, tools, args.json).await?;
-    for note in &left_out {
-        output::left_out(note);
-    }
     let shown = OutputOptions {
         json: args.json,
         verbose: args.verbose,
@@ -116,7 +110,10 @@ async fn with(
         tools.of_servers.as_deref(),
     );
     let registry = components.registry().clone();
-    let (tools, left_out) = servers.offered(tools).await;
+    let (tools, notes) = servers.offered(tools).await;
+    for note in notes {
+        output::left_out(&note);
+    }
     let driver = Driver {
         decider: Arc::new(TerminalDecider::new(store.clone(), !json)),
         activities: servers.activities(Activities::default()),
@@ -128,7 +125,6 @@ async fn with(
         driver,
         servers,
         registry,
-        left_out,
     })
 }
 

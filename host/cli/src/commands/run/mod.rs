@@ -222,12 +222,8 @@ async fn start(
     let PreparedRun {
         mut driver,
         servers,
-        left_out,
         ..
     } = prepared;
-    for note in &left_out {
-        output::left_out(note);
-    }
     driver.operator = operator;
     driver.retriever = retriever(config, &store, &request).await?;
     dialects.adapt(&mut request.settings, config);
@@ -291,8 +287,6 @@ pub struct PreparedRun {
     pub driver: Driver,
     pub servers: Servers,
     pub registry: Registry,
-    /// Notes about MCP servers whose tools are left out, which the terminal does not show yet.
-    pub left_out: Vec<String>,
 }
 
 /// The model, the modules, the MCP servers and the decider; and the probe results of the endpoints.
@@ -318,7 +312,10 @@ async fn driver(
     let guards = models.guards().await?;
     let shields = shields(config, toolbox.components(), tools, &guards).await?;
     let servers = Servers::new(config.servers(), &config.pins(), tools);
-    let (toolbox, left_out) = servers.offered(toolbox).await;
+    let (toolbox, notes) = servers.offered(toolbox).await;
+    for note in notes {
+        output::left_out(&note);
+    }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
         decider: Arc::new(TerminalDecider::new(store.clone(), !means.json)),
@@ -334,7 +331,6 @@ async fn driver(
         driver,
         servers,
         registry,
-        left_out,
     };
     Ok((prepared, selected.known))
 }

@@ -76,7 +76,6 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
         mut driver,
         servers,
         registry,
-        left_out,
     } = prepared;
     driver.retriever = retriever(config, &store, request).await?;
     let policy = driver.shields.policy(
@@ -99,7 +98,7 @@ pub async fn resume(loaded: &Loaded, args: ResumeArgs) -> Result<Exit> {
             }
         }
     }
-    replayed.notes = resume_notes(left_out, &replayed.modules(), &registry);
+    replayed.notes = resume_notes(&driver, &replayed, &registry);
     let telemetry = host::telemetry(config, false)?;
     let mut view = EventPrinter::of_run(means.shown());
     view.is_about(replayed.machine.request(), replayed.machine.tools());
