@@ -8,13 +8,14 @@ use super::window::{KEPT_WINDOW_PERCENT, SUMMARY_WINDOW_DIVISOR};
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::ConversationSummary;
+use crate::run::rules::LoopRules;
 use serde_json::Value;
 use toolhold_json::bounded;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::route::TOKENS_PER_ATTACHMENT;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::prompt::PromptText;
-use toolhold_protocol::context::{Message, summable};
+use toolhold_protocol::context::{Message, SummaryMessage, summable};
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::turn::Role;
 use toolhold_protocol::window::{SummaryWriter, WrittenSummary};
@@ -64,18 +65,20 @@ pub(super) struct ConversationState {
 }
 
 impl ConversationState {
-    fn begin(&mut self, messages: &[Message]) {
+    fn begin(&mut self, messages: &[Message], rules: LoopRules) {
         if !self.whole.is_empty() {
             return;
         }
         self.whole = messages.to_vec();
         self.places = summable(messages);
         let first = self.places.first().and_then(|place| messages.get(*place));
+        let mut before = SummaryMessage::default();
         if let Some(Message::Summary(summary)) = first {
-            self.summary = ConversationSummary::of(summary.clone());
+            before = summary.clone();
             self.count = 1;
             self.written = 1;
         }
+        self.summary = ConversationSummary::of(before, rules.trim_order());
     }
 
     /// Adds `more` messages, and lets statements go that have no room in `share` bytes. Returns whether something changed.
@@ -187,7 +190,7 @@ impl Machine {
     /// The number of messages that are summed up first. Of a client's own messages, which have no summary, the same ones
     /// go each time until the window is full again: what is sent begins alike.
     fn due_messages(&mut self, composed: &Composed) -> usize {
-        self.conversation.begin(&self.context.messages);
+        self.conversation.begin(&self.context.messages, self.rules);
         let sizes = self.conversation.sizes();
         let said: usize = sizes.iter().sum();
         let reply = u64::from(self.reply_limit.base());
@@ -205,7 +208,7 @@ impl Machine {
 
     /// Sums up `more` of the oldest messages. Returns whether the Request changed.
     fn sum_up_conversation(&mut self, more: usize) -> bool {
-        self.conversation.begin(&self.context.messages);
+        self.conversation.begin(&self.context.messages, self.rules);
         let share = self.window.bytes_of_share(SUMMARY_WINDOW_DIVISOR);
         let is_changed = self.conversation.sum_up(more, share, &mut self.privacy);
         if is_changed {
@@ -225,7 +228,7 @@ impl Machine {
         if !self.sums_up_conversation() {
             return false;
         }
-        self.conversation.begin(&self.context.messages);
+        self.conversation.begin(&self.context.messages, self.rules);
         let refused = self.window.most_sent();
         let part = self.conversation.left().div_ceil(REFUSED_PART).max(1);
         let is_shorter = self.sum_up_conversation(part);
