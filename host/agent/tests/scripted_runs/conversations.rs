@@ -121,7 +121,11 @@ pub(super) static UNMARKED: [UnmarkedFacts; 5] = [
         answer: "Пункт # всегда можно обсудить ещё раз.",
     },
     UnmarkedFacts {
-        facts: ["订单号是ZX-4471-Q。", "项目代号是蓝鲸。", "印刷由张伟负责。"],
+        facts: [
+            "订单号是ZX-4471-Q。",
+            "项目代号是蓝鲸。",
+            "印刷由张伟负责。",
+        ],
         request: "请继续讲我的清单上的第#个题目。",
         answer: "第#个题目总是可以再谈一谈。",
     },
@@ -466,4 +470,55 @@ async fn results_that_a_client_brings_leave_their_values() {
         assert!(told.contains(&format!("ORD-{n}-x")), "{n}: {told}");
     }
     assert!(told.contains("the task"), "{told}");
+}
+
+/// Nothing tells material of the task from earlier messages of a user who got no answers. What fits is sent as it is.
+#[tokio::test]
+async fn texts_of_the_user_in_a_row_are_summed_up_where_nothing_else_is_left() {
+    const TEXTS: usize = 40;
+    let texts = (0..TEXTS).map(|n| {
+        let fact = if n == TEXTS - 14 {
+            "项目代号是蓝鲸。"
+        } else {
+            ""
+        };
+        Message::user(format!(
+            "{fact}Text {n}. {}",
+            "And so on it goes. ".repeat(60)
+        ))
+    });
+    let script = Script::new([done()]);
+    let events = run(&plain(&script), asking(texts.collect(), Some(5_000))).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    assert!(told.len() < 5_000 * 3, "{}", told.len());
+    for kept in ["蓝鲸", "Text 39. And so on it goes. And", "the task"] {
+        assert!(told.contains(kept), "{kept}: {told}");
+    }
+    let (count, _) = summed_up(&events).unwrap();
+    assert!((TEXTS - 16 + 1..TEXTS).contains(&count), "{count}");
+}
+
+/// A client made many calls at once. What they returned leaves its values, but for the last.
+#[tokio::test]
+async fn results_of_the_newest_step_are_summed_up_where_nothing_else_is_left() {
+    let result = |n: usize| -> Message {
+        serde_json::from_value(json!({
+            "type": "tool_result", "tool": "orders.find", "arguments": {"n": n}, "id": format!("c{n}"),
+            "next_step": n == 0, "result": {"id": format!("ORD-{n}-x"), "remarks": "There is much to say. ".repeat(30)},
+        }))
+        .unwrap()
+    };
+    let script = Script::new([done()]);
+    let mut asked = asking(Vec::new(), Some(5_000));
+    asked.context.extend((0..40).map(result));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    assert!(told.len() < 5_000 * 3, "{}", told.len());
+    for n in 0..40 {
+        assert!(told.contains(&format!("ORD-{n}-x")), "{n}: {told}");
+    }
+    assert!(told.contains("the task"), "{told}");
+    assert!(told.contains("There is much to say."), "{told}");
 }

@@ -432,7 +432,8 @@ mod tests {
             let mut summary = ConversationSummary::default();
             summary.add(&Message::user(fact), open);
             for round in 0..10 {
-                let mut next = ConversationSummary::of(summary.message().clone(), TrimOrder::Rarity);
+                let mut next =
+                    ConversationSummary::of(summary.message().clone(), TrimOrder::Rarity);
                 for n in 0..40 {
                     next.add(&Message::user(format!("{talk} {}", round * 40 + n)), open);
                     let answer = Message::text(Role::Assistant, format!("{n}: it is nice."));

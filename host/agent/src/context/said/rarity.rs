@@ -371,9 +371,6 @@ mod tests {
             });
             gradual.values(&lines, 1_000);
         }
-        assert_eq!(
-            gradual.values(&lines, 1_000),
-            at_once.values(&lines, 1_000)
-        );
+        assert_eq!(gradual.values(&lines, 1_000), at_once.values(&lines, 1_000));
     }
 }
