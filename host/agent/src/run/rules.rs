@@ -25,7 +25,8 @@ pub enum LoopRules {
     /// Before: a call that may change something keeps the count of its repetitions when others are made, and is held back each
     /// time from the third one on. What calls change by other calls, or while the process ends, does not count. Statements
     /// leave the summary of a conversation by their weight ([`TrimOrder::Weight`]), and nothing of the newest turn is summed
-    /// up. Replies are read by [`ReadingRules::Format4`]:
+    /// up. A Request whose length an endpoint refuses without a number is made shorter three times, by a fifth each. Replies
+    /// are read by [`ReadingRules::Format4`]:
     ///
     /// - calls in text, and thoughts, have the forms and marks that were known then;
     /// - the text of a reply is no output of a schema if it has the members of a call, of any tool or none;

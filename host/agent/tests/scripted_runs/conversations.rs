@@ -263,6 +263,38 @@ async fn an_endpoint_that_refuses_a_conversation_gets_its_summary() {
     assert!(summed_up(&events).is_some());
 }
 
+/// An endpoint of a quarter of the length, which never says what fits. Nothing else tells the window.
+#[tokio::test]
+async fn an_endpoint_that_refuses_without_numbers_gets_half_each_time() {
+    let refusals = (0..4).map(|_| Reply::too_long());
+    let script = Script::new(refusals.chain([done()]));
+    let events = run(&plain(&script), asking(turns(200), None)).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let lengths: Vec<usize> = (0..5).map(|n| script.told(n).len()).collect();
+    assert!(lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
+    assert!(lengths[4] < lengths[0] / 6, "{lengths:?}");
+    let last = script.told(4);
+    assert!(last.contains("A-1741"), "{last}");
+}
+
+/// The task alone is longer than what the endpoint takes: a shorter Request cannot be made of it.
+#[tokio::test]
+async fn a_refusal_of_a_long_task_names_the_longest_message() {
+    let script = Script::new((0..5).map(|_| Reply::overflowing(14_000, 8_000)));
+    let mut asked = asking(turns(2), None);
+    asked.context.pop();
+    let task = format!("Count the words. {}", "word ".repeat(8_000));
+    asked.context.push(Message::user(task));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events).0, "model");
+    let done = &named(&events, "done")[0];
+    let error = done["error"]["message"].as_str().unwrap();
+    assert!(error.contains("the longest message is number"), "{error}");
+    assert!(error.contains("the user's \"Count the words."), "{error}");
+    // It is asked again for as long as there were earlier messages.
+    assert!(script.left() > 0, "{}", script.asked());
+}
+
 /// As versions did that are replayed: the request goes out as it is.
 #[tokio::test]
 async fn a_record_of_before_is_replayed_as_it_was() {
