@@ -158,7 +158,7 @@ const WINDOW: &[NumberContext] = &[
     // Yandex.
     ("umber of input tokens must be no more than ", ""),
 ];
-/// The same in words that do not tell alone what is too long.
+/// The size of the window in words that do not tell alone what is too long.
 const LIMIT: &[NumberContext] = &[
     // Anthropic.
     (" tokens > ", " maximum"),

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(places.newest, (23..39).collect::<Vec<_>>());
     }
 
-    /// What is attached goes before what came after the task; the task and the last message stay.
+    /// Attached messages go before those after the task; the task and the last message stay.
     #[test]
     fn messages_of_the_newest_turn_go_where_no_others_are_left() {
         let context = messages(json!([

@@ -31,10 +31,10 @@ const SHORT_WORD_CHARS: usize = 3;
 /// The order in which statements leave a summary that has no room for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TrimOrder {
-    /// Those that weigh least first, of these the ones that are like many others but for their numbers. Records of formats
-    /// 3 and 4 were made in this order.
+    /// Statements of the least weight leave first, and of these the ones that are like many others but for their numbers.
+    /// Records of formats 3 and 4 were made in this order.
     Weight,
-    /// Those first that are worth least among the others (`rarity`). Each author keeps a part of the room.
+    /// Statements that are worth least among the others leave first (`rarity`). Each author keeps a part of the room.
     #[default]
     Rarity,
 }
@@ -268,8 +268,8 @@ impl BytesOfAuthors {
     }
 }
 
-/// Returns the part of the room that statements of an author keep, whatever the others said. The parts are less than the
-/// whole together. Users say least and know most.
+/// Divisor of the room for the part that statements of an author keep, however many the others made. The parts are less
+/// than the whole together. Users say least and know most.
 fn kept_divisor(from: Speaker) -> usize {
     match from {
         Speaker::User => 2,

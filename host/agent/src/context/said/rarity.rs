@@ -1,9 +1,9 @@
 //! The value of a statement among the others: how much of it is rare in the conversation.
 //!
-//! A form that many statements share says little, whatever words it has, and a cue that many have is a habit of speech.
-//! What is told once (a name, a choice, an amount) has words beside each other that stand nowhere else. So the value
-//! of a statement is a weight, that of its signs or of its rarest cue, times the part of its pairs of neighbouring words that
-//! are rare. Pairs are found in every script, where capital letters and cues are not, and numbers are equal in them.
+//! A form that many statements share says little, and a cue that many have is a habit of speech. A fact (a name, a choice,
+//! an amount) has words beside each other that stand nowhere else. So the value of a statement is a weight, that of its
+//! signs or of its rarest cue, times the part of its pairs of neighbouring words that are rare. Every script has pairs, and
+//! not every script has capital letters. In pairs all numbers are equal.
 
 use super::weight::{
     CUES, IDENTIFIED, NAMED, PLAIN, has_cue, has_grouped_number, is_question, weight_of_signs,
@@ -29,7 +29,7 @@ const EDGE: u32 = 0;
 pub(super) struct StatementWords {
     /// Numbers of words, from 1 on.
     numbers: HashMap<String, u32>,
-    /// Of each statement, in their order.
+    /// The words of each statement, in the order of the summary.
     statements: Vec<WordsOfStatement>,
 }
 
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Answers are longer than questions, and each sentence of them is told once.
+    /// Answers are longer than questions, and none of their sentences is like another one.
     #[test]
     fn answers_leave_the_user_half_of_the_room() {
         let mut summary = ConversationSummary::default();
@@ -358,7 +358,7 @@ mod tests {
         assert!(bytes >= 700, "{bytes}");
     }
 
-    /// The same statements have the same values, read at once or one by one.
+    /// Statements that are read one by one have the values that they have when they are read at once.
     #[test]
     fn values_do_not_depend_on_when_statements_were_read() {
         let mut lines: Vec<SummaryLine> = Vec::new();

@@ -1,4 +1,4 @@
-//! The weight of a statement alone: what its words and signs say, whatever stands beside it.
+//! The weight of a statement by its own words and signs, without the statements beside it.
 
 /// Weight of a statement of the user without any of the following. Statements of the assistant, who repeats the user's,
 /// weigh one less.

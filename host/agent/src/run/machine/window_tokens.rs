@@ -24,11 +24,11 @@ pub(super) const ALL: u64 = 100;
 /// How often one Request is made smaller because the endpoint refused its length. Of an endpoint that never says what fits,
 /// the last Request has about 1/40 of the first.
 const MAX_REFUSALS: u32 = 6;
-/// The same before format 5, where each refusal took [`REFUSED_DIVISOR`] off.
+/// Maximum number of refusals before format 5, where each took [`REFUSED_DIVISOR`] off.
 const MAX_REFUSALS_BEFORE_5: u32 = 3;
 /// Where an endpoint refuses a Request for its length and does not say what fits, 1/5 less may.
 const REFUSED_DIVISOR: u64 = 5;
-/// Where it refuses that as well, the estimate is far off, and half may.
+/// At each further refusal half may, because the estimate is far off.
 const REFUSED_AGAIN_DIVISOR: u64 = 2;
 
 /// Knowledge about the window of the run's own model, and about the endpoint's token counts.
