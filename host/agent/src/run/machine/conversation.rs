@@ -198,11 +198,12 @@ impl Machine {
     }
 
     /// Sums up as many of the oldest messages of the newest turn as have this many bytes, at least one. Returns whether the
-    /// Request changed.
+    /// Request changed: nothing is summed up if all of them have less.
     fn sum_up_newest_turn(&mut self, bytes: usize) -> bool {
         self.conversation.begin(&self.context.messages, self.rules);
         let sizes = self.conversation.all_sizes();
-        if self.conversation.left() > 0 || sizes.is_empty() {
+        let all: usize = sizes.iter().sum();
+        if self.conversation.left() > 0 || sizes.is_empty() || all < bytes {
             return false;
         }
         let mut sum = 0_usize;
