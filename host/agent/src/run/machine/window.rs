@@ -346,7 +346,7 @@ impl Machine {
                 "the endpoint refused the request for its length; it is sent again with {left} tokens for the reply"
             ));
         }
-        let is_shorter = self.window.may_be_shorter()
+        let is_shorter = self.window.may_be_shorter(overflow.window.is_some())
             && (self.shorten_conversation()
                 || self.drop_oldest()
                 || self.history.is_summed_up()

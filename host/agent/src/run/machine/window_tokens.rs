@@ -21,11 +21,11 @@ const MAX_PREAMBLE: u64 = 1_024;
 const MAX_PER_MESSAGE: u64 = 64;
 /// A whole window, in percent.
 pub(super) const ALL: u64 = 100;
-/// How often one Request is made smaller because the endpoint refused its length. Of an endpoint that never says what fits,
-/// the last Request has about 1/40 of the first.
-const MAX_REFUSALS: u32 = 6;
-/// Maximum number of refusals before format 5, where each took [`REFUSED_DIVISOR`] off.
-const MAX_REFUSALS_BEFORE_5: u32 = 3;
+/// How often one Request is made smaller because the endpoint refused its length. Before format 5, this held for all
+/// endpoints.
+const MAX_REFUSALS: u32 = 3;
+/// Maximum of an endpoint that does not say what fits: the last Request has about 1/40 of the first.
+const MAX_UNTOLD_REFUSALS: u32 = 6;
 /// Where an endpoint refuses a Request for its length and does not say what fits, 1/5 less may.
 const REFUSED_DIVISOR: u64 = 5;
 /// At each further refusal half may, because the estimate is far off.
@@ -309,12 +309,13 @@ impl WindowTokens {
         window
     }
 
-    /// Whether a Request that was refused is worth to be sent with a shorter prompt.
-    pub fn may_be_shorter(&self) -> bool {
-        let most = if self.rules.are_from_5() {
-            MAX_REFUSALS
+    /// Whether a Request that was refused is worth to be sent with a shorter prompt. `is_told`: whether the endpoint said what
+    /// fits.
+    pub fn may_be_shorter(&self, is_told: bool) -> bool {
+        let most = if self.rules.are_from_5() && !is_told {
+            MAX_UNTOLD_REFUSALS
         } else {
-            MAX_REFUSALS_BEFORE_5
+            MAX_REFUSALS
         };
         self.refusals <= most
     }
@@ -532,20 +533,21 @@ mod tests {
 
     #[test]
     fn a_request_is_shortened_a_few_times_at_most() {
-        for (rules, most) in [
-            (LoopRules::Current, MAX_REFUSALS),
-            (LoopRules::Format4, MAX_REFUSALS_BEFORE_5),
+        for (rules, told, most) in [
+            (LoopRules::Current, Some(4_000), MAX_REFUSALS),
+            (LoopRules::Current, None, MAX_UNTOLD_REFUSALS),
+            (LoopRules::Format4, None, MAX_REFUSALS),
         ] {
             let mut tokens = WindowTokens::new(Some(4_096), rules);
             let mut shorter = |times: u32| {
                 for _ in 0..times {
-                    tokens.refused(None, 1);
+                    tokens.refused(told, 1);
                 }
-                let may_be = tokens.may_be_shorter();
+                let may_be = tokens.may_be_shorter(told.is_some());
                 tokens.fitted();
                 may_be
             };
-            assert!(shorter(most) && !shorter(most + 1), "{rules:?}");
+            assert!(shorter(most) && !shorter(most + 1), "{rules:?} {told:?}");
         }
     }
 
