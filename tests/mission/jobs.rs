@@ -8,8 +8,13 @@ use toolhold_needs::is_built;
 
 const MODULE: &str = "job_rust";
 
-/// A host with the example of a job and a folder for its state. Absent: the example is not built.
 fn host(configuration: &str) -> Option<Host> {
+    host_that_asks_after(20, configuration)
+}
+
+/// A host with the example of a job and a folder for its state, which asks about a job after `backoff_ms` first. Absent: the
+/// example is not built.
+pub fn host_that_asks_after(backoff_ms: u32, configuration: &str) -> Option<Host> {
     if !is_built(&repository(), &format!("modules/examples/{MODULE}")) {
         return None;
     }
@@ -19,7 +24,7 @@ fn host(configuration: &str) -> Option<Host> {
         .write(
             "toolhold.toml",
             format!(
-                "{configuration}\n[jobs]\nbackoff_ms = 20\n[module.{MODULE}]\n\
+                "{configuration}\n[jobs]\nbackoff_ms = {backoff_ms}\n[module.{MODULE}]\n\
                  directories = [{{ host = \"jobs\", guest = \"/jobs\", access = \"read-write\" }}]\n"
             ),
         );

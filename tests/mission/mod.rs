@@ -9,7 +9,7 @@ mod default_agent;
 mod default_fallback;
 mod documents_by_address;
 mod eight_languages;
-mod jobs;
+pub mod jobs;
 mod language;
 mod repair;
 mod serving_templates;

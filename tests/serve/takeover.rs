@@ -1,6 +1,7 @@
 //! Runs of a server that is gone, where others that live share its database.
 
 use super::{ask, host, scripted, streamed, until, written};
+use crate::mission::jobs;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
+use support::records::Records;
 use support::server::{Server, ServerSentEvent, recorded_numbers};
 use support::transcript::{answers, calls};
 
@@ -109,6 +111,41 @@ fn runs_of_a_killed_server_go_on_in_one_that_lives() {
             "{said}"
         );
     }
+}
+
+/// The work of the call is kept elsewhere: the next server asks about it, and does not make the call again.
+#[test]
+fn a_job_of_a_killed_server_is_waited_for_by_the_next_one() {
+    let Some(host) = jobs::host_that_asks_after(200, "") else {
+        return;
+    };
+    let shared = SharedDatabase {
+        host,
+        cluster: None,
+    };
+    let call = calls([("job_rust.count_primes", json!({"below": 1_000_000}))]);
+    let endpoint = scripted([call, answers("There are 78,498.")]);
+    let mut first = shared.serve(&endpoint);
+    let run = streamed(&first, "How many primes are below one million?", 1);
+    until("its job", || {
+        let lines = Records::of(&shared.host).lines(&run);
+        let mut lines = lines.iter();
+        let is_begun = lines.any(|line| line.contains(r#""event":"job""#));
+        is_begun.then_some(())
+    });
+    first.kill();
+    let next = shared.serve(&endpoint);
+    let events = next.get(&format!("/v1/runs/{run}/events")).events();
+    let done = events.last().unwrap().json();
+    assert_eq!(done["output"], "There are 78,498.", "{}", next.said());
+    for kind in ["tool_start", "tool_result", "resumed", "done"] {
+        assert_eq!(count(&events, kind), 1, "{kind}");
+    }
+    let result = events.iter().find(|sent| sent.event == "tool_result");
+    let result = result.unwrap().json();
+    assert_eq!(result["output"], json!({"primes": 78_498}), "{result}");
+    assert_eq!(endpoint.requests().len(), 2);
+    shared.replays(&run);
 }
 
 /// A stopping server releases the runs that do not end in time; a running server resumes them.

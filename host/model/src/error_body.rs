@@ -177,7 +177,8 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
         });
     // llama.cpp puts the status into `code` and the useful word into `type`.
     let kind = source.get("type").and_then(Value::as_str);
-    let overflow = overflow(&message, code.as_deref(), kind, source);
+    let explained = explained(message.clone(), source);
+    let overflow = overflow(&explained, code.as_deref(), kind, source);
     let code = match overflow {
         Some(_) => kind.map(Into::into).or(code),
         None => code,
@@ -192,7 +193,7 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
         advice: overflow.map(advice_for_overflow),
         code,
         retry_after,
-        message: clip(&explained(message, source), MAX_MESSAGE_CHARS),
+        message: clip(&explained, MAX_MESSAGE_CHARS),
         words,
         overflow,
         own_code: error_names::code_of(source),
@@ -645,6 +646,86 @@ mod tests {
                 r#"[{"error":{"code":400,"message":"The input token count (5000) exceeds the maximum number of tokens allowed (4096)."}}]"#,
                 (Some(5000), None, Some(4096)),
             ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 208310 tokens > 200000 maximum"}}"#,
+                (Some(208_310), None, Some(200_000)),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again"}}"#,
+                (Some(188_240), Some(21_333), Some(200_000)),
+            ),
+            (
+                r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"prompt is too long: 5000 tokens > 4096 maximum\"}}"}}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"object":"error","message":"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length","type":"invalid_request_prompt","code":"3051"}"#,
+                (Some(40_000), None, Some(32_768)),
+            ),
+            (
+                r#"{"error":{"code":"invalid_parameter_error","message":"Range of input length should be [1, 30720]","type":"invalid_request_error"}}"#,
+                (None, None, Some(30_720)),
+            ),
+            (
+                r#"{"error":{"message":"Invalid request: Your request exceeded model token limit: 8192 (requested: 10003)","type":"invalid_request_error"}}"#,
+                (None, None, Some(8_192)),
+            ),
+            (
+                r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
+                (Some(537_812), None, Some(131_072)),
+            ),
+            (
+                r#"{"error":{"message":"prompt token count of 5000 exceeds the limit of 4096","code":"model_max_prompt_tokens_exceeded"}}"#,
+                (Some(5000), None, Some(4096)),
+            ),
+            (
+                r#"{"error":{"code":"tokens_limit_reached","message":"Request body too large for gpt-4o model. Max size: 8000 tokens."}}"#,
+                (None, None, Some(8_000)),
+            ),
+            (
+                r#"{"message":"Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}"#,
+                (Some(9_000), None, Some(8_192)),
+            ),
+            (
+                r#"{"error":{"message":"Prompt has 300,000 tokens, but the configured context size is 131,072 tokens"}}"#,
+                (Some(300_000), None, Some(131_072)),
+            ),
+            (
+                r#"{"error":{"message":"The prompt is too long: 140000, model maximum context length: 131071"}}"#,
+                (Some(140_000), None, Some(131_071)),
+            ),
+            (
+                r#"{"error":{"message":"Input length 131393 exceeds the maximum allowed input length of 131040 tokens."}}"#,
+                (Some(131_393), None, Some(131_040)),
+            ),
+            (
+                r#"{"message":"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000. Try using a shorter prompt"}"#,
+                (None, None, Some(4_081)),
+            ),
+            (
+                r#"{"error":"Number of input tokens must be no more than 8192, got 9000"}"#,
+                (None, None, Some(8_192)),
+            ),
+            (
+                r#"{"error":{"message":"invalid params, context window exceeds limit (2013)","type":"bad_request_error"}}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"message":"Input is too long for requested model."}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"error":{"code":"1261","message":"Prompt exceeds max length"}}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"error":"prompt too long; exceeded max context length by 4096 tokens"}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","code":"context_length_exceeded"}}"#,
+                (None, None, None),
+            ),
         ];
         for (body, (prompt_tokens, completion_tokens, window)) in cases {
             let detail = from_status(400, body.as_bytes(), None);
@@ -658,6 +739,24 @@ mod tests {
                 "{body}"
             );
             assert!(detail.to_string().contains("n_ctx"), "{detail}");
+        }
+    }
+
+    /// Other limits are in the same words.
+    #[test]
+    fn other_limits_are_no_overflow() {
+        for message in [
+            "max_tokens exceeds the limit of 8192",
+            "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Requested 31000",
+            "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8000, please reduce your message size",
+            "Too many tokens, please wait before trying again.",
+            "tools[0].function.name is too long: 80 characters > 64 maximum",
+            "image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+            "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens",
+        ] {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            let detail = from_status(400, body.as_bytes(), None);
+            assert_eq!(detail.overflow, None, "{message}");
         }
     }
 

@@ -96,11 +96,43 @@ pub(crate) fn speaks_of_tool_choice(message: &str) -> bool {
 /// The text before and right behind a number in an error message.
 type NumberContext = (&'static str, &'static str);
 
+/// Codes and types of refusals of a Request that is too long: OpenAI and many others, llama.cpp, GitHub's two services,
+/// proxies.
+const CODES: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
+    "tokens_limit_reached",
+    "model_context_window_exceeded",
+    "prompt_too_long",
+];
+/// Words of such refusals, in small letters, where no code says it and the number may be missing: Anthropic, Bedrock, OpenAI,
+/// llama.cpp, LM Studio, Ollama, MiniMax, Zhipu, Volcengine, GitHub. Each speaks of the prompt or of the window, because
+/// rates, names and other parameters have limits, too.
+const TOO_LONG: &[&str] = &[
+    "prompt is too long",
+    "prompt too long",
+    "input is too long for requested model",
+    "exceed context limit",
+    "exceeds the context window",
+    "exceeds the context length",
+    "exceeds the available context size",
+    "context size has been exceeded",
+    "context length exceeded",
+    "greater than the context length",
+    "context window exceeds limit",
+    "prompt exceeds max length",
+    "prompt 超长",
+    "exceed max message tokens",
+    "prompt token count of ",
+    "the configured context size is ",
+];
 /// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
 /// NIM, LM Studio, hosted services.
 const WINDOW: &[NumberContext] = &[
     ("maximum context length is ", ""),
     ("maximum context length of ", ""),
+    ("maximum context length: ", ""),
     ("maximum model length of ", ""),
     ("context length (", ""),
     ("context length of only ", ""),
@@ -108,10 +140,35 @@ const WINDOW: &[NumberContext] = &[
     ("`max_new_tokens` must be <= ", ""),
     ("maximum number of tokens allowed (", ""),
     ("maximum allowed length (", ""),
+    ("maximum allowed input length of ", " tokens"),
     ("exceeds maximum input length (", ""),
     ("should not exceed max_num_tokens (", ""),
     ("should not exceed max_seq_len (", ""),
     ("= max_seq_len (", ""),
+    // xAI.
+    ("maximum prompt length is ", ""),
+    // Mistral.
+    ("too large for model with ", " maximum context length"),
+    // DashScope.
+    ("ange of input length should be [1, ", "]"),
+    // Moonshot.
+    ("exceeded model token limit: ", ""),
+    // Cohere.
+    ("tokens in the prompt cannot exceed ", ""),
+    // Yandex.
+    ("umber of input tokens must be no more than ", ""),
+];
+/// The size of the window in words that do not tell alone what is too long.
+const LIMIT: &[NumberContext] = &[
+    // Anthropic.
+    (" tokens > ", " maximum"),
+    (" > ", ", decrease input length"),
+    // GitHub.
+    ("exceeds the limit of ", ""),
+    ("Max size: ", " tokens"),
+    // Cerebras.
+    ("while limit is ", ""),
+    ("the configured context size is ", " tokens"),
 ];
 /// The prompt alone. Some count characters in the same words, so the unit is part of them.
 const PROMPT: &[NumberContext] = &[
@@ -127,6 +184,15 @@ const PROMPT: &[NumberContext] = &[
     ("Input length (", ""),
     ("`splited_prompt_len` (", ")"),
     (" ", " `inputs` tokens"),
+    ("rompt contains ", " tokens"),
+    ("rompt has ", " tokens"),
+    ("request contains ", " tokens"),
+    ("rompt token count of ", " "),
+    ("rompt is too long: ", " tokens"),
+    ("rompt is too long: ", ","),
+    ("exceed context limit: ", " + "),
+    ("nput length ", " exceeds"),
+    ("urrent length is ", " while"),
 ];
 const COMPLETION: &[NumberContext] = &[
     ("requested ", " output tokens"),
@@ -137,6 +203,7 @@ const COMPLETION: &[NumberContext] = &[
     (" ", " tokens for the completion"),
     (" ", " in the output"),
     (" ", " `max_new_tokens`"),
+    (" + ", " > "),
 ];
 /// Prompt and completion together.
 const TOTAL: &[NumberContext] = &[
@@ -152,15 +219,17 @@ pub(crate) fn overflow(
     source: &Map<String, Value>,
 ) -> Option<ContextOverflow> {
     let count = |key: &str| source.get(key).and_then(Value::as_u64);
-    let named = [code, kind].into_iter().flatten().any(|word| {
-        matches!(
-            word,
-            "exceed_context_size_error" | "context_length_exceeded"
-        )
-    });
+    let lower = message.to_lowercase();
+    let named = [code, kind]
+        .into_iter()
+        .flatten()
+        .any(|word| CODES.contains(&word))
+        || TOO_LONG.iter().any(|words| lower.contains(words));
     let said =
         |places: &[NumberContext]| places.iter().find_map(|place| number_at(message, *place));
-    let window = count("n_ctx").or_else(|| said(WINDOW));
+    let window = count("n_ctx")
+        .or_else(|| said(WINDOW))
+        .or_else(|| said(LIMIT).filter(|_| named));
     if !named && window.is_none() {
         return None;
     }
@@ -187,13 +256,26 @@ fn is_least(prompt: u64, completion: Option<u64>, window: Option<u64>) -> bool {
 
 fn number_at(text: &str, (before, behind): NumberContext) -> Option<u64> {
     text.match_indices(before).find_map(|(start, _)| {
-        let rest = &text[start + before.len()..];
-        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        let number = &rest[..rest.len() - after.len()];
+        let rest = text.get(start + before.len()..)?;
+        let (number, after) = rest.split_at_checked(number_len(rest))?;
         // What Python divided is a float: "prompt length (9351.0)".
         let after = after.strip_prefix(".0").unwrap_or(after);
-        after.starts_with(behind).then_some(number)?.parse().ok()
+        let number = after.starts_with(behind).then(|| number.replace(',', ""));
+        number?.parse().ok()
     })
+}
+
+/// Bytes of the number that a text begins with. Some servers write commas between groups of three digits.
+fn number_len(text: &str) -> usize {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let mut end = digits(text);
+    while end > 0
+        && let Some(group) = text.get(end..).and_then(|rest| rest.strip_prefix(','))
+        && digits(group) == 3
+    {
+        end += 4;
+    }
+    end
 }
 
 #[cfg(test)]

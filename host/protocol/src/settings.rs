@@ -2,7 +2,7 @@
 
 use crate::advisor::CouncilMode;
 use crate::compose::{Forcing, Shape};
-use crate::context::{Message, summable};
+use crate::context::{Message, SummablePlaces};
 use crate::contract::Contract;
 use crate::cost::{Amount, Price};
 use crate::decision::DecisionRules;
@@ -186,7 +186,7 @@ impl CarriedTexts {
     /// Moves the places to where the messages are once a summary stands for the first `count` messages of the context that
     /// it may stand for. A summary of a message that is among them is among them, too.
     pub fn sum_up(&mut self, count: usize, context: &[Message]) {
-        let summed_up: BTreeSet<usize> = summable(context).into_iter().take(count).collect();
+        let summed_up = SummablePlaces::of(context).first(count);
         let before = std::mem::take(&mut self.messages);
         let counted = context.iter().enumerate();
         let counted = counted.filter(|(_, message)| is_counted(message));

@@ -198,6 +198,46 @@ fn talk_in_completions(server: &Server, talk: Talk, count: usize, length: usize)
     }
 }
 
+/// Each request has a cue ("my list"), and the fact of the third turn has none.
+const UNMARKED: [Talk; 3] = [
+    Talk {
+        fact: "За печать отвечает Чжан Вэй, обложка остаётся зелёной.",
+        kept: ["Чжан Вэй", "зелёной"],
+        topic: "Расскажи ещё немного про мои заказы, это важно. Теперь пункт",
+        answer: "Этот пункт всегда можно обсудить ещё раз.",
+    },
+    Talk {
+        fact: "项目代号是蓝鲸，印刷由张伟负责。",
+        kept: ["蓝鲸", "张伟"],
+        topic: "请继续讲我的清单上的下一个题目，这很重要，题目编号",
+        answer: "这个题目总是可以再谈一谈。",
+    },
+    Talk {
+        fact: "The cover stays green, and zhang wei answers for the printing.",
+        kept: ["green", "zhang wei"],
+        topic: "Let's go on with my list, which is important. This is item",
+        answer: "There is always more to say about this one.",
+    },
+];
+
+#[test]
+fn statement_000_51_a_fact_without_a_cue_is_kept_among_requests_with_one() {
+    for talk in UNMARKED {
+        let (host, endpoint) = (host(), endpoint(talk));
+        let server = serve(&host, &endpoint);
+        let mut messages = Vec::new();
+        for turn in 0..300 {
+            messages.push(json!({"role": "user", "content": talk.said(turn, 1)}));
+            messages.push(json!({"role": "assistant", "content": talk.answer}));
+        }
+        messages.push(json!({"role": "user", "content": talk.said(300, 1)}));
+        let asked = json!({"model": "default", "messages": messages});
+        let answer = server.post("/v1/chat/completions", &asked).good();
+        assert_eq!(answer["choices"][0]["message"]["content"], talk.answer);
+        talk.holds(&endpoint);
+    }
+}
+
 #[test]
 fn statement_000_51_chat_at_the_terminal_in_each_language() {
     for talk in TALKS {

@@ -12,7 +12,7 @@ pub mod toolbook;
 
 pub use counts::TokenCounts;
 pub use meter::TokenMeter;
-pub use said::ConversationSummary;
+pub use said::{ConversationSummary, TrimOrder};
 pub use stored::Stored;
 pub use summary::Summary;
 pub use toolbook::Toolbook;

@@ -1,6 +1,7 @@
 //! Rules of the loop, by the format of the record. A record of an older format is replayed by the rules under which it
 //! came about, and a resumed run keeps them.
 
+use crate::context::TrimOrder;
 use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::event::{FORMAT, OLDEST_FORMAT};
 
@@ -22,8 +23,10 @@ pub enum LoopRules {
     ///   `_`.
     Format3,
     /// Before: a call that may change something keeps the count of its repetitions when others are made, and is held back each
-    /// time from the third one on. What calls change by other calls, or while the process ends, does not count. Replies are
-    /// read by [`ReadingRules::Format4`]:
+    /// time from the third one on. What calls change by other calls, or while the process ends, does not count. Statements
+    /// leave the summary of a conversation by their weight ([`TrimOrder::Weight`]), and nothing of the newest turn is summed
+    /// up. A Request whose length an endpoint refuses without a number is made shorter three times, by a fifth each. Replies
+    /// are read by [`ReadingRules::Format4`]:
     ///
     /// - calls in text, and thoughts, have the forms and marks that were known then;
     /// - the text of a reply is no output of a schema if it has the members of a call, of any tool or none;
@@ -59,6 +62,15 @@ impl LoopRules {
             Self::Format3 => ReadingRules::Format3,
             Self::Format4 => ReadingRules::Format4,
             Self::Current => ReadingRules::Current,
+        }
+    }
+
+    /// The order in which statements leave the summary of a conversation.
+    pub fn trim_order(self) -> TrimOrder {
+        if self.are_from_5() {
+            TrimOrder::Rarity
+        } else {
+            TrimOrder::Weight
         }
     }
 

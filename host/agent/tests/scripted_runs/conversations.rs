@@ -40,7 +40,7 @@ fn turns(count: usize) -> Vec<Message> {
     (0..count).flat_map(turn).collect()
 }
 
-fn asking(conversation: Vec<Message>, window: Option<u64>) -> RunRequest {
+pub(super) fn asking(conversation: Vec<Message>, window: Option<u64>) -> RunRequest {
     let mut request = request(conversation);
     request.settings.contract = Contract::Schema;
     request.settings.window.tokens = window;
@@ -91,6 +91,122 @@ async fn a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts() {
     assert!(event["tokens_before"].as_u64() > Some(2_500), "{event}");
     let budget = &named(&events, "budget")[0];
     assert!(budget.to_string().contains("summary"), "{budget}");
+}
+
+/// A conversation in one language: facts that no cue marks, among requests that each have one.
+pub(super) struct UnmarkedFacts {
+    pub(super) facts: [&'static str; 3],
+    /// Has the number of its turn in the place of `#`.
+    request: &'static str,
+    answer: &'static str,
+}
+
+pub(super) static UNMARKED: [UnmarkedFacts; 5] = [
+    UnmarkedFacts {
+        facts: [
+            "The reference number is ZX-4471-Q, the total is 1,249.90 EUR.",
+            "The cover stays green.",
+            "Zhang Wei answers for the printing.",
+        ],
+        request: "Let's move on in my list, to topic #. Tell me something about it.",
+        answer: "Topic # is an old one, and there is always more to say.",
+    },
+    UnmarkedFacts {
+        facts: [
+            "Номер заявки ДГ-2024/118, сумма 48 300 рублей.",
+            "Обложка остаётся зелёной.",
+            "За печать отвечает Чжан Вэй.",
+        ],
+        request: "Расскажи про мои заказы, пункт #, это важно.",
+        answer: "Пункт # всегда можно обсудить ещё раз.",
+    },
+    UnmarkedFacts {
+        facts: [
+            "订单号是ZX-4471-Q。",
+            "项目代号是蓝鲸。",
+            "印刷由张伟负责。",
+        ],
+        request: "请继续讲我的清单上的第#个题目。",
+        answer: "第#个题目总是可以再谈一谈。",
+    },
+    UnmarkedFacts {
+        facts: [
+            "注文番号はZX-4471-Qです。",
+            "担当者は田中さんです。",
+            "表紙は緑色のままで。",
+        ],
+        request: "私のリストの#番目の話題を続けてください。",
+        answer: "#番目の話題の名前はいつでも話せます。",
+    },
+    UnmarkedFacts {
+        facts: [
+            "주문 번호는 ZX-4471-Q입니다.",
+            "담당자는 김민수입니다.",
+            "표지는 초록색으로 합시다.",
+        ],
+        request: "예산 항목 #번을 계속 설명해 주세요.",
+        answer: "항목 #번은 언제나 더 말할 수 있습니다.",
+    },
+];
+
+impl UnmarkedFacts {
+    /// So many turns. The facts are in the third, the fourth and the fifth.
+    pub(super) fn turns(&self, count: usize) -> Vec<Message> {
+        let turn = |n: usize| {
+            let number = n.to_string();
+            let fact = n.checked_sub(2).and_then(|at| self.facts.get(at));
+            let asked = match fact {
+                Some(fact) => (*fact).to_owned(),
+                None => self.request.replace('#', &number),
+            };
+            let answer = self.answer.replace('#', &number);
+            [Message::user(asked), Message::text(Role::Assistant, answer)]
+        };
+        (0..count).flat_map(turn).collect()
+    }
+}
+
+/// The facts are told once and have no sign in some scripts; each request around them has a cue.
+#[tokio::test]
+async fn facts_without_cues_outlast_requests_with_them_in_each_script() {
+    for talk in &UNMARKED {
+        let script = Script::new([done()]);
+        let events = run(&plain(&script), asking(talk.turns(300), Some(2_500))).await;
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        let told = script.told(0);
+        for fact in talk.facts {
+            assert!(told.contains(fact), "{fact}: {told}");
+        }
+        let (_, summary) = summed_up(&events).unwrap();
+        assert!(summary.left_out > 300, "{}", summary.left_out);
+    }
+}
+
+/// Each run takes few more turns into the summary than the one before had.
+#[tokio::test]
+async fn facts_without_cues_outlast_requests_of_one_run_after_another() {
+    for talk in &UNMARKED {
+        let mut turns = talk.turns(200).into_iter();
+        let mut context: Vec<Message> = turns.by_ref().take(40).collect();
+        let mut summaries = 0;
+        while turns.len() > 0 {
+            context.extend(turns.by_ref().take(6));
+            let script = Script::new([done()]);
+            let asked = asking(context.clone(), Some(2_000));
+            context = asked.context.clone();
+            let events = run(&plain(&script), asked).await;
+            assert_eq!(end(&events).0, "output");
+            let told = script.told(0);
+            for fact in talk.facts {
+                assert!(told.contains(fact), "{fact}: {told}");
+            }
+            if let Some((count, summary)) = summed_up(&events) {
+                summaries += 1;
+                summary.put(&mut context, count);
+            }
+        }
+        assert!(summaries >= 5, "{summaries}");
+    }
 }
 
 /// Each run goes on with what the one before left: the summary is made once, and made longer ten times.
@@ -145,6 +261,38 @@ async fn an_endpoint_that_refuses_a_conversation_gets_its_summary() {
         "{last}"
     );
     assert!(summed_up(&events).is_some());
+}
+
+/// An endpoint of a quarter of the length, which never says what fits. Nothing else tells the window.
+#[tokio::test]
+async fn an_endpoint_that_refuses_without_numbers_gets_half_each_time() {
+    let refusals = (0..4).map(|_| Reply::too_long());
+    let script = Script::new(refusals.chain([done()]));
+    let events = run(&plain(&script), asking(turns(200), None)).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let lengths: Vec<usize> = (0..5).map(|n| script.told(n).len()).collect();
+    assert!(lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
+    assert!(lengths[4] < lengths[0] / 6, "{lengths:?}");
+    let last = script.told(4);
+    assert!(last.contains("A-1741"), "{last}");
+}
+
+/// The task alone is longer than what the endpoint takes: a shorter Request cannot be made of it.
+#[tokio::test]
+async fn a_refusal_of_a_long_task_names_the_longest_message() {
+    let script = Script::new((0..5).map(|_| Reply::overflowing(14_000, 8_000)));
+    let mut asked = asking(turns(2), None);
+    asked.context.pop();
+    let task = format!("Count the words. {}", "word ".repeat(8_000));
+    asked.context.push(Message::user(task));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events).0, "model");
+    let done = &named(&events, "done")[0];
+    let error = done["error"]["message"].as_str().unwrap();
+    assert!(error.contains("the longest message is number"), "{error}");
+    assert!(error.contains("the user's \"Count the words."), "{error}");
+    // It is asked again for as long as there were earlier messages.
+    assert!(script.left() > 0, "{}", script.asked());
 }
 
 /// As versions did that are replayed: the request goes out as it is.
@@ -354,4 +502,55 @@ async fn results_that_a_client_brings_leave_their_values() {
         assert!(told.contains(&format!("ORD-{n}-x")), "{n}: {told}");
     }
     assert!(told.contains("the task"), "{told}");
+}
+
+/// Nothing tells material of the task from earlier messages of a user who got no answers. What fits is sent as it is.
+#[tokio::test]
+async fn texts_of_the_user_in_a_row_are_summed_up_where_nothing_else_is_left() {
+    const TEXTS: usize = 40;
+    let texts = (0..TEXTS).map(|n| {
+        let fact = if n == TEXTS - 14 {
+            "项目代号是蓝鲸。"
+        } else {
+            ""
+        };
+        Message::user(format!(
+            "{fact}Text {n}. {}",
+            "And so on it goes. ".repeat(60)
+        ))
+    });
+    let script = Script::new([done()]);
+    let events = run(&plain(&script), asking(texts.collect(), Some(5_000))).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    assert!(told.len() < 5_000 * 3, "{}", told.len());
+    for kept in ["蓝鲸", "Text 39. And so on it goes. And", "the task"] {
+        assert!(told.contains(kept), "{kept}: {told}");
+    }
+    let (count, _) = summed_up(&events).unwrap();
+    assert!((TEXTS - 16 + 1..TEXTS).contains(&count), "{count}");
+}
+
+/// A client made many calls at once. What they returned leaves its values, but for the last.
+#[tokio::test]
+async fn results_of_the_newest_step_are_summed_up_where_nothing_else_is_left() {
+    let result = |n: usize| -> Message {
+        serde_json::from_value(json!({
+            "type": "tool_result", "tool": "orders.find", "arguments": {"n": n}, "id": format!("c{n}"),
+            "next_step": n == 0, "result": {"id": format!("ORD-{n}-x"), "remarks": "There is much to say. ".repeat(30)},
+        }))
+        .unwrap()
+    };
+    let script = Script::new([done()]);
+    let mut asked = asking(Vec::new(), Some(5_000));
+    asked.context.extend((0..40).map(result));
+    let events = run(&plain(&script), asked).await;
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+    let told = script.told(0);
+    assert!(told.len() < 5_000 * 3, "{}", told.len());
+    for n in 0..40 {
+        assert!(told.contains(&format!("ORD-{n}-x")), "{n}: {told}");
+    }
+    assert!(told.contains("the task"), "{told}");
+    assert!(told.contains("There is much to say."), "{told}");
 }

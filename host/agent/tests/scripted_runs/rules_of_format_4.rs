@@ -1,6 +1,7 @@
 //! Section 11: a run whose record has format 4 ends as it did, also where its calls and replies would be judged otherwise by
 //! now.
 
+use super::conversations::{UNMARKED, asking};
 use super::rules_of_format_3::{OldRun, set_format};
 use super::support::{
     Echo, Reply, Script, driver, end, holds, lines, output, plain_tools, request, rest, results,
@@ -116,5 +117,31 @@ async fn an_output_had_not_the_members_of_a_call() {
         assert!(matches!(events[0].kind, EventKind::Run { .. }));
         set_format(&mut events, FORMAT_4);
         assert_eq!(replay(&events).is_ok(), is_same, "{text}");
+    }
+}
+
+/// In format 4 a statement with a cue outlasted one without, however many had the same cue.
+#[tokio::test]
+async fn statements_left_a_summary_by_their_weight() {
+    for talk in &UNMARKED {
+        let fact = talk.facts[1];
+        let started = || -> (Arc<Script>, Driver) {
+            let script = Script::new([Reply::of(Contract::Schema, &output("done"))]);
+            (script.clone(), driver(&script, Activities::default()))
+        };
+        let (script, current) = started();
+        let asked = asking(talk.turns(300), Some(2_500));
+        let mut events = run(&current, asked).await;
+        assert!(script.told(0).contains(fact), "{}", script.told(0));
+        events.truncate(1);
+        set_format(&mut events, FORMAT_4);
+        let (script, old) = started();
+        let resumed = old.resume(replay(&events).unwrap(), Box::new(NoJournal));
+        events.extend(rest(resumed).await);
+        holds(&events);
+        assert_eq!(end(&events), ("output".into(), json!("done")));
+        assert!(!script.told(0).contains(fact), "{}", script.told(0));
+        set_format(&mut events, FORMAT);
+        assert!(replay(&events).is_err(), "{}", lines(&events));
     }
 }

@@ -9,7 +9,7 @@ mod written;
 
 pub use material::keep_newest_images;
 pub use placed::data_at;
-pub use summary::{Speaker, SummaryLine, SummaryMessage, summable};
+pub use summary::{Speaker, SummablePlaces, SummaryLine, SummaryMessage};
 pub use types::TypeMessage;
 
 use crate::advisor::Advisor;

@@ -3,6 +3,7 @@
 use super::Message;
 use crate::turn::Role;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Stands for older messages of a conversation that the window has no room for. The host makes it, and extends it when
 /// the window is full again.
@@ -48,13 +49,11 @@ const MAX_ATTACHED_MESSAGES: usize = 16;
 impl SummaryMessage {
     /// Puts the summary in the place of the first `count` messages that a summary may stand for.
     pub fn put(self, context: &mut Vec<Message>, count: usize) {
-        let mut places = summable(context);
-        places.truncate(count);
-        let first = places.first().copied().unwrap_or_default();
-        let mut gone = places.into_iter().peekable();
+        let gone = SummablePlaces::of(context).first(count);
+        let first = gone.first().copied().unwrap_or_default();
         let mut place = 0;
         context.retain(|_| {
-            let is_gone = gone.next_if_eq(&place).is_some();
+            let is_gone = gone.contains(&place);
             place += 1;
             !is_gone
         });
@@ -82,29 +81,52 @@ impl Message {
     }
 }
 
-/// Returns the places of the messages that a summary may stand for, the oldest first. Not among them is the newest turn:
-/// the user's last message with what is attached to it, and the newest results after it.
-pub fn summable(messages: &[Message]) -> Vec<usize> {
-    let said: Vec<(usize, &Message)> = messages
-        .iter()
-        .enumerate()
-        .filter(|(_, message)| message.is_said())
-        .collect();
-    let Some(task) = said.iter().rposition(|(_, message)| is_asked(message)) else {
-        return Vec::new();
-    };
-    let before = said.iter().take(task).rev().take(MAX_ATTACHED_MESSAGES);
-    let attached = before.take_while(|(_, message)| is_given(message)).count();
-    let newest = said
-        .iter()
-        .rposition(|(_, message)| is_new_step(message))
-        .filter(|at| *at > task)
-        .unwrap_or(task + 1);
-    said.iter()
-        .enumerate()
-        .filter(|(at, _)| *at < task - attached || (task + 1..newest).contains(at))
-        .map(|(_, (place, _))| *place)
-        .collect()
+/// The places of the messages that a summary may stand for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SummablePlaces {
+    /// Messages before the newest turn, and results of its older steps, the oldest first.
+    pub earlier: Vec<usize>,
+    /// Messages of the newest turn that a summary stands for where no earlier one is left: what is attached to the user's
+    /// last message, and what came after it, the oldest first. Neither that message is among them nor the last one of all.
+    pub newest: Vec<usize>,
+}
+
+impl SummablePlaces {
+    /// The newest turn is the user's last message with what is attached to it, and the newest results after it.
+    pub fn of(messages: &[Message]) -> Self {
+        let said: Vec<(usize, &Message)> = messages
+            .iter()
+            .enumerate()
+            .filter(|(_, message)| message.is_said())
+            .collect();
+        let Some(task) = said.iter().rposition(|(_, message)| is_asked(message)) else {
+            return Self::default();
+        };
+        let before = said.iter().take(task).rev().take(MAX_ATTACHED_MESSAGES);
+        let attached = before.take_while(|(_, message)| is_given(message)).count();
+        let newest = said
+            .iter()
+            .rposition(|(_, message)| is_new_step(message))
+            .filter(|at| *at > task)
+            .unwrap_or(task + 1);
+        let last = said.len().saturating_sub(1);
+        let places = |is_in: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            let places = said.iter().enumerate().filter(|(at, _)| is_in(*at));
+            places.map(|(_, (place, _))| *place).collect()
+        };
+        Self {
+            earlier: places(&|at| at < task - attached || (task + 1..newest).contains(&at)),
+            newest: places(&|at| {
+                (task - attached..task).contains(&at) || (newest..last).contains(&at)
+            }),
+        }
+    }
+
+    /// Returns the places of the first `count` messages, in the order in which they go.
+    pub fn first(&self, count: usize) -> BTreeSet<usize> {
+        let all = self.earlier.iter().chain(&self.newest);
+        all.take(count).copied().collect()
+    }
 }
 
 fn is_asked(message: &Message) -> bool {
@@ -161,7 +183,7 @@ mod tests {
             user("a file"),
             user("the task"),
         ]));
-        assert_eq!(summable(&context), [1, 2, 4, 5, 6]);
+        assert_eq!(SummablePlaces::of(&context).earlier, [1, 2, 4, 5, 6]);
         let mut left = context.clone();
         let summary = SummaryMessage {
             messages: 4,
@@ -185,16 +207,47 @@ mod tests {
             result("3", true),
             result("4", false),
         ]));
-        assert_eq!(summable(&context), [1, 2]);
+        assert_eq!(SummablePlaces::of(&context).earlier, [1, 2]);
         let one_step = messages(json!([user("the task"), result("1", false)]));
-        assert!(summable(&one_step).is_empty());
-        assert!(summable(&messages(json!([assistant("a")]))).is_empty());
+        for context in [one_step, messages(json!([assistant("a")]))] {
+            assert_eq!(SummablePlaces::of(&context), SummablePlaces::default());
+        }
     }
 
     #[test]
     fn many_messages_of_the_user_may_go_but_for_the_last() {
         let said: Vec<Value> = (0..40).map(|n| user(&n.to_string())).collect();
         let context = messages(said.into());
-        assert_eq!(summable(&context).len(), 23);
+        let places = SummablePlaces::of(&context);
+        assert_eq!(places.earlier, (0..23).collect::<Vec<_>>());
+        assert_eq!(places.newest, (23..39).collect::<Vec<_>>());
+    }
+
+    /// Attached messages go before those after the task; the task and the last message stay.
+    #[test]
+    fn messages_of_the_newest_turn_go_where_no_others_are_left() {
+        let context = messages(json!([
+            user("before"),
+            assistant("b"),
+            user("a file"),
+            {"type": "data", "data": 1},
+            user("the task"),
+            result("1", true),
+            result("2", true),
+            result("3", false),
+            result("4", false),
+        ]));
+        let places = SummablePlaces::of(&context);
+        assert_eq!(places.earlier, [0, 1, 5]);
+        assert_eq!(places.newest, [2, 6, 7]);
+        let mut left = context.clone();
+        let summary = SummaryMessage {
+            messages: 5,
+            ..SummaryMessage::default()
+        };
+        summary.clone().put(&mut left, 5);
+        let kept = [3, 4, 7, 8].map(|at| context[at].clone());
+        assert_eq!(left[0], Message::Summary(summary));
+        assert_eq!(left[1..], kept);
     }
 }

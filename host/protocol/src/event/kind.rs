@@ -269,7 +269,7 @@ pub enum EventKind {
     ConversationSummarized {
         step: u32,
         /// Number of messages of the run's context that the summary stands for:
-        /// [`summable`](crate::context::summable) lists them.
+        /// [`SummablePlaces`](crate::context::SummablePlaces) lists them.
         count: usize,
         /// Number of those that were added to it now.
         messages: usize,

@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 63] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 66] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -78,6 +78,9 @@ const ELSEWHERE: [(&str, &str, &str, &str); 63] = [
     ("7.10", LOOP, "shields.rs", "a_blocked_call_is_not_made_and_the_model_is_told_why"),
     ("7.11", LOOP, "window.rs", "dropped_history_leaves_every_identifier_with_its_values"),
     ("7.12", LOOP, "conversations.rs", "a_conversation_that_is_too_long_is_summed_up_and_keeps_its_facts"),
+    ("7.12", LOOP, "conversations.rs", "facts_without_cues_outlast_requests_with_them_in_each_script"),
+    ("7.12", LOOP, "rules_of_format_4.rs", "statements_left_a_summary_by_their_weight"),
+    ("7.12", LOOP, "conversations.rs", "texts_of_the_user_in_a_row_are_summed_up_where_nothing_else_is_left"),
     ("7.13", LOOP, "jobs.rs", "a_call_that_answers_with_a_job_is_waited_for_and_its_result_is_the_calls"),
     ("7.13", LOOP, "jobs.rs", "a_resumed_run_asks_about_its_job_and_does_not_call_again"),
     ("7.14", LOOP, "demanded.rs", "a_call_that_is_demanded_comes_before_the_answer"),

@@ -275,7 +275,7 @@ impl Machine {
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
             own_calls: OwnCalls::new(tools.bound()),
             is_call_due: request.settings.must_call,
-            window: WindowTokens::new(request.settings.window.tokens),
+            window: WindowTokens::new(request.settings.window.tokens, rules),
             reply_limit: CompletionLimit::new(&request.settings),
             usage: UsageAccount::new(&request.settings),
             replies: ReplyCounts::new(&request.settings),

@@ -196,6 +196,7 @@ impl Machine {
         if !self.is_aside() && self.reply_limit.left(self.steps).is_none() {
             composed = self.drop_conversation(composed, effects);
             composed = self.drop_history(composed, effects);
+            composed = self.drop_newest_turn(composed, effects);
         }
         if self.has_summary_written(effects) {
             return None;
@@ -345,8 +346,11 @@ impl Machine {
                 "the endpoint refused the request for its length; it is sent again with {left} tokens for the reply"
             ));
         }
-        let is_shorter = self.window.may_be_shorter()
-            && (self.shorten_conversation() || self.drop_oldest() || self.history.is_summed_up());
+        let is_shorter = self.window.may_be_shorter(overflow.window.is_some())
+            && (self.shorten_conversation()
+                || self.drop_oldest()
+                || self.history.is_summed_up()
+                || self.shorten_newest_turn());
         // A summary is shorter where the window is, though nothing was dropped.
         self.sum_up();
         is_shorter.then(|| {

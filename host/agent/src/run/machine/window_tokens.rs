@@ -3,6 +3,7 @@
 
 use super::composed::{Composed, Size, texts};
 use crate::context::{TokenCounts, TokenMeter};
+use crate::run::rules::LoopRules;
 use std::borrow::Cow;
 use toolhold_model::chat::ChatRequest;
 use toolhold_model::route::TOKENS_PER_ATTACHMENT;
@@ -20,10 +21,15 @@ const MAX_PREAMBLE: u64 = 1_024;
 const MAX_PER_MESSAGE: u64 = 64;
 /// A whole window, in percent.
 pub(super) const ALL: u64 = 100;
-/// How often one Request is made smaller because the endpoint refused its length.
+/// How often one Request is made smaller because the endpoint refused its length. Before format 5, this held for all
+/// endpoints.
 const MAX_REFUSALS: u32 = 3;
+/// Maximum of an endpoint that does not say what fits: the last Request has about 1/40 of the first.
+const MAX_UNTOLD_REFUSALS: u32 = 6;
 /// Where an endpoint refuses a Request for its length and does not say what fits, 1/5 less may.
 const REFUSED_DIVISOR: u64 = 5;
+/// At each further refusal half may, because the estimate is far off.
+const REFUSED_AGAIN_DIVISOR: u64 = 2;
 
 /// Knowledge about the window of the run's own model, and about the endpoint's token counts.
 #[derive(Debug, Default)]
@@ -34,6 +40,7 @@ pub(super) struct WindowTokens {
     endpoint: EndpointCounts,
     /// Of Requests in a row.
     refusals: u32,
+    rules: LoopRules,
 }
 
 /// Token counts of one endpoint.
@@ -110,9 +117,10 @@ impl Fitting {
 }
 
 impl WindowTokens {
-    pub fn new(window: Option<u64>) -> Self {
+    pub fn new(window: Option<u64>, rules: LoopRules) -> Self {
         Self {
             window,
+            rules,
             ..Self::default()
         }
     }
@@ -288,16 +296,28 @@ impl WindowTokens {
         let sent = self.meter.tokens(sent.bytes).saturating_add(sent.images);
         let fits = told.unwrap_or_else(|| {
             let all = self.window.unwrap_or(sent.saturating_add(u64::from(reply)));
-            all - all / REFUSED_DIVISOR
+            let is_again = self.refusals > 1 && self.rules.are_from_5();
+            let divisor = if is_again {
+                REFUSED_AGAIN_DIVISOR
+            } else {
+                REFUSED_DIVISOR
+            };
+            all - all / divisor
         });
         let window = self.window.map_or(fits, |known| known.min(fits));
         self.window = Some(window);
         window
     }
 
-    /// Whether a Request that was refused is worth to be sent with a shorter prompt.
-    pub fn may_be_shorter(&self) -> bool {
-        self.refusals <= MAX_REFUSALS
+    /// Whether a Request that was refused is worth to be sent with a shorter prompt. `is_told`: whether the endpoint said what
+    /// fits.
+    pub fn may_be_shorter(&self, is_told: bool) -> bool {
+        let most = if self.rules.are_from_5() && !is_told {
+            MAX_UNTOLD_REFUSALS
+        } else {
+            MAX_REFUSALS
+        };
+        self.refusals <= most
     }
 
     /// A Request was answered: it was not too long.
@@ -368,7 +388,7 @@ mod tests {
 
     #[test]
     fn an_image_takes_tokens_and_not_the_bytes_of_its_text() {
-        let mut tokens = WindowTokens::new(Some(10_000));
+        let mut tokens = WindowTokens::new(Some(10_000), LoopRules::default());
         let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
         bytes.resize(1 << 20, 0);
         let image = Image::new("a.png", &bytes).unwrap();
@@ -424,7 +444,7 @@ mod tests {
 
     #[test]
     fn token_counts_of_the_endpoint_are_exact_and_others_estimated() {
-        let mut tokens = WindowTokens::new(Some(100));
+        let mut tokens = WindowTokens::new(Some(100), LoopRules::default());
         let estimate = tokens.prompt(&measured(&tokens, false));
         assert_eq!(estimate, (SYSTEM.len() + TASK.len()).div_ceil(3) as u64);
         count(&mut tokens, &[5, 7]);
@@ -443,7 +463,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_failed_to_count_is_not_asked_again() {
-        let mut tokens = WindowTokens::new(None);
+        let mut tokens = WindowTokens::new(None, LoopRules::default());
         count(&mut tokens, &[5]);
         let composed = measured(&tokens, true);
         assert!(tokens.lacking(&composed, &mut Fitting::default()).is_none());
@@ -455,7 +475,7 @@ mod tests {
 
     #[test]
     fn one_request_is_counted_a_few_times_at_most() {
-        let tokens = WindowTokens::new(None);
+        let tokens = WindowTokens::new(None, LoopRules::default());
         let (composed, mut fitting) = (measured(&tokens, true), Fitting::default());
         let rounds = (0..10).filter(|_| tokens.lacking(&composed, &mut fitting).is_some());
         assert_eq!(rounds.count(), MAX_COUNTS as usize);
@@ -464,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_window_says_what_is_too_long_and_what_is_left() {
-        let mut tokens = WindowTokens::new(Some(100));
+        let mut tokens = WindowTokens::new(Some(100), LoopRules::default());
         count(&mut tokens, &[15, 17]);
         let composed = measured(&tokens, true);
         assert_eq!(tokens.room(&composed), Some(60));
@@ -475,14 +495,14 @@ mod tests {
                 "{share}% with {reply}"
             );
         }
-        let unknown = WindowTokens::new(None);
+        let unknown = WindowTokens::new(None, LoopRules::default());
         assert!(!unknown.is_beyond(ALL, &composed, u32::MAX));
         assert_eq!(unknown.room(&composed), None);
     }
 
     #[test]
     fn a_prompt_that_was_counted_tells_what_the_template_adds() {
-        let mut tokens = WindowTokens::new(None);
+        let mut tokens = WindowTokens::new(None, LoopRules::default());
         count(&mut tokens, &[15, 17]);
         let composed = measured(&tokens, true);
         tokens.sent(&composed);
@@ -504,7 +524,7 @@ mod tests {
             // 14 tokens were sent, and 86 were for the reply.
             (None, None, 80),
         ] {
-            let mut tokens = WindowTokens::new(known);
+            let mut tokens = WindowTokens::new(known, LoopRules::default());
             tokens.sent(&measured(&tokens, false));
             assert_eq!(tokens.refused(told, 86), bound, "{known:?} {told:?}");
             assert_eq!(tokens.window(), Some(bound));
@@ -513,15 +533,37 @@ mod tests {
 
     #[test]
     fn a_request_is_shortened_a_few_times_at_most() {
-        let mut tokens = WindowTokens::new(Some(4_096));
-        let mut shorter = |times: u32| {
-            for _ in 0..times {
-                tokens.refused(None, 1);
-            }
-            let may_be = tokens.may_be_shorter();
+        for (rules, told, most) in [
+            (LoopRules::Current, Some(4_000), MAX_REFUSALS),
+            (LoopRules::Current, None, MAX_UNTOLD_REFUSALS),
+            (LoopRules::Format4, None, MAX_REFUSALS),
+        ] {
+            let mut tokens = WindowTokens::new(Some(4_096), rules);
+            let mut shorter = |times: u32| {
+                for _ in 0..times {
+                    tokens.refused(told, 1);
+                }
+                let may_be = tokens.may_be_shorter(told.is_some());
+                tokens.fitted();
+                may_be
+            };
+            assert!(shorter(most) && !shorter(most + 1), "{rules:?} {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_sent_is_halved_from_the_second_refusal_on() {
+        for (rules, bounds) in [
+            (LoopRules::Current, [8_000, 4_000, 2_000]),
+            (LoopRules::Format4, [8_000, 6_400, 5_120]),
+        ] {
+            let mut tokens = WindowTokens::new(Some(10_000), rules);
+            let refused = bounds.map(|_| tokens.refused(None, 1));
+            assert_eq!(refused, bounds, "{rules:?}");
+            // Another Request is refused for the first time.
             tokens.fitted();
-            may_be
-        };
-        assert!(shorter(MAX_REFUSALS) && !shorter(MAX_REFUSALS + 1));
+            let last = refused[2];
+            assert_eq!(tokens.refused(None, 1), last - last / 5, "{rules:?}");
+        }
     }
 }

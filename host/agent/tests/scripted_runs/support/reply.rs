@@ -122,8 +122,17 @@ impl Reply {
 
     /// Refused: the prompt has so many tokens, and so many fit.
     pub fn overflowing(prompt: u64, window: u64) -> Self {
+        Self::refused(Some((prompt, window)))
+    }
+
+    /// Refused for its length, without any number.
+    pub fn too_long() -> Self {
+        Self::refused(None)
+    }
+
+    fn refused(numbers: Option<(u64, u64)>) -> Self {
         Self {
-            beats: vec![Beat::Overflows(prompt, window)],
+            beats: vec![Beat::Overflows(numbers)],
             tokens: None,
             member: None,
         }
@@ -149,8 +158,8 @@ pub(super) enum Beat {
     Says(Delta),
     Waits(Gate),
     Breaks,
-    /// The Request is too long, by the endpoint's count, for its window.
-    Overflows(u64, u64),
+    /// The Request is too long: by the endpoint's count, for its window, if it says them.
+    Overflows(Option<(u64, u64)>),
     /// Until the run drops it.
     Forever,
 }

@@ -76,10 +76,11 @@ impl Model for Script {
                 match beat {
                     Beat::Waits(gate) => gate.wait().await,
                     Beat::Forever => std::future::pending().await,
-                    Beat::Overflows(prompt, window) => {
+                    Beat::Overflows(numbers) => {
+                        let (prompt, window) = numbers.unzip();
                         let overflow = ContextOverflow {
-                            prompt_tokens: Some(prompt),
-                            window: Some(window),
+                            prompt_tokens: prompt,
+                            window,
                             ..ContextOverflow::default()
                         };
                         return Err(ModelError::Status {

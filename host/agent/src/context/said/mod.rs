@@ -1,11 +1,17 @@
-//! The statements of a conversation: takes messages apart, weighs each statement, and keeps those that weigh most, word
-//! for word. No model takes part, so that a replayed run comes to the same summary.
+//! The statements of a conversation: takes messages apart, weighs each statement alone (`weight`) and among the others
+//! (`rarity`), and keeps those that are worth most, word for word. No model takes part, so that a replayed run comes to the
+//! same summary.
+
+mod rarity;
+mod weight;
 
 use super::facts;
+use rarity::StatementWords;
 use std::collections::{HashMap, HashSet};
 use toolhold_protocol::context::{Message, Speaker, SummaryLine, SummaryMessage};
 use toolhold_protocol::turn::Role;
 use toolhold_text::cut;
+use weight::{MAX_WEIGHT, NAMED, PLAIN, weight};
 
 /// Characters from which a statement is taken apart where a word ends.
 const LONG_CHARS: usize = 240;
@@ -22,39 +28,16 @@ const MIN_MARK_CHARS: usize = 8;
 /// Characters of a shorter word do not end a statement with the dot after them: it is an abbreviation, as in `No. 5`.
 const SHORT_WORD_CHARS: usize = 3;
 
-/// Weight of a statement of the user without any of the following. Statements of the assistant, who repeats the user's,
-/// weigh one less.
-const PLAIN: u8 = 0;
-/// Weight of a statement with a number or a name.
-const NAMED: u8 = 2;
-/// Weight of a statement with an identifier or an amount.
-const IDENTIFIED: u8 = 3;
-/// Weight of a decision, an introduction and a request to remember.
-const DECIDED: u8 = 4;
-/// The weight of a statement that says something rises by one each time it is made again, up to this.
-const MAX_WEIGHT: u8 = 5;
-
-/// Words by which decisions, introductions and requests to remember are known, in lower case.
-#[rustfmt::skip]
-const CUES: &[&str] = &[
-    // English
-    "my name", "i am ", "i'm ", "call me", "remember", "keep in mind", "note that", "important", "decid", "agreed",
-    "we agree", "let's ", "deadline", "budget", "prefer", "always", "never", "must ", "my ",
-    // Russian
-    "зовут", "запомни", "помни", "учти", "важно", "решил", "решен", "договор", "согласн", "срок", "бюджет",
-    "предпочит", "всегда", "никогда", "мой ", "моя ", "моё ", "мое ", "мои ", "моего ", "моей ", "моему ", "мою ",
-    // Chinese
-    "我叫", "我是", "我的", "记住", "记得", "注意", "重要", "决定", "同意", "商定", "预算", "截止", "期限", "喜欢",
-    "总是", "从不", "必须", "名字",
-    // Japanese, Korean
-    "私の", "名前", "覚えて", "決め", "決定", "予算", "締め切り", "기억", "이름", "결정", "예산", "마감",
-    // Arabic, Hindi, Thai
-    "تذكر", "اسمي", "قرر", "ميزانية", "याद", "मेरा", "मेरी", "नाम", "निर्णय", "จำ", "ชื่อ", "ตัดสินใจ",
-    // German, French, Spanish, Portuguese, Italian
-    "merke", "ich heiße", "mein ", "meine ", "beschlossen", "entschieden", "je m'appelle", "mon ", "ma ", "retiens",
-    "décid", "rappelle", "me llamo", "mi ", "recuerda", "decid", "acord", "meu ", "minha ", "lembr", "mi chiamo",
-    "mio ", "mia ", "ricord", "deciso",
-];
+/// The order in which statements leave a summary that has no room for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TrimOrder {
+    /// Statements of the least weight leave first, and of these the ones that are like many others but for their numbers.
+    /// Records of formats 3 and 4 were made in this order.
+    Weight,
+    /// Statements that are worth least among the others leave first (`rarity`). Each author keeps a part of the room.
+    #[default]
+    Rarity,
+}
 
 /// A summary that is being made or extended.
 #[derive(Debug, Default)]
@@ -62,17 +45,20 @@ pub struct ConversationSummary {
     summary: SummaryMessage,
     /// The place of each statement in the summary.
     places: HashMap<String, usize>,
+    order: TrimOrder,
+    words: StatementWords,
 }
 
 impl ConversationSummary {
     /// A summary that an earlier run made.
-    pub fn of(mut summary: SummaryMessage) -> Self {
+    pub fn of(mut summary: SummaryMessage, order: TrimOrder) -> Self {
         for line in &mut summary.lines {
             line.weight = line.weight.min(MAX_WEIGHT);
         }
         let mut all = Self {
             summary,
-            places: HashMap::new(),
+            order,
+            ..Self::default()
         };
         all.note_places();
         all
@@ -181,9 +167,9 @@ impl ConversationSummary {
         self.summary.lines.push(SummaryLine { from, text, weight });
     }
 
-    /// Lets statements go until the summary takes at most about `max` bytes: those that weigh least first, of these the
-    /// ones that are like many others but for their numbers, and of these the oldest. A model's text that leaves them less
-    /// than half of the room goes before. Returns whether some went.
+    /// Lets statements go until the summary takes at most about `max` bytes, in its [`TrimOrder`]; of two that are equal in
+    /// it, the older one first. A model's text that leaves them less than half of the room goes before. Returns whether some
+    /// went.
     pub fn trim(&mut self, max: usize) -> bool {
         let max = max.min(MAX_SUMMARY_BYTES);
         let mut bytes = self.bytes();
@@ -196,32 +182,29 @@ impl ConversationSummary {
             self.summary.text.clear();
             is_shorter = true;
         }
-        let mut alike: HashMap<String, usize> = HashMap::new();
-        for line in &self.summary.lines {
-            *alike.entry(shape(&line.text)).or_default() += 1;
-        }
-        let mut order: Vec<(u8, usize, usize, usize)> = self
-            .summary
-            .lines
-            .iter()
-            .enumerate()
-            .map(|(at, line)| {
-                let others = alike.get(&shape(&line.text)).copied().unwrap_or(1);
-                (line.weight, usize::MAX - others, at, line_bytes(line))
-            })
-            .collect();
-        order.sort_unstable();
+        let room = max.saturating_sub(self.summary.text.len());
+        let mut of_authors = BytesOfAuthors::of(&self.summary.lines);
         let mut gone = HashSet::new();
-        for (_, _, at, size) in order {
+        for at in self.leaving(room) {
             if bytes <= max {
                 break;
             }
+            let Some(line) = self.summary.lines.get(at) else {
+                continue;
+            };
+            let of_author = of_authors.of_author(line.from);
+            if self.order == TrimOrder::Rarity && *of_author <= room / kept_divisor(line.from) {
+                continue;
+            }
+            let size = line_bytes(line);
+            *of_author = of_author.saturating_sub(size);
             bytes = bytes.saturating_sub(size);
             gone.insert(at);
         }
         if gone.is_empty() {
             return is_shorter;
         }
+        self.words.retain(|at| !gone.contains(&at));
         let mut at = 0;
         self.summary.lines.retain(|_| {
             let is_gone = gone.contains(&at);
@@ -231,6 +214,67 @@ impl ConversationSummary {
         self.note_places();
         self.summary.left_out = self.summary.left_out.saturating_add(gone.len());
         true
+    }
+
+    /// Returns the places of all statements in the order in which they leave.
+    fn leaving(&mut self, room: usize) -> Vec<usize> {
+        let lines = &self.summary.lines;
+        let values: Vec<(u64, usize)> = match self.order {
+            TrimOrder::Weight => {
+                let mut alike: HashMap<String, usize> = HashMap::new();
+                for line in lines {
+                    *alike.entry(shape(&line.text)).or_default() += 1;
+                }
+                let values = lines.iter().map(|line| {
+                    let others = alike.get(&shape(&line.text)).copied().unwrap_or(1);
+                    (u64::from(line.weight), usize::MAX - others)
+                });
+                values.collect()
+            }
+            TrimOrder::Rarity => {
+                let values = self.words.values(lines, room).into_iter();
+                values.map(|value| (value, 0)).collect()
+            }
+        };
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by_key(|at| values.get(*at));
+        order
+    }
+}
+
+/// Bytes of the statements of each author.
+#[derive(Debug, Default)]
+struct BytesOfAuthors {
+    user: usize,
+    assistant: usize,
+    tool: usize,
+}
+
+impl BytesOfAuthors {
+    fn of(lines: &[SummaryLine]) -> Self {
+        let mut all = Self::default();
+        for line in lines {
+            *all.of_author(line.from) += line_bytes(line);
+        }
+        all
+    }
+
+    fn of_author(&mut self, from: Speaker) -> &mut usize {
+        match from {
+            Speaker::User => &mut self.user,
+            Speaker::Assistant => &mut self.assistant,
+            Speaker::Tool => &mut self.tool,
+        }
+    }
+}
+
+/// Divisor of the room for the part that statements of an author keep, however many the others made. The parts are less
+/// than the whole together. Users say least and know most.
+fn kept_divisor(from: Speaker) -> usize {
+    match from {
+        Speaker::User => 2,
+        Speaker::Tool => 4,
+        Speaker::Assistant => 8,
     }
 }
 
@@ -331,69 +375,9 @@ fn part_end(text: &str) -> Option<usize> {
     Some(text.len())
 }
 
-fn weight(text: &str) -> u8 {
-    let lower = text.to_lowercase();
-    if CUES.iter().any(|cue| has_cue(&lower, cue)) {
-        DECIDED
-    } else if has_identifier(text) {
-        IDENTIFIED
-    } else if text.chars().any(char::is_numeric) || has_name(text) {
-        NAMED
-    } else {
-        PLAIN
-    }
-}
-
-/// A cue begins with a word, where its script divides words by spaces.
-fn has_cue(lower: &str, cue: &str) -> bool {
-    lower.match_indices(cue).any(|(at, _)| {
-        let before = lower
-            .get(..at)
-            .and_then(|before| before.chars().next_back());
-        let is_spaced = cue.chars().next().is_some_and(char::is_lowercase);
-        !is_spaced || !before.is_some_and(char::is_alphanumeric)
-    })
-}
-
-/// Whether a word has a digit beside a letter, an amount, an address, or a number of four digits or more.
-fn has_identifier(text: &str) -> bool {
-    if text.contains(['@', '€', '$', '£', '¥', '₽', '₹', '₩', '₺', '％', '%'])
-        || text.contains("://")
-    {
-        return text.chars().any(char::is_numeric) || text.contains('@') || text.contains("://");
-    }
-    let mut digits = 0;
-    let mut has_letter = false;
-    for c in text.chars().chain([' ']) {
-        match c {
-            c if c.is_numeric() => digits += 1,
-            c if c.is_ascii_alphabetic() || (c.is_alphabetic() && c.is_uppercase()) => {
-                has_letter = true;
-            }
-            '-' | '_' | '/' | '.' | ':' | '№' | '#' => {}
-            _ => {
-                if digits >= 4 || (digits > 0 && has_letter) {
-                    return true;
-                }
-                (digits, has_letter) = (0, false);
-            }
-        }
-    }
-    false
-}
-
-/// Whether a word that is not the first one begins with a capital letter.
-fn has_name(text: &str) -> bool {
-    let mut words = text.split_whitespace().skip(1);
-    words.any(|word| {
-        let mut letters = word.chars().filter(|c| c.is_alphabetic());
-        letters.next().is_some_and(char::is_uppercase)
-            && letters.next().is_some_and(char::is_lowercase)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::weight::DECIDED;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -431,41 +415,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn decisions_weigh_more_than_identifiers_and_these_more_than_talk() {
-        for text in [
-            "My name is Ada.",
-            "We decided for the blue one.",
-            "Меня зовут Ада",
-            "Мою кошку зовут Пушок",
-            "我的猫叫豆豆",
-            "请记住这件事",
-        ] {
-            assert_eq!(weight(text), DECIDED, "{text}");
-        }
-        for text in [
-            "the order A-17",
-            "Заказ А-17",
-            "订单A-17",
-            "it costs 4 €",
-            "in 2027",
-            "a@b.example",
-        ] {
-            assert_eq!(weight(text), IDENTIFIED, "{text}");
-        }
-        for text in ["there are 3", "we met Ada there", "встретил Аду"] {
-            assert_eq!(weight(text), NAMED, "{text}");
-        }
-        for text in [
-            "Thank you, that is nice",
-            "спасибо, хорошо",
-            "好的，谢谢",
-            "economy",
-        ] {
-            assert_eq!(weight(text), PLAIN, "{text}");
-        }
-    }
-
     /// Ten times the summary is extended and made shorter. What was said first and weighs most is there in the end.
     #[test]
     fn a_fact_survives_ten_summaries() {
@@ -483,7 +432,8 @@ mod tests {
             let mut summary = ConversationSummary::default();
             summary.add(&Message::user(fact), open);
             for round in 0..10 {
-                let mut next = ConversationSummary::of(summary.message().clone());
+                let mut next =
+                    ConversationSummary::of(summary.message().clone(), TrimOrder::Rarity);
                 for n in 0..40 {
                     next.add(&Message::user(format!("{talk} {}", round * 40 + n)), open);
                     let answer = Message::text(Role::Assistant, format!("{n}: it is nice."));
@@ -600,14 +550,20 @@ mod tests {
     }
 
     proptest! {
-        /// No text panics, nothing is lost but what is too long, and a bound holds.
+        /// No text panics, nothing is lost but what is too long, and a bound holds in each order.
         #[test]
-        fn any_text_can_be_summed_up(text in any::<String>(), max in 0_usize..500) {
-            let mut summary = ConversationSummary::default();
-            summary.add(&Message::user(text), open);
-            summary.trim(max);
-            let bytes: usize = summary.message().lines.iter().map(line_bytes).sum();
-            prop_assert!(bytes <= max);
+        fn any_text_can_be_summed_up(texts in any::<[String; 3]>(), max in 0_usize..500) {
+            for order in [TrimOrder::Weight, TrimOrder::Rarity] {
+                let mut summary = ConversationSummary::of(SummaryMessage::default(), order);
+                let [user, assistant, file] = &texts;
+                summary.add(&Message::user(user), open);
+                summary.add(&Message::text(Role::Assistant, assistant), open);
+                let file = format!("<file 0123456789ab>\n{file}");
+                summary.add(&Message::user(file), open);
+                summary.trim(max);
+                let bytes: usize = summary.message().lines.iter().map(line_bytes).sum();
+                prop_assert!(bytes <= max);
+            }
         }
     }
 }
