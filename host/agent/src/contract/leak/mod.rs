@@ -275,13 +275,15 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
 pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
     bare::unread(answer, offer)
         .or_else(|| bare::spoken_call(answer, offer))
-        .or_else(|| statement::call(answer, offer))
         .filter(|_| find(answer, offer, end).is_none())
 }
 
-/// The call of an answer that is tools with arguments among signs and words of calls, where it cannot be read.
+/// The call of an answer that is tools with arguments among signs and words of calls, or statements and commands, where it
+/// cannot be read.
 pub(super) fn among_signs(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
-    framed::call(answer, offer).filter(|_| find(answer, offer, end).is_none())
+    framed::call(answer, offer)
+        .or_else(|| statement::call(answer, offer))
+        .filter(|_| find(answer, offer, end).is_none())
 }
 
 /// Why a call that looks like one cannot be read: a number in it would lose digits.
