@@ -7,7 +7,8 @@
 //!
 //! - A text that begins like a call of one of the run's tools, and what follows the mark of a call, is held: whether it is
 //!   one, the complete reply shows (docs/protocol.md, 4.10). A call without a mark is all of a reply, so of this the
-//!   beginning decides. In a contract whose answer is JSON, only marks begin a call.
+//!   beginning decides. In a contract whose answer is JSON, only marks of calls begin one, wherever they stand
+//!   before an object.
 //! - A mark in code or within a sentence is a quotation, and holds nothing.
 //! - White space that may be the end of the answer, which has none, is held.
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that

@@ -148,7 +148,7 @@ fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
         "I know: {\"final_answer\": \"a\"}",
         "<p>{\"final_answer\": \"a\"}",
         "I know `<tool_call>` and [it]:\n{\"final_answer\": \"a\"}",
-        "{\"b\": \"<tool_call>\"}\n{\"final_answer\": \"a\"}",
+        "{\"b\": \"\\n<tool_call>\", \"final_answer\": \"a\"}",
         // Marks that are not of calls.
         "<json>{\"final_answer\": \"a\"}</json>",
         "<answer>\n{\"final_answer\": \"a\"}\n</answer>",

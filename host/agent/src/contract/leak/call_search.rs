@@ -163,6 +163,7 @@ mod tests {
     use crate::contract::leak::places;
     use proptest::prelude::*;
     use proptest::sample::select;
+    use std::iter;
 
     /// The prose of a text that comes in these pieces, and whether a call may stand behind it.
     fn prose(pieces: &[&str]) -> (String, bool) {
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn many_blanks_behind_a_mark_around_calls_open_no_call() {
         let mut pieces = vec!["It is 4.", "</s>"];
-        pieces.extend(vec![" "; 2 * MAX_UNDECIDED]);
+        pieces.extend(iter::repeat_n(" ", 2 * MAX_UNDECIDED));
         let blank = pieces.concat();
         assert_eq!(prose(&[&blank]), (blank.clone(), false));
         pieces.push("a");
