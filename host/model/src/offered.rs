@@ -13,7 +13,7 @@ pub(crate) struct OfferedFunction {
     pub(crate) takes_nothing: bool,
     /// Names of its parameters: those that its schema has under `properties`.
     pub(crate) parameters: Vec<String>,
-    /// True if these are all, as far as its schema says: it may have others where it says something of them elsewhere.
+    /// True if it has no other parameters: its schema says nothing of any that are not among these names.
     pub(crate) are_all_named: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Marks around thoughts of models, which stand in the text of an answer where the server has no parser for them.
 
-/// What begins a thought and what ends it. Readers of earlier formats know the first ones.
+/// Marks that begin a thought, each with the one that ends it. Readers of earlier formats know the first ones.
 pub static THOUGHT_MARKS: [(&str, &str); 15] = [
     ("<think>", "</think>"),
     ("<THINK>", "</THINK>"),

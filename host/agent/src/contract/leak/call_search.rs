@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What they cost is measured in `replies_that_are_shown_while_they_come` of host/fuzz.
+    /// Their cost is measured by `replies_that_are_shown_while_they_come` of host/fuzz.
     #[test]
     fn marks_around_calls_are_held_up_to_a_bound() {
         let marks = "</s>".repeat(MAX_UNDECIDED);

@@ -61,7 +61,7 @@ pub(super) fn is_failed(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> b
 }
 
 /// Whether the answer is a call in words, which cannot be read; one that the model was shown is a quotation. Beside native
-/// calls, tools with arguments among signs are a list of calls, and statements and commands are told.
+/// calls, tools with arguments among signs are a list of calls, and so are statements and commands.
 pub(super) fn is_unread(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> bool {
     let among_signs = || {
         let is_list = said.provenance.has_native_calls();
