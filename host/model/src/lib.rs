@@ -60,6 +60,7 @@ pub mod replay;
 pub mod route;
 pub mod server;
 pub mod side;
+pub mod thought_marks;
 pub mod tokenizer;
 mod tool_calls;
 pub mod transport;

@@ -13,6 +13,8 @@ pub(crate) struct OfferedFunction {
     pub(crate) takes_nothing: bool,
     /// Names of its parameters: those that its schema has under `properties`.
     pub(crate) parameters: Vec<String>,
+    /// True if it has no other parameters: its schema says nothing of any that are not among these names.
+    pub(crate) are_all_named: bool,
 }
 
 impl OfferedFunction {
@@ -20,12 +22,38 @@ impl OfferedFunction {
     pub(crate) fn new(name: &str, parameters: &Value) -> Self {
         let named = parameters.get("properties").and_then(Value::as_object);
         let names = named.into_iter().flat_map(Map::keys);
+        let count = named.map_or(0, Map::len);
         Self {
             name: name.to_owned(),
             takes_nothing: is_of_nothing(parameters),
             parameters: names.take(MAX_PARAMETERS).cloned().collect(),
+            are_all_named: (1..=MAX_PARAMETERS).contains(&count) && !speaks_of_others(parameters),
         }
     }
+}
+
+/// Keywords that may name further properties, or allow them.
+const OF_OTHERS: [&str; 11] = [
+    "$dynamicRef",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "dependencies",
+    "dependentSchemas",
+    "else",
+    "if",
+    "oneOf",
+    "patternProperties",
+    "then",
+];
+
+/// Whether a schema says of properties that are not under `properties` something else than that there are none.
+fn speaks_of_others(schema: &Value) -> bool {
+    let may_be = |keyword: &str| schema.get(keyword).is_some_and(|others| *others != false);
+    ["additionalProperties", "unevaluatedProperties"]
+        .into_iter()
+        .chain(OF_OTHERS)
+        .any(may_be)
 }
 
 /// Whether a schema names no property, and says nothing of properties without a name but that there are none.
@@ -45,6 +73,36 @@ fn is_of_nothing(schema: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn parameters_are_all_named_where_the_schema_says_nothing_of_others() {
+        let many: Map<String, Value> = (0..=MAX_PARAMETERS)
+            .map(|at| (format!("p{at}"), json!({})))
+            .collect();
+        for (parameters, expected) in [
+            (json!({"properties": {"x": {}}}), true),
+            (
+                json!({"properties": {"x": {}}, "additionalProperties": false}),
+                true,
+            ),
+            (
+                json!({"properties": {"x": {}}, "additionalProperties": {"type": "string"}}),
+                false,
+            ),
+            (
+                json!({"properties": {"x": {}}, "anyOf": [{"properties": {"y": {}}}]}),
+                false,
+            ),
+            (json!({"properties": {}}), false),
+            (json!({"properties": many}), false),
+            (json!({"type": "object"}), false),
+            (json!({"$ref": "#/$defs/x"}), false),
+            (json!(true), false),
+        ] {
+            let function = OfferedFunction::new("f", &parameters);
+            assert_eq!(function.are_all_named, expected, "{parameters}");
+        }
+    }
 
     #[test]
     fn a_function_without_parameters_is_known_by_its_schema() {

@@ -313,6 +313,10 @@ fn parts_that_hold_together_are_one_object() {
             json!({"type": "object", "additionalProperties": {}}),
         ),
         (
+            json!({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer"}}, "additionalProperties": false}),
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+        ),
+        (
             json!({"allOf": [{"type": "integer", "minimum": 5}, {"maximum": 3}]}),
             json!({"type": "integer", "minimum": 5}),
         ),

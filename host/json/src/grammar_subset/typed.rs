@@ -397,7 +397,9 @@ fn dependents(keywords: &Map<String, Value>) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// True if there are patterns of names, and names that fit none of them may have any value.
+/// True if there are patterns of names, and names that fit none of them may have any value. By JSON Schema they may, where
+/// nothing closes the object, so a grammar with the type of the patterns alone would be narrower than the schema. An author
+/// who means no other names says so (`"additionalProperties": false`), and the grammar has that type.
 fn has_other_names(joined: &Joined<'_>) -> bool {
     let mut patterns = joined.named("patternProperties").map(|(name, _)| name);
     let says_of_others = joined.each("unevaluatedProperties").next().is_some();

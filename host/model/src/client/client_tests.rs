@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::stream;
 use serde_json::json;
 
-use super::answer_end::{LEFT_OUT_WAIT, UNKNOWN_WAIT};
+use super::answer_end::{LONG_WAIT, SHORT_WAIT};
 use super::*;
 use crate::chat::{ChatMessage, ChatTool};
 use crate::server::Health;
@@ -199,30 +199,84 @@ fn patient() -> Timeouts {
     }
 }
 
+/// Two calls, and a finish reason that may stand behind each.
+const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}}]}\n\n";
+const SECOND: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":2}\"}}]}}]}\n\n";
+const CALLS: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
+
 /// The formal end is waited for as long as it may take, and not for as long as the connection lives.
 #[tokio::test(start_paused = true)]
 async fn keep_alives_behind_the_end_do_not_hold_an_answer() {
-    let mut steps = vec![Send(CONTENT), Send(STOP)];
-    steps.extend((0..100).flat_map(|_| [Wait(500), Send(": ping\n\n")]));
-    steps.push(Hang);
-    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
     let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
-    // An endpoint that leaves the end out is waited for once.
-    for wait in [UNKNOWN_WAIT, LEFT_OUT_WAIT, LEFT_OUT_WAIT] {
-        let completion = model.complete(&request, &mut |_| {}).await.unwrap();
-        assert_eq!(completion.content, "hi");
-        let latest = wait + Duration::from_millis(100);
-        let duration = completion.duration;
-        assert!(duration >= wait && duration <= latest, "{duration:?}");
+    let patient = patient();
+    let total = LONG_WAIT / 2;
+    let hasty = Timeouts {
+        total,
+        ..patient.clone()
+    };
+    for (begin, timeouts, was_sent, waits) in [
+        // No call follows a text.
+        (
+            [CONTENT, STOP],
+            &patient,
+            None,
+            [SHORT_WAIT, SHORT_WAIT, SHORT_WAIT],
+        ),
+        (
+            [CONTENT, STOP],
+            &patient,
+            Some(true),
+            [SHORT_WAIT, SHORT_WAIT, SHORT_WAIT],
+        ),
+        // An endpoint that leaves the end of calls out is waited for once.
+        (
+            [FIRST, CALLS],
+            &patient,
+            None,
+            [LONG_WAIT, SHORT_WAIT, SHORT_WAIT],
+        ),
+        (
+            [FIRST, STOP],
+            &patient,
+            Some(true),
+            [LONG_WAIT, SHORT_WAIT, SHORT_WAIT],
+        ),
+        (
+            [CONTENT, CALLS],
+            &patient,
+            None,
+            [LONG_WAIT, SHORT_WAIT, SHORT_WAIT],
+        ),
+        // The time for the whole answer ends before.
+        (
+            [FIRST, CALLS],
+            &hasty,
+            None,
+            [total, SHORT_WAIT, SHORT_WAIT],
+        ),
+    ] {
+        let mut steps: Vec<WireStep> = begin.into_iter().map(Send).collect();
+        steps.extend((0..100).flat_map(|_| [Wait(500), Send(": ping\n\n")]));
+        steps.push(Hang);
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", timeouts.clone());
+        if let Some(was_sent) = was_sent {
+            model.last_end.note(was_sent);
+        }
+        for wait in waits {
+            let completion = model.complete(&request, &mut |_| {}).await.unwrap();
+            let latest = wait + Duration::from_millis(100);
+            let duration = completion.duration;
+            assert!(
+                duration >= wait && duration <= latest,
+                "{begin:?}: {duration:?}"
+            );
+        }
     }
 }
 
 /// A finish reason alone in its chunk stands behind each call, and the endpoint writes the next call after it.
 #[tokio::test(start_paused = true)]
 async fn a_call_behind_a_finish_reason_and_a_pause_is_not_lost() {
-    const FIRST: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}}]}\n\n";
-    const SECOND: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":2}\"}}]}}]}\n\n";
-    const CALLS: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
     let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
     for end in [vec![Send("data: [DONE]\n\n"), Hang], vec![]] {
         let mut steps = vec![
@@ -243,20 +297,22 @@ async fn a_call_behind_a_finish_reason_and_a_pause_is_not_lost() {
             assert_eq!(arguments, ["{\"x\":1}", "{\"x\":2}"]);
         }
     }
-    // An endpoint that sent the end of its last answer is waited for between two calls as between two pieces.
-    let pause = u64::try_from(UNKNOWN_WAIT.as_millis()).unwrap() + 500;
-    let steps = vec![
-        Send(FIRST),
-        Send(CALLS),
-        Wait(pause),
-        Send(SECOND),
-        Send(CALLS),
-        Send("data: [DONE]\n\n"),
-    ];
-    let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
-    model.last_end.note(true);
-    let completion = model.complete(&request, &mut |_| {}).await.unwrap();
-    assert_eq!(completion.tool_calls.len(), 2);
+    // The bound of the pause.
+    let longest = u64::try_from(LONG_WAIT.as_millis()).unwrap();
+    for (pause, count) in [(longest - 500, 2), (longest + 500, 1)] {
+        let steps = vec![
+            Send(FIRST),
+            Send(CALLS),
+            Wait(pause),
+            Send(SECOND),
+            Send(CALLS),
+            Send("data: [DONE]\n\n"),
+        ];
+        let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());
+        model.last_end.note(true);
+        let completion = model.complete(&request, &mut |_| {}).await.unwrap();
+        assert_eq!(completion.tool_calls.len(), count);
+    }
 }
 
 /// In this one a finish reason stands in each chunk.
@@ -266,7 +322,7 @@ const NOT: &str =
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_no_end_where_each_chunk_has_a_finish_reason() {
     // Longer than the formal end of an answer is waited for.
-    let pause = u64::try_from(UNKNOWN_WAIT.as_millis()).unwrap() + 500;
+    let pause = u64::try_from(LONG_WAIT.as_millis()).unwrap() + 500;
     let request = ChatRequest::new("", vec![ChatMessage::user("hello")]);
     let complete = async |steps| {
         let model = OpenAiModel::new(Arc::new(Wire::ok(steps)), "small", patient());

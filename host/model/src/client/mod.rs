@@ -250,8 +250,7 @@ impl OpenAiModel {
             // The first token comes with the last.
             timeouts.first_token = timeouts.total;
         }
-        let tail_wait = self.last_end.wait(timeouts.idle);
-        let mut clock = CompletionDeadlines::start(&timeouts, tail_wait);
+        let mut clock = CompletionDeadlines::start(&timeouts);
         let mut known = self.reasoning.get();
         let mut change = known;
         let mut asked = Cow::Borrowed(request);
@@ -316,7 +315,11 @@ impl OpenAiModel {
         // Whether the answer had its formal end, as far as that is known.
         let mut is_sent = None;
         while !decoder.is_done() {
-            clock.note_tail(decoder.is_tail());
+            let tail_wait = || {
+                let may_call_again = decoder.may_call_again();
+                self.last_end.wait(self.timeouts.idle, may_call_again)
+            };
+            clock.note_tail(decoder.is_tail().then(tail_wait));
             match clock.bound(body.next()).await {
                 Ok(Some(Ok(bytes))) => {
                     decoder.push(&bytes, url, &mut |delta| {
@@ -333,7 +336,7 @@ impl OpenAiModel {
                 }
                 // At most the token count is missing.
                 Err(ModelError::Timeout {
-                    phase: TimeoutPhase::Idle,
+                    phase: TimeoutPhase::Idle | TimeoutPhase::Total,
                     ..
                 }) if decoder.is_tail() => {
                     is_sent = Some(false);
@@ -485,14 +488,12 @@ struct CompletionDeadlines<'a> {
     started: Instant,
     last_bytes: Instant,
     first_token: Option<Duration>,
-    /// When only the formal end of the answer was still to come. Keep-alives behind it change nothing.
-    tail: Option<Instant>,
-    /// The wait for that end.
-    tail_wait: Duration,
+    /// When only the formal end of the answer was still to come, and the wait for it. Keep-alives behind it change nothing.
+    tail: Option<(Instant, Duration)>,
 }
 
 impl<'a> CompletionDeadlines<'a> {
-    fn start(timeouts: &'a Timeouts, tail_wait: Duration) -> Self {
+    fn start(timeouts: &'a Timeouts) -> Self {
         let now = Instant::now();
         Self {
             timeouts,
@@ -500,7 +501,6 @@ impl<'a> CompletionDeadlines<'a> {
             last_bytes: now,
             first_token: None,
             tail: None,
-            tail_wait,
         }
     }
 
@@ -512,13 +512,10 @@ impl<'a> CompletionDeadlines<'a> {
         self.last_bytes = Instant::now();
     }
 
-    /// `is_tail`: only the formal end is still to come.
-    fn note_tail(&mut self, is_tail: bool) {
-        if is_tail {
-            self.tail.get_or_insert_with(Instant::now);
-        } else {
-            self.tail = None;
-        }
+    /// `wait`: the one for the formal end, if only this is still to come.
+    fn note_tail(&mut self, wait: Option<Duration>) {
+        let since = self.tail.map(|(since, _)| since);
+        self.tail = wait.map(|wait| (since.unwrap_or_else(Instant::now), wait));
     }
 
     fn stamp(&self, completion: Completion) -> Completion {
@@ -545,8 +542,8 @@ impl<'a> CompletionDeadlines<'a> {
             total,
             ..
         } = *self.timeouts;
-        let (since, phase, after) = if let Some(tail) = self.tail {
-            (tail, TimeoutPhase::Idle, self.tail_wait)
+        let (since, phase, after) = if let Some((since, wait)) = self.tail {
+            (since, TimeoutPhase::Idle, wait)
         } else if self.first_token.is_some() {
             (self.last_bytes, TimeoutPhase::Idle, idle)
         } else {

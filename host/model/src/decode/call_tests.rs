@@ -5,13 +5,18 @@ use serde_json::json;
 
 const URL: &str = "http://endpoint/v1";
 
-/// Decodes an answer to a request that offers `echo`, which has a parameter, and `list`, which has none.
+/// Decodes an answer to a request that offers `echo`, which has a parameter, `list`, which has none, and `free`, which may have
+/// any.
 fn decode(chunks: &[Value]) -> Completion {
     let events = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
     let body = events.collect::<String>() + "data: [DONE]\n\n";
     let functions = vec![
         OfferedFunction::new("echo", &json!({"properties": {"text": {"type": "string"}}})),
         OfferedFunction::new("list", &json!({"type": "object", "properties": {}})),
+        OfferedFunction::new(
+            "free",
+            &json!({"properties": {"-": {}, "text": {}}, "additionalProperties": true}),
+        ),
     ];
     let mut decoder = Decoder::new(1 << 20, Some("text/event-stream")).offering(functions);
     decoder.push(body.as_bytes(), URL, &mut |_| {}).unwrap();
@@ -169,7 +174,20 @@ fn a_call_without_arguments_is_made_beside_members_that_are_none() {
             "echo",
             "",
             delta(json!({"content": "{\"plan\": \"look\"}"})),
+            "{}",
+        ),
+        (
+            "free",
             "",
+            delta(json!({"content": "{\"plan\": \"look\"}"})),
+            "",
+        ),
+        // A name of formatting characters alone.
+        (
+            "free",
+            "",
+            delta(json!({"content": "I look - and - <->: -=1."})),
+            "{}",
         ),
         ("list", "", beside("payload", lost), "{}"),
         ("list", "", delta(json!({"model_info": model})), "{}"),
@@ -208,7 +226,8 @@ fn a_call_is_not_made_without_the_arguments_that_stand_in_the_text() {
         (FENCED, "\"\"", ""),
         ("I echo it.\n{\"text\": \"x\"}\n", "{}", ""),
         ("<think>hm</think>{\"text\": \"x\"}", "", ""),
-        ("I echo {\"other\": 1}.", "", ""),
+        ("I echo {\"other\": 1, \"text\": \"x\"}.", "", ""),
+        ("I echo {\"do\": {\"arguments\": {\"other\": 1}}}.", "", ""),
         ("{\"text\": \"x", "", ""),
         (
             "<tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"x\"}}</tool_call>",
@@ -218,6 +237,9 @@ fn a_call_is_not_made_without_the_arguments_that_stand_in_the_text() {
         ("echo(text=\"x\")", "", ""),
         ("<parameter=text>x</parameter>", "", ""),
         ("<arg_key>text</arg_key>", "", ""),
+        ("<parameter name=\"text\">x</parameter>", "", ""),
+        ("<text>x</text>", "", ""),
+        ("<thinking>hm</thinking>text=x", "", ""),
         ("text: x", "", ""),
         ("- **text**: x", "", ""),
         // The text has none.
@@ -225,6 +247,23 @@ fn a_call_is_not_made_without_the_arguments_that_stand_in_the_text() {
         ("I echo the text.", "null", "null"),
         ("I echo the text: nothing.", "", "{}"),
         ("<think>{\"text\": \"x\"}?</think>I call it.", "", "{}"),
+        (
+            "<thinking>{\"text\": \"x\"}?</thinking>I call it.",
+            "",
+            "{}",
+        ),
+        ("[THINK]text=x?[/THINK]", "", "{}"),
+        ("<thinking>{\"text\": \"x\"}", "", "{}"),
+        ("I sort by text -> desc.", "", "{}"),
+        ("I look if text > 5.", "", "{}"),
+        ("Settings > path > text > x.", "", "{}"),
+        ("I map text => x, <b>text</b>.", "", "{}"),
+        (
+            "The last result was {\"status\": \"ok\"}, now I echo.",
+            "",
+            "{}",
+        ),
+        ("I echo {\"other\": 1}.", "", "{}"),
         ("{\"name\": \"echo\", \"arguments\": {}}", "", "{}"),
         ("I echo {\"other\": 1}.", "{}", "{}"),
         ("The context=1, {x}.", "", "{}"),

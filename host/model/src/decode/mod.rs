@@ -113,6 +113,13 @@ impl Decoder {
         self.done
     }
 
+    /// True if the answer calls a function, or says so. Some endpoints write a finish reason behind each call, and the next
+    /// call after it.
+    pub(crate) fn may_call_again(&self) -> bool {
+        let reason = self.completion.finish_reason.as_deref();
+        !self.calls.is_empty() || reason.is_some_and(is_of_calls)
+    }
+
     /// The answer is complete if its body ends here in good order.
     fn is_whole(&self) -> bool {
         let is_end = self.finishing.is_alone || !self.finishing.is_voided;
@@ -172,7 +179,7 @@ impl Decoder {
         if self.is_whole() {
             self.doubt_by_text();
             self.calls.end(emit);
-            Ok(self.into_completion())
+            Ok(self.taken())
         } else {
             Err(ModelError::Truncated {
                 received: Box::new(self.into_completion()),
@@ -207,12 +214,17 @@ impl Decoder {
         // It has no more calls than before, so this cannot fail.
         let _ = self.release_pairs(&mut |_| {});
         self.doubt_by_text();
+        self.taken()
+    }
+
+    /// Takes what came, after the text was looked through for arguments.
+    fn taken(&mut self) -> Completion {
         let mut received = mem::take(&mut self.completion);
         let reason = received.finish_reason.as_deref();
         let is_cut = reason == Some("length");
-        let is_of_calls = matches!(reason, Some("tool_calls" | "function_call"));
+        let has_reason_of_calls = reason.is_some_and(is_of_calls);
         let mut calls = mem::take(&mut self.calls);
-        if !is_of_calls && !received.content.trim().is_empty() {
+        if !has_reason_of_calls && !received.content.trim().is_empty() {
             calls.forget_announcement();
         }
         let FinishedCalls { calls, unplaced } = calls.finish(is_cut);
@@ -614,6 +626,11 @@ const KNOWN_IN_DELTA: [&str; 13] = [
     "tool_call",
     "tool_call_chunks",
 ];
+
+/// Whether a finish reason says that the answer calls functions.
+fn is_of_calls(reason: &str) -> bool {
+    matches!(reason, "tool_calls" | "function_call")
+}
 
 /// The choice that is the answer, and the others. Some servers write no index.
 fn first_of(choices: &[Value]) -> (Option<&Value>, Vec<&Value>) {

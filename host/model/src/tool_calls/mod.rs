@@ -28,6 +28,7 @@ mod tests;
 mod written;
 
 use serde_json::Value;
+use std::collections::HashMap;
 
 use crate::call_arguments::UnreadMembers;
 use crate::error::ModelError;
@@ -103,10 +104,15 @@ impl ToolCalls {
         look: impl Fn(&str, Option<&OfferedFunction>) -> UnreadMembers,
     ) {
         let offered = &self.offered;
+        // Once for each name: a text is long, and calls are many.
+        let mut known: HashMap<String, UnreadMembers> = HashMap::new();
         for slot in self.calls.iter_mut().filter(|slot| slot.is_bare()) {
-            let name = slot.call.name.as_str();
-            let function = offered.iter().find(|function| function.name == name);
-            slot.unread = slot.unread.max(look(name, function));
+            let found = known.entry(slot.call.name.clone());
+            let found = found.or_insert_with_key(|name| {
+                let function = offered.iter().find(|function| function.name == *name);
+                look(name.as_str(), function)
+            });
+            slot.unread = slot.unread.max(*found);
         }
     }
 

@@ -31,10 +31,10 @@ pub const FORMAT: u32 = 5;
 /// The oldest format of records that this version replays.
 pub const OLDEST_FORMAT: u32 = 3;
 
-/// The revision of the texts that this version asks models with (their order, headings, fences and bars) and of the parts
-/// that they are counted in. A record of another revision is replayed from its inputs, and the bodies of its requests are
+/// The revision of the texts that this version asks models with (their order, headings, fences and bars, and the schemas of
+/// functions) and of the parts that they are counted in. A record of another revision is replayed from its inputs, and the bodies of its requests are
 /// not compared.
-pub const PROMPTS: u32 = 5;
+pub const PROMPTS: u32 = 6;
 
 /// The id of the sub-agent's run that answers a call of the run `parent`. The same call gets the same id when its run is
 /// resumed.

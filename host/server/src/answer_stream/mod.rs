@@ -7,7 +7,8 @@
 //!
 //! - A text that begins like a call of one of the run's tools, and what follows the mark of a call, is held: whether it is
 //!   one, the complete reply shows (docs/protocol.md, 4.10). A call without a mark is all of a reply, so of this the
-//!   beginning decides. In a contract whose answer is JSON, only marks begin a call.
+//!   beginning decides. In a contract whose answer is JSON, only marks of calls begin one, wherever they stand
+//!   before an object.
 //! - A mark in code or within a sentence is a quotation, and holds nothing.
 //! - White space that may be the end of the answer, which has none, is held.
 //! - Of a run whose output is checked before it counts (against a schema, for citations, by advisors), and of replies that
@@ -54,6 +55,8 @@ pub struct AnswerStream {
     step: u32,
     /// True if calls of this step were made or refused, or its reply goes back to the model: its text is no answer of the run.
     is_no_answer: bool,
+    /// True if the reply of this step broke off. The next one continues its text.
+    is_broken_off: bool,
     /// The tools that replies may call, in forms without marks, too.
     names: OfferedNames,
     thoughts: ThoughtFilter,
@@ -172,7 +175,11 @@ impl AnswerStream {
             EventKind::Fallback { tool, stage, .. } => {
                 let is_asked = matches!(stage, Stage::Asked { .. } | Stage::Failed { .. });
                 self.is_aside = is_asked && tool.is_some();
+                // The reply of another model that was asked for one was refused. It is told as no other one is.
+                let is_failed = matches!(stage, Stage::Failed { .. }) && tool.is_none();
+                self.is_no_answer |= is_failed && !self.is_broken_off;
             }
+            EventKind::ModelFailed { step, .. } => self.is_broken_off |= *step == self.step,
             // Calls of earlier steps may begin while the model writes.
             EventKind::Plan { step, .. } => self.is_no_answer |= *step == self.step,
             EventKind::ToolStart { step, .. } => {
@@ -204,6 +211,7 @@ impl AnswerStream {
         self.was_thought = false;
         self.step = step;
         self.is_no_answer = false;
+        self.is_broken_off = false;
         self.awaits_call &= !self.is_called;
         self.is_called = false;
         self.thoughts = ThoughtFilter::default();

@@ -85,9 +85,7 @@ impl ReplyAnswer {
         if self.opening == ReplyOpening::Undecided {
             self.opening = match contract {
                 Contract::Tools => self.names.opening_of(&self.held),
-                Contract::Schema | Contract::Simple => {
-                    OfferedNames::default().opening_of(&self.held)
-                }
+                Contract::Schema | Contract::Simple => ReplyOpening::before_json(&self.held),
             };
             if self.opening == ReplyOpening::Text {
                 self.held = self.held.trim_start().to_owned();
@@ -132,17 +130,46 @@ impl ReplyAnswer {
         self.blanks.clear();
     }
 
-    /// The strings of these members of the outermost object.
+    /// Reads objects, and the text before them up to the mark of a call: arguments of a call are no answer.
     fn read_json(&mut self, answers: &[&str], mut text: &str, answer: &mut String) {
+        while !self.is_over && !text.is_empty() {
+            if self.depth > 0 {
+                self.read_object(answers, &mut text, answer);
+                continue;
+            }
+            // No mark has a brace, so none goes on behind it.
+            let end = text.find('{').map_or(text.len(), |at| at + 1);
+            let (head, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+            let prose = self.search.pass(head);
+            if prose.is_before_call {
+                self.opening = ReplyOpening::Marks;
+                return;
+            }
+            let (mut passed, held) = head.split_at_checked(prose.bytes).unwrap_or((head, ""));
+            self.held.push_str(held);
+            while !self.is_over && !passed.is_empty() {
+                self.read_object(answers, &mut passed, answer);
+            }
+            text = rest;
+        }
+    }
+
+    /// Takes the strings of these members of the outermost object, up to its end.
+    fn read_object(&mut self, answers: &[&str], text: &mut &str, answer: &mut String) {
         while !self.is_over
-            && let Some(token) = self.lexer.next(&mut text)
+            && let Some(token) = self.lexer.next(text)
         {
             match token {
                 JsonToken::Between('{' | '[') => {
                     self.depth += 1;
                     self.has_calls |= self.depth > 2 && self.name == CALLS;
                 }
-                JsonToken::Between('}' | ']') => self.depth = self.depth.saturating_sub(1),
+                JsonToken::Between('}' | ']') => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return;
+                    }
+                }
                 JsonToken::Between(',') if self.depth == 1 => self.name.clear(),
                 JsonToken::Between(_) => {}
                 JsonToken::Begin => self.string = self.begun(answers),

@@ -1,8 +1,9 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Bound;
-use toolhold_protocol::event::UnusableReply;
+use toolhold_protocol::event::{RunFailure, UnusableReply};
 use toolhold_protocol::knowledge::Retrieval;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::tool::Tool;
@@ -128,6 +129,11 @@ fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
         "<function=convert>{\"input\": \"a\", \"output\": \"b\"}</function>",
         "<tool_call>convert\n{\"output\": \"b\"}</tool_call>",
         "</s>\n[TOOL_CALLS]convert{\"final_answer\": \"b\"}",
+        // Behind a sentence, at the begin of a line, and behind another object.
+        "I convert it.\n<function=convert>{\"input\": \"a\", \"output\": \"b\"}</function>",
+        "I convert it: [TOOL_CALLS]convert{\"output\": \"b\", \"final_answer\": \"b\"}",
+        "{\"a\": 1}\n<tool_call>convert\n{\"output\": \"b\", \"final_answer\": \"b\"}</tool_call>",
+        "<answer><tool_call>{\"output\": \"b\", \"final_answer\": \"b\"}</tool_call></answer>",
     ] {
         for contract in [Contract::Schema, Contract::Simple] {
             for (at, _) in text.char_indices() {
@@ -141,6 +147,11 @@ fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
         "```json\n{\"final_answer\": \"a\"}\n```",
         "I know: {\"final_answer\": \"a\"}",
         "<p>{\"final_answer\": \"a\"}",
+        "I know `<tool_call>` and [it]:\n{\"final_answer\": \"a\"}",
+        "{\"b\": \"\\n<tool_call>\", \"final_answer\": \"a\"}",
+        // Marks that are not of calls.
+        "<json>{\"final_answer\": \"a\"}</json>",
+        "<answer>\n{\"final_answer\": \"a\"}\n</answer>",
     ] {
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
@@ -426,6 +437,37 @@ fn a_text_of_a_reply_that_goes_back_to_the_model_is_complete_and_not_the_answer(
         wrote("The answer is 4."),
     ];
     assert_eq!(heard(&mut answer_stream, &events), "The answer is 4.");
+}
+
+/// The reply of another model that is asked in place of the run's own.
+#[test]
+fn a_refused_reply_of_another_model_is_complete_and_not_the_answer() {
+    let failed = || {
+        event(
+            json!({"event": "fallback", "step": 1, "stage": "failed", "candidate": "b", "attempt": 1, "reason": "r"}),
+        )
+    };
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    let refused = [request(1), wrote("Sure! "), failed()];
+    assert_eq!(heard(&mut answer_stream, &refused), "Sure!");
+    let next = [request(1), wrote("It is 4.")];
+    assert_eq!(heard(&mut answer_stream, &next), "|It is 4.");
+    assert_eq!(answer_stream.rest("It is 4.", true), AnswerRest::More(""));
+    // One that broke off is continued.
+    let broke_off = EventKind::ModelFailed {
+        step: 1,
+        failure: RunFailure::new(ErrorClass::Retryable, "cut"),
+    };
+    let mut answer_stream = stream_of(settings(), Vec::new());
+    let events = [
+        request(1),
+        wrote("It is "),
+        broke_off,
+        failed(),
+        request(1),
+        wrote("It is 4."),
+    ];
+    assert_eq!(heard(&mut answer_stream, &events), "It is 4.");
 }
 
 /// The prompt held the mark that opens the thought.

@@ -21,7 +21,7 @@ const BEGINNINGS: [&str; 7] = [
     "<code>",
     HYPER_CLOVA,
 ];
-/// Words that stand before the name of a tool, beside [`WORDS`]: `print(NAME(…))`, `result = NAME(…)`.
+/// Words that stand before the name of a tool, beside [`WORDS`] and [`DECLARATIONS`]: `print(NAME(…))`, `Calling NAME(…)`.
 const LEADS: [&str; 7] = [
     "args",
     "calling",
@@ -138,7 +138,7 @@ impl OfferedNames {
             let names = spellings(written);
             let may_be_variable = may_assign && is_variable(written);
             if after.is_empty() {
-                return if may_be_variable || self.may_become_known(&names) {
+                return if may_be_variable || self.may_become_known(written, &names) {
                     ReplyOpening::Undecided
                 } else {
                     ReplyOpening::Text
@@ -152,7 +152,8 @@ impl OfferedNames {
                 let kind = behind_name(after, is_led);
                 let is_first = start.len() == text.len() && is_compound(written);
                 let is_command = may_be_statement && (has_command_sign || is_first);
-                if is_command && kind == ReplyOpening::Text {
+                // A variable may be called as a tool is.
+                if is_command && assigned.is_none() && kind == ReplyOpening::Text {
                     return before_pair(after);
                 }
                 if kind != ReplyOpening::Text || assigned.is_none() {
@@ -168,7 +169,7 @@ impl OfferedNames {
             if may_be_variable && value.is_empty() {
                 return ReplyOpening::Undecided;
             }
-            if !leads().any(|lead| names.contains(&lead)) {
+            if !DECLARATIONS.contains(&written) && !leads().any(|lead| names.contains(&lead)) {
                 return ReplyOpening::Text;
             }
             is_led = true;
@@ -177,17 +178,19 @@ impl OfferedNames {
         ReplyOpening::Text
     }
 
-    /// Whether a word that may go on, in these spellings, may be the name of a tool or a word before it.
-    fn may_become_known(&self, names: &[String]) -> bool {
+    /// Whether a word that may go on, as it is `written` and in these spellings, may be the name of a tool or a word before
+    /// it.
+    fn may_become_known(&self, written: &str, names: &[String]) -> bool {
         let begins = |known: &str| names.iter().any(|name| known.starts_with(name.as_str()));
-        self.0.iter().any(|known| begins(known)) || leads().any(|lead| begins(&lead))
+        self.0.iter().any(|known| begins(known))
+            || leads().any(|lead| begins(&lead))
+            || DECLARATIONS.iter().any(|word| word.starts_with(written))
     }
 }
 
-/// Words that stand before the name of a tool, as they are compared.
+/// Words that stand before the name of a tool, as they are compared. [`DECLARATIONS`] are compared exactly.
 fn leads() -> impl Iterator<Item = String> {
-    let all = WORDS.iter().chain(&LEADS).chain(&DECLARATIONS);
-    all.map(|word| fold(word))
+    WORDS.iter().chain(&LEADS).map(|word| fold(word))
 }
 
 /// A name as it is compared: whole, and behind a namespace.
@@ -336,6 +339,9 @@ mod tests {
             ">>>weather\n{}",
             "result = calculator_evaluate(expression=\"1\")",
             "weather = weather(city=\"Rome\")",
+            "calculator_evaluate = calculator_evaluate(expression=\"1\")",
+            "a_variable_of_forty_eight_bytes_and_of_no_others = weather(city=\"Rome\")",
+            "const a_variable_of_forty_eight_bytes_and_of_no_others = await weather({})",
             "const r = await weather({})",
             "/weather city=Rome",
             "!weather --city=Rome",
@@ -357,6 +363,12 @@ mod tests {
             ("calculators are", "calculators a"),
             ("x = 5", "x = 5"),
             ("let me see", "let me s"),
+            ("Let weather be weather", "Let "),
+            ("Const weather = {}", "Const "),
+            (
+                "a_variable_that_has_more_than_forty_eight_bytes_of = weather()",
+                "a_variable_that_has_more_than_forty_eight_bytes_o",
+            ),
             ("/weather of today", "/weather of "),
             ("[1, 2]", "[1,"),
             ("[a link](http://x)", "[a l"),

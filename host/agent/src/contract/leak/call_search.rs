@@ -4,17 +4,16 @@
 //! opens no call: in code, and within a sentence. So a text that quotes a mark there is not held.
 
 use super::SENTENCE_ENDS;
+use super::framed::FENCE;
 use super::marks::{Mark, is_begun, opening, past_around, trim_around};
+use super::unknown::MAX_UNDECIDED;
 use toolhold_json::rules::ReadingRules;
 
 /// The rules by which a reply that is written now is read.
 const RULES: ReadingRules = ReadingRules::Current;
-const FENCE: &str = "```";
 /// Bytes of the text before a mark in which the end of a sentence is looked for. Special tokens may stand between; behind more
 /// of them a mark counts as a call.
 const MAX_BEFORE: usize = 256;
-/// Maximum bytes that are held where it is not known whether a call begins. Behind more marks around calls one may.
-const MAX_UNDECIDED: usize = 1024;
 
 /// Follows the text of one reply, which begins with no call.
 #[derive(Debug, Clone, Default)]
@@ -88,14 +87,18 @@ impl CallSearch {
             return PlaceKind::Prose(c.len_utf8());
         }
         let start = past_around(RULES, rest);
+        let around = rest.get(..rest.len() - start.len()).unwrap_or_default();
         if start.is_empty() || is_begun(RULES, start) {
-            return if rest.len() > MAX_UNDECIDED {
+            let marks = around.trim_end().len();
+            // Behind so many marks around calls a call may begin, and none behind so many blanks.
+            return if marks > MAX_UNDECIDED {
                 PlaceKind::Call
+            } else if around.len() > MAX_UNDECIDED {
+                PlaceKind::Prose(marks.max(c.len_utf8()))
             } else {
                 PlaceKind::Undecided
             };
         }
-        let around = rest.get(..rest.len() - start.len()).unwrap_or_default();
         match opening(RULES, start) {
             Some(mark) if self.may_open(mark, around) => PlaceKind::Call,
             // Each of the marks around is read once.
@@ -160,6 +163,7 @@ mod tests {
     use crate::contract::leak::places;
     use proptest::prelude::*;
     use proptest::sample::select;
+    use std::iter;
 
     /// The prose of a text that comes in these pieces, and whether a call may stand behind it.
     fn prose(pieces: &[&str]) -> (String, bool) {
@@ -212,15 +216,28 @@ mod tests {
         }
     }
 
-    /// Each byte is read a bounded number of times, in one piece and in many.
+    /// Their cost is measured by `replies_that_are_shown_while_they_come` of host/fuzz.
     #[test]
-    fn many_marks_around_calls_take_no_more_work_than_their_size() {
-        let marks = "</s>".repeat(200_000);
+    fn marks_around_calls_are_held_up_to_a_bound() {
+        let marks = "</s>".repeat(MAX_UNDECIDED);
         assert_eq!(prose(&[&marks]), (String::new(), true));
-        let pieces = vec!["</s>"; 200_000];
+        let pieces = vec!["</s>"; MAX_UNDECIDED];
         assert_eq!(prose(&pieces), (String::new(), true));
-        let text = format!("It {} is", "</s> <e> ".repeat(100_000));
+        // A word ends what is held, so the search goes on.
+        let pieces = ["</s>", " a"].repeat(MAX_UNDECIDED);
+        assert_eq!(prose(&pieces), (pieces.concat(), false));
+    }
+
+    #[test]
+    fn many_blanks_behind_a_mark_around_calls_open_no_call() {
+        let mut pieces = vec!["It is 4.", "</s>"];
+        pieces.extend(iter::repeat_n(" ", 2 * MAX_UNDECIDED));
+        let blank = pieces.concat();
+        assert_eq!(prose(&[&blank]), (blank.clone(), false));
+        pieces.push("a");
+        let text = pieces.concat();
         assert_eq!(prose(&[&text]), (text.clone(), false));
+        assert_eq!(prose(&pieces), (text, false));
     }
 
     proptest! {

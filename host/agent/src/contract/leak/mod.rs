@@ -58,8 +58,8 @@
 //!    for statements and commands outside of a fence (`result = NAME(…)`, `/NAME KEY=VALUE`, [`statement`]).
 //!    Behind prose they stay a part of it: `Sure!` and `The form:` before an unknown form look alike, and readers of a
 //!    stream have the text by then. A tool with arguments among signs and words of calls alone (`-> NAME({…})`,
-//!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]). With native calls it is an answer: a list
-//!    of the calls that were made looks like it. So is a form without marks that the model was shown (rule 6).
+//!    `**NAME**` and a fence) is no answer, and is not made either ([`framed`]). With native calls it is an answer, and
+//!    so are statements and commands: a list of the calls that were made looks like it. So is a form without marks that the model was shown (rule 6).
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
@@ -275,13 +275,15 @@ fn is_in_known_marks(rules: ReadingRules, answer: &str) -> bool {
 pub(super) fn unread(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
     bare::unread(answer, offer)
         .or_else(|| bare::spoken_call(answer, offer))
-        .or_else(|| statement::call(answer, offer))
         .filter(|_| find(answer, offer, end).is_none())
 }
 
-/// The call of an answer that is tools with arguments among signs and words of calls, where it cannot be read.
+/// The call of an answer that is tools with arguments among signs and words of calls, or statements and commands, where it
+/// cannot be read.
 pub(super) fn among_signs(answer: &str, offer: &CallableNames, end: TextEnd) -> Option<Leak> {
-    framed::call(answer, offer).filter(|_| find(answer, offer, end).is_none())
+    framed::call(answer, offer)
+        .or_else(|| statement::call(answer, offer))
+        .filter(|_| find(answer, offer, end).is_none())
 }
 
 /// Why a call that looks like one cannot be read: a number in it would lose digits.

@@ -4,6 +4,7 @@
 
 use super::bare::is_compound;
 use super::body::CallableNames;
+use super::framed::MAX_MARKS;
 use super::pythonic::{PACKAGE, bracketed};
 use super::{Leak, MAX_CALLS, alone};
 
@@ -13,6 +14,8 @@ pub(super) const DECLARATIONS: [&str; 3] = ["const", "let", "var"];
 const AWAIT: &str = "await";
 /// Functions that print the result of a call.
 const PRINTERS: [&str; 2] = ["print", "console.log"];
+/// Maximum bytes of the name of a variable. Until a longer word ends, it is no variable for readers of a stream.
+const MAX_VARIABLE: usize = 48;
 /// Signs before the name of a command.
 pub(super) const COMMAND_SIGNS: [char; 2] = ['/', '!'];
 
@@ -28,7 +31,8 @@ pub(super) fn call(answer: &str, offer: &CallableNames) -> Option<Leak> {
 
 /// Calls whose results have names, and lines that print these.
 fn program(text: &str, offer: &CallableNames) -> Option<String> {
-    let mut rest = text.trim();
+    let text = text.trim();
+    let mut rest = text;
     let mut variables = Vec::new();
     let mut found = None;
     for _ in 0..=MAX_CALLS {
@@ -41,7 +45,13 @@ fn program(text: &str, offer: &CallableNames) -> Option<String> {
         };
         let (name, after) = expression.split_at_checked(expression.find('(')?)?;
         let (arguments, after) = bracketed(after)?;
-        let name = past_word(name, AWAIT).unwrap_or(name).trim();
+        let written = past_word(name, AWAIT).unwrap_or(name).trim_start();
+        // Readers of a stream look no further for the name of the first tool.
+        let before = text.len() - expression.len() + name.len() - written.len();
+        if found.is_none() && before > MAX_MARKS {
+            return None;
+        }
+        let name = written.trim_end();
         let called = offer.identifier(name.strip_prefix(PACKAGE).unwrap_or(name));
         let inner = arguments.get(1..arguments.len().saturating_sub(1))?.trim();
         let prints = || PRINTERS.contains(&name) && variables.contains(&inner);
@@ -77,7 +87,8 @@ fn past_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 
 /// Whether a word may be the name of a variable.
 pub(super) fn is_variable(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+    word.len() <= MAX_VARIABLE
+        && word.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && word.chars().all(is_of_variable)
 }
 
@@ -86,13 +97,12 @@ fn is_of_variable(c: char) -> bool {
 }
 
 /// Commands, one a line: a sign, the name, and arguments as `KEY=VALUE` or an object. Without a sign, the name is no word of a
-/// language.
+/// language. Nothing where there are more than [`MAX_CALLS`].
 fn commands(text: &str, offer: &CallableNames) -> Option<String> {
+    let lines = text.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty());
     let mut found = None;
-    for line in text.trim().lines().map(str::trim) {
-        if line.is_empty() {
-            continue;
-        }
+    for line in lines.by_ref().take(MAX_CALLS) {
         let behind_sign = line.strip_prefix(COMMAND_SIGNS);
         let command = behind_sign.unwrap_or(line);
         let (name, arguments) = command.split_once(char::is_whitespace)?;
@@ -101,15 +111,16 @@ fn commands(text: &str, offer: &CallableNames) -> Option<String> {
         }
         let tool = offer.identifier(name)?;
         let arguments = arguments.trim();
-        if !are_pairs(arguments) && !is_object(arguments) {
+        if !are_pairs(arguments) && !is_whole_object(arguments) {
             return None;
         }
         found = found.or(Some(tool));
     }
-    found
+    found.filter(|_| lines.next().is_none())
 }
 
-fn is_object(text: &str) -> bool {
+/// Whether a text is one object and nothing else.
+fn is_whole_object(text: &str) -> bool {
     text.starts_with('{') && bracketed(text).is_some_and(|(_, after)| after.is_empty())
 }
 
@@ -147,8 +158,10 @@ pub(super) fn is_of_key(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::contract::leak::tests::assert_held;
-    use crate::contract::tests::read_completion;
+    use crate::contract::provenance::Provenance;
+    use crate::contract::tests::read_completion_from;
     use serde_json::json;
     use std::sync::Arc;
     use toolhold_protocol::completion::Completion;
@@ -157,12 +170,16 @@ mod tests {
     use toolhold_protocol::tool::Tool;
 
     fn read(text: &str) -> Result<Solution, String> {
+        read_from(text, &Provenance::default())
+    }
+
+    fn read_from(text: &str, provenance: &Provenance) -> Result<Solution, String> {
         let tools = ["weather.now", "news"].map(|name| Arc::new(Tool::new(name)));
         let completion = Completion {
             content: text.into(),
             ..Completion::default()
         };
-        read_completion(Contract::Tools, &completion, &tools)
+        read_completion_from(Contract::Tools, &completion, &tools, provenance)
     }
 
     #[test]
@@ -170,6 +187,10 @@ mod tests {
         for text in [
             "result = weather_now(city=\"Rome\")",
             "weather = weather_now(city=\"Rome\")\nprint(weather)",
+            // A variable is called as a tool is.
+            "weather_now = weather_now(city=\"Rome\")",
+            "a_variable_of_forty_eight_bytes_and_of_no_others = news()",
+            "const a_variable_of_forty_eight_bytes_and_of_no_others = await news();",
             "a = news()\nb = weather_now(city=\"Rome\")",
             "x=news()",
             "news = news(top=3)",
@@ -184,6 +205,7 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains("looks like a call"), "{text}: {error}");
+            assert!(error.contains("in backticks"), "{text}: {error}");
             assert_held(text);
         }
     }
@@ -196,6 +218,8 @@ mod tests {
             "result = news() gives the news.",
             "result == news()",
             "print(result)",
+            "a_variable_that_has_more_than_forty_eight_bytes_of = news()",
+            "Let result = news()",
             "```python\nresult = weather_now(city=\"Rome\")\n```",
             "`result = news()`",
             "Then result = news()",
@@ -209,6 +233,38 @@ mod tests {
         ] {
             let solution = read(text).unwrap();
             assert!(solution.calls.is_empty(), "{text}");
+            assert_eq!(solution.output, Some(json!(text)), "{text}");
+        }
+    }
+
+    /// The first name of a tool that readers of a stream do not look for is no call either.
+    #[test]
+    fn a_statement_behind_many_blanks_is_an_answer() {
+        for (blanks, is_answer) in [(1, false), (MAX_MARKS, true)] {
+            let text = format!("const result ={}news()", " ".repeat(blanks));
+            assert_eq!(read(&text).is_ok(), is_answer, "{blanks}");
+        }
+    }
+
+    #[test]
+    fn more_commands_than_calls_of_a_reply_are_an_answer() {
+        for (lines, is_answer) in [(MAX_CALLS, false), (MAX_CALLS + 1, true)] {
+            let text = vec!["/news top=3"; lines].join("\n");
+            assert_eq!(read(&text).is_ok(), is_answer, "{lines}");
+        }
+    }
+
+    /// A run with native calls writes about them: what is text there is text.
+    #[test]
+    fn a_statement_is_an_answer_beside_native_calls() {
+        let mut native = Provenance::default();
+        native.had_native_call(None);
+        for text in [
+            "result = weather_now(city=\"Rome\")",
+            "/news top=3",
+            "weather-now city=Rome",
+        ] {
+            let solution = read_from(text, &native).unwrap();
             assert_eq!(solution.output, Some(json!(text)), "{text}");
         }
     }

@@ -24,32 +24,10 @@ pub use filter::{Filter, ReplyText};
 
 use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
 use toolhold_json::rules::ReadingRules;
+use toolhold_model::thought_marks::{PANGU_END, THOUGHT_MARKS as MARKS};
 
-/// What begins a thought and what ends it.
-static MARKS: [(&str, &str); 15] = [
-    ("<think>", "</think>"),
-    ("<THINK>", "</THINK>"),
-    ("<Think>", "</Think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    // Gemma 4.
-    ("<|channel>thought", "<channel|>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    // LongCat, Apertus and Command.
-    ("<longcat_think>", "</longcat_think>"),
-    ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    // MiniCPM and Pangu, from format 5 on.
-    ("<|thought_start|>", "<|thought_end|>"),
-    ("[unused16]", PANGU_END),
-];
-/// How many of them the rules before format 5 know.
+/// How many of the marks of thoughts the rules before format 5 know.
 const MARKS_BEFORE_5: usize = 13;
-/// The mark that ends a thought of Pangu.
-const PANGU_END: &str = "[unused17]";
 /// Bytes of the longest mark that ends a thought.
 const MAX_MARK: usize = 16;
 /// Words around a thought.

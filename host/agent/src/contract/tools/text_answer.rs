@@ -61,7 +61,7 @@ pub(super) fn is_failed(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> b
 }
 
 /// Whether the answer is a call in words, which cannot be read; one that the model was shown is a quotation. Beside native
-/// calls, tools with arguments among signs are a list of calls.
+/// calls, tools with arguments among signs are a list of calls, and so are statements and commands.
 pub(super) fn is_unread(said: &ParsedReply<'_>, answer: &str, end: TextEnd) -> bool {
     let among_signs = || {
         let is_list = said.provenance.has_native_calls();
@@ -86,16 +86,19 @@ pub(super) fn is_beside_sentences(said: &ParsedReply<'_>, answer: &str) -> bool 
     found.is_some_and(|leaked| leaked.unquoted(said.provenance, 0).is_some())
 }
 
-/// The words for a call that cannot be read.
+/// The words for a call that cannot be read. A record of an earlier format has them without the last part.
 pub(super) fn unreadable(answer: &str, offer: &CallableNames) -> String {
-    match leak::inexact(answer, offer) {
-        Some(error) => {
-            format!("the reply looks like a call and its arguments cannot be taken: {error}")
-        }
-        None => "the reply looks like a call and cannot be read as one of the tools that are offered; call one of them \
-                 by its name, with a JSON object as its arguments"
-            .into(),
+    if let Some(error) = leak::inexact(answer, offer) {
+        return format!("the reply looks like a call and its arguments cannot be taken: {error}");
     }
+    let mut reason =
+        "the reply looks like a call and cannot be read as one of the tools that are offered; call one of them by its \
+         name, with a JSON object as its arguments"
+            .to_owned();
+    if offer.rules().are_from_5() {
+        reason.push_str(", or put it in backticks if it is a part of the answer");
+    }
+    reason
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::shapes::{self, Shape};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use toolhold_agent::contract::{Provenance, ReplyReader, RequestView, read_from};
+use toolhold_agent::contract::{CallSearch, Provenance, ReplyReader, RequestView, read_from};
 use toolhold_json::bounded;
 use toolhold_json::coerce::coerce;
 use toolhold_json::grammar_subset::GrammarSubset;
@@ -270,6 +270,39 @@ fn replies_in_one_piece() {
     }
 }
 
+/// Marks around calls that open none, so that the search goes on.
+const OPENS_NONE: &[Shape] = &[
+    ("marks around calls in a sentence", |n| {
+        format!("It {}", "</s> a".repeat(n / 6))
+    }),
+    ("a mark around calls and blanks", |n| {
+        format!("It </s>{}", " ".repeat(n))
+    }),
+    ("beginnings of marks in a sentence", |n| {
+        format!("It {}", "</s><tool_cal ".repeat(n / 14))
+    }),
+    ("marks of calls in a sentence", |n| {
+        format!("It {}", "is <tools> ".repeat(n / 11))
+    }),
+];
+
+/// Marks of calls are looked for in a reply that readers are shown while it comes.
+#[test]
+fn replies_that_are_shown_while_they_come() {
+    for shapes in [OPENS_NONE, shapes::MARKS, shapes::REPLIES] {
+        hold(
+            "text that a model wrote, where readers are shown it",
+            replies_of(64 << 10),
+            shapes,
+            |text| {
+                for bytes in [1, 44, usize::MAX] {
+                    searched(text, bytes);
+                }
+            },
+        );
+    }
+}
+
 /// Marks of the reply are compared with the texts that the model was shown.
 #[test]
 fn replies_that_repeat_marks() {
@@ -297,6 +330,20 @@ fn streamed(text: &str, bytes: usize, shown: &Provenance) {
             drop(reader.push_from(&Delta::Content(piece.to_owned()), shown));
         }
         drop(reader.finish_from(shown));
+    }
+}
+
+/// Looks for a call in a reply as it comes, in pieces of `bytes` bytes.
+fn searched(text: &str, bytes: usize) {
+    let mut search = CallSearch::default();
+    let mut held = String::new();
+    for piece in pieces(text, bytes) {
+        held.push_str(piece);
+        let prose = search.pass(&held);
+        if prose.is_before_call {
+            return;
+        }
+        held.drain(..prose.bytes);
     }
 }
 

@@ -20,15 +20,29 @@ pub enum ReplyOpening {
     Text,
 }
 
+impl ReplyOpening {
+    /// The kind of `text`, the beginning of a reply that is JSON or calls. There JSON is a call only between marks of calls:
+    /// between other ones (`<answer>`) it is the answer.
+    pub fn before_json(text: &str) -> Self {
+        bounded(kind(text, true), text)
+    }
+}
+
 /// The kind of `text`, the beginning of a reply that is text or calls.
 pub(in crate::contract::leak) fn opening_of(text: &str) -> ReplyOpening {
-    match kind(text) {
+    bounded(kind(text, false), text)
+}
+
+/// Marks, where too long a text does not tell.
+fn bounded(kind: ReplyOpening, text: &str) -> ReplyOpening {
+    match kind {
         ReplyOpening::Undecided if text.len() > MAX_UNDECIDED => ReplyOpening::Marks,
         kind => kind,
     }
 }
 
-fn kind(text: &str) -> ReplyOpening {
+/// `is_json`: what stands behind other marks than those of calls is no call.
+fn kind(text: &str, is_json: bool) -> ReplyOpening {
     let rules = ReadingRules::Current;
     let begun = past_around(rules, text);
     if opening(rules, begun).is_some() {
@@ -54,7 +68,7 @@ fn kind(text: &str) -> ReplyOpening {
     if is_open_mark(rest) {
         return ReplyOpening::Undecided;
     }
-    if !has_mark {
+    if !has_mark || (is_json && !rest.is_empty()) {
         return ReplyOpening::Text;
     }
     // Behind other marks, what follows decides.
