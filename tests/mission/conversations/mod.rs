@@ -203,7 +203,7 @@ const UNMARKED: [Talk; 3] = [
     Talk {
         fact: "За печать отвечает Чжан Вэй, обложка остаётся зелёной.",
         kept: ["Чжан Вэй", "зелёной"],
-        topic: "Расскажи ещё немного про мои заказы, это важно. Теперь пункт",
+        topic: "Расскажи ещё немного про мои заказы, это важно: теперь пункт",
         answer: "Этот пункт всегда можно обсудить ещё раз.",
     },
     Talk {
@@ -215,7 +215,7 @@ const UNMARKED: [Talk; 3] = [
     Talk {
         fact: "The cover stays green, and zhang wei answers for the printing.",
         kept: ["green", "zhang wei"],
-        topic: "Let's go on with my list, which is important. This is item",
+        topic: "Let's go on with my list, which is important: this is item",
         answer: "There is always more to say about this one.",
     },
 ];
