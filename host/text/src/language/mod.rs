@@ -23,8 +23,21 @@ use prose::Word;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_script::Script;
 
-/// Maximum number of bytes of a text that are looked at. The first lines of a task say what is asked.
+/// Maximum number of bytes of a text that are looked at. The first lines of a task say what is asked, or the last ones do.
 const MAX_TEXT_BYTES: usize = 4_096;
+
+/// Bytes at the end of a longer text that are looked at, with the rest at its beginning.
+const END_BYTES: usize = 1_024;
+
+/// Maximum number of words in Latin letters that stand together as a term in a sentence of another script, such as `pull
+/// request`. More of them may be a text that the sentence is about.
+const MAX_TERM_WORDS: usize = 3;
+
+/// Maximum number of letters of a term in another script at the end of a sentence. More may be what is asked.
+const MAX_TERM_LETTERS: usize = 10;
+
+/// Maximum number of characters of such a term, in scripts with a character for each syllable or word.
+const MAX_TERM_CHARACTERS: usize = 4;
 
 /// Letters of Assamese, and of Yiddish, in scripts in which only Bengali and Hebrew can be told.
 const RIVAL_LETTERS: [char; 5] = ['\u{9f0}', '\u{9f1}', '\u{5f0}', '\u{5f1}', '\u{5f2}'];
@@ -78,26 +91,63 @@ pub fn name(tag: &str) -> Option<&'static str> {
 }
 
 /// BCP 47 tag of the language of `text`. Absent if the text does not tell it with certainty.
+///
+/// A request may stand before the text that it is about, or behind it. So a text whose sentences tell two languages tells none.
 pub fn recognise(text: &str) -> Option<&'static str> {
-    let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
-    let text: String = text.nfc().collect();
-    let whole = prose::plain(&text);
-    let found = of_prose(&whole)?;
+    let prose = prose_of(text);
+    let found = of_prose(&prose)?;
     // What is asked stands before the colon, what it is asked about behind it.
-    match prose::head(&whole).and_then(of_prose) {
-        Some(asked) if asked != found => None,
-        _ => Some(found),
+    let is_asked_otherwise = prose::head(&prose).is_some_and(|head| found.contradicts(head));
+    let sentences = prose::sentences(&prose);
+    let is_one = sentences.len() == 1;
+    let is_clear =
+        !is_asked_otherwise && (is_one || !sentences.iter().any(|one| found.contradicts(one)));
+    found.tag.filter(|_| is_clear)
+}
+
+/// Both ends of a text, without what belongs to no language.
+fn prose_of(text: &str) -> String {
+    let plain = |part: &str| prose::plain(&part.nfc().collect::<String>());
+    if text.len() <= MAX_TEXT_BYTES {
+        return plain(text);
     }
+    let (begin, rest) = text.split_at(text.floor_char_boundary(MAX_TEXT_BYTES - END_BYTES));
+    let (middle, end) = rest.split_at(rest.ceil_char_boundary(rest.len() - END_BYTES));
+    let fences = [begin, middle].map(|part| part.matches(prose::FENCE).count());
+    // The end may begin within a block of code.
+    let opened = match fences.iter().sum::<usize>() % 2 {
+        0 => String::new(),
+        _ => prose::FENCE.to_owned(),
+    };
+    format!("{}\n{}", plain(begin), plain(&(opened + end)))
 }
 
 /// Result for the words of one script in a text.
+#[derive(Clone, Copy)]
 struct Recognised {
     tag: Option<&'static str>,
+    writing: Writing,
     /// Number of letters, by which scripts are compared.
     letters: usize,
 }
 
-fn of_prose(text: &str) -> Option<&'static str> {
+impl Recognised {
+    /// True if this part of the text is in another language: it tells one, or all of its words are in a script that the
+    /// language does not have. Names and terms in Latin letters stand in texts of all scripts.
+    fn contradicts(&self, part: &str) -> bool {
+        if let Some(other) = of_prose(part) {
+            return other.tag != self.tag;
+        }
+        let words = prose::words(part);
+        words.iter().any(|word| word.text.chars().nth(1).is_some())
+            && words.iter().all(|word| {
+                let is_everywhere = matches!(word.script, Script::Latin | Script::Common);
+                !is_everywhere && Writing::of(word) != Some(self.writing)
+            })
+    }
+}
+
+fn of_prose(text: &str) -> Option<Recognised> {
     let words = prose::words(text);
     let mut scripts: Vec<Writing> = Vec::new();
     for word in &words {
@@ -114,10 +164,59 @@ fn of_prose(text: &str) -> Option<&'static str> {
         .collect();
     let first = certain.first()?;
     let largest = certain.iter().max_by_key(|found| found.letters)?;
-    // A request about a text in another script begins in its own script and has most of the letters. Otherwise the text
-    // that is asked about is longer than the request, and which is which cannot be told.
-    let is_clear = certain.iter().all(|found| found.tag == first.tag) || largest.tag == first.tag;
-    first.tag.filter(|_| is_clear)
+    // A request about a text in another script begins in its own script and has most of the letters, or has its words around
+    // terms. Otherwise the text that is asked about is longer than the request, and which is which cannot be told.
+    let is_clear = certain.iter().all(|found| found.tag == first.tag)
+        || largest.tag == first.tag
+        || has_terms_alone(first.writing, &words);
+    let is_whole = !is_framed(first.writing, &words);
+    (is_clear && is_whole).then_some(*first)
+}
+
+/// True if all other words are in Latin letters, a few at a time, and words of this writing stand behind some of them.
+fn has_terms_alone(writing: Writing, words: &[Word<'_>]) -> bool {
+    let is_own = |word: &Word<'_>| Writing::of(word) == Some(writing);
+    let runs: Vec<&[Word<'_>]> = words
+        .chunk_by(|one, next| is_own(one) == is_own(next))
+        .collect();
+    let is_term = |run: &&[Word<'_>]| {
+        run.len() <= MAX_TERM_WORDS && run.iter().all(|word| word.script == Script::Latin)
+    };
+    let (own, others): (Vec<_>, Vec<_>) = runs
+        .into_iter()
+        .partition(|run| run.first().is_some_and(is_own));
+    own.len() > 1 && others.iter().all(is_term)
+}
+
+/// True if the text begins with words of another script than `writing`, or ends with more of them than a term has: then these
+/// may be what is asked. Latin letters do not count.
+fn is_framed(writing: Writing, words: &[Word<'_>]) -> bool {
+    let is_other = |word: &&Word<'_>| {
+        let is_everywhere = matches!(word.script, Script::Latin | Script::Common);
+        !is_everywhere && Writing::of(word) != Some(writing)
+    };
+    let letters = |word: &Word<'_>| word.text.chars().count();
+    let begins = words
+        .iter()
+        .take_while(is_other)
+        .map(letters)
+        .sum::<usize>();
+    let ends = words.iter().rev().take_while(is_other);
+    let ends_over = |most: usize, has_characters: bool| {
+        let of_kind = ends
+            .clone()
+            .filter(|word| has_own_syllables(word.script) == has_characters);
+        of_kind.map(letters).sum::<usize>() > most
+    };
+    begins > 1 || ends_over(MAX_TERM_LETTERS, false) || ends_over(MAX_TERM_CHARACTERS, true)
+}
+
+/// True for scripts whose characters are syllables or words.
+fn has_own_syllables(script: Script) -> bool {
+    matches!(
+        script,
+        Script::Han | Script::Hiragana | Script::Katakana | Script::Hangul
+    )
 }
 
 /// Scripts with a recogniser of their own. Chinese and Japanese share one.
@@ -163,6 +262,10 @@ impl Writing {
                 .any(|word| word.text.chars().nth(1).is_some())
                 .then_some(tag),
         };
-        Recognised { tag, letters }
+        Recognised {
+            tag,
+            writing: self,
+            letters,
+        }
     }
 }

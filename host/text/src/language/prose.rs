@@ -15,6 +15,9 @@ const QUOTES: &[(char, char)] = &[
     ('《', '》'),
 ];
 
+/// Mark before and behind a block of code.
+pub(super) const FENCE: &str = "```";
+
 /// A word of a text, and its place in a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word<'t> {
@@ -39,6 +42,55 @@ pub(super) fn plain(text: &str) -> String {
 pub(super) fn head(text: &str) -> Option<&str> {
     let (head, rest) = text.trim().split_once([':', '：', '\n'])?;
     rest.chars().any(char::is_alphabetic).then_some(head)
+}
+
+/// Sentences of a text. Text behind a colon belongs to the sentence before the colon, also on the next line. Where a comma or
+/// a dash stands between words of different scripts, it ends a sentence, too.
+pub(super) fn sentences(text: &str) -> Vec<&str> {
+    let mut sentences = Vec::new();
+    let mut begin = 0;
+    let mut before: Option<Script> = None;
+    let mut comma: Option<usize> = None;
+    let mut is_behind_colon = false;
+    let mut is_behind_space = false;
+    for (at, c) in text.char_indices() {
+        let behind = at + c.len_utf8();
+        match c {
+            '\n' if is_behind_colon => {}
+            '.' | '!' | '?' | '…' | ';' | '。' | '！' | '？' | '；' | '।' | '؟' | '\n' => {
+                sentences.extend(text.get(begin..at));
+                begin = behind;
+                (before, comma) = (None, None);
+            }
+            ':' | '：' => is_behind_colon = true,
+            ',' | '，' | '、' | '،' | '—' | '–' => comma = Some(behind),
+            '-' if is_behind_space => comma = Some(behind),
+            _ => {}
+        }
+        is_behind_space = c.is_whitespace();
+        let Some(script) = letter(c).filter(|script| *script != Script::Inherited) else {
+            continue;
+        };
+        let script = shared(script);
+        if let Some(end) = comma.take()
+            && before.is_some_and(|before| before != script)
+        {
+            sentences.extend(text.get(begin..end));
+            begin = end;
+        }
+        before = Some(script);
+        is_behind_colon = false;
+    }
+    sentences.extend(text.get(begin..));
+    sentences
+}
+
+/// The script of Chinese characters for those that Japanese mixes with them.
+fn shared(script: Script) -> Script {
+    match script {
+        Script::Hiragana | Script::Katakana => Script::Han,
+        script => script,
+    }
 }
 
 /// The words of a text without code.
@@ -117,7 +169,7 @@ fn is_apostrophe(c: char) -> bool {
 /// of code between fences.
 fn without_code(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
-    for (index, part) in text.split("```").enumerate() {
+    for (index, part) in text.split(FENCE).enumerate() {
         if index % 2 == 1 {
             left.push(' ');
             continue;

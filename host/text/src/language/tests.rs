@@ -65,6 +65,147 @@ fn a_text_in_two_languages_tells_none() {
     }
 }
 
+/// Which of two languages is that of the request cannot be told, wherever the request stands.
+#[test]
+fn the_language_of_a_text_before_its_request_is_not_told() {
+    let long = |sentence: &str| sentence.repeat(MAX_TEXT_BYTES / sentence.len() + 1);
+    let german = "Der Vertrag endet am letzten Tag des Jahres und wird nicht verlängert. ";
+    for text in [
+        "今天天气很好，我们一起去公园散步吧，晚上再去吃饭。Переведи на русский.",
+        "今天天气很好，我们一起去公园散步吧，晚上再去吃饭\nПереведи на русский",
+        "今天天气很好，我们一起去公园散步吧，晚上再去吃饭，переведи на русский",
+        "今天天气很好，我们一起去公园散步吧，晚上再去吃饭 — переведи на русский",
+        "今天天气很好，我们一起去公园散步吧，晚上再去吃饭 переведи на русский",
+        "今天天气很好，我们一起去公园散步吧。Перевод?",
+        "Перевод: 今天天气很好，我们一起去公园散步吧。",
+        "Перевод 今天天气很好，我们一起去公园散步吧。",
+        "Der Vertrag endet am 31. Dezember und wird nicht verlängert.\nПереведи на русский",
+        "Der Vertrag endet am 31. Dezember und wird nicht verlängert. Translate it into English.",
+        "Der Vertrag endet am 31. Dezember und wird nicht verlängert; 请把这句话翻译成中文",
+        "Сегодня хорошая погода, мы пойдём гулять в парк. Please translate this sentence.",
+        "Сегодня хорошая погода, мы пойдём гулять в парк. 翻译一下",
+        "Сегодня хорошая погода, мы пойдём гулять в парк. 이 문장을 번역해 줘",
+        "आज मौसम बहुत अच्छा है, हम पार्क जाएँगे। Переведи на русский",
+        "明日の会議を午後三時に変更してください。请把这句话翻译成中文",
+        &format!("{}\nПереведи на русский", long(german)),
+        &format!(
+            "{}Переведи на русский",
+            long("今天天气很好，我们一起去公园散步吧。")
+        ),
+    ] {
+        assert_eq!(recognise(text), None, "{text}");
+    }
+}
+
+#[test]
+fn sentences_in_one_language_and_terms_of_another_tell_it() {
+    let russian = "Сегодня хорошая погода, и мы пойдём гулять в парк. ";
+    for (text, tag) in [
+        ("Сделай commit и push в main", "ru"),
+        (
+            "Объясни разницу между pull request и merge request в проекте",
+            "ru",
+        ),
+        ("Что значит 你好?", "ru"),
+        ("Переведи на английский язык:\n你好", "ru"),
+        (
+            "Сегодня хорошая погода. Что мне надеть, чтобы не замёрзнуть?",
+            "ru",
+        ),
+        (
+            "Сделай отчёт о продажах за март. Python, Docker, Kubernetes.",
+            "ru",
+        ),
+        ("帮我把这个 pull request 合并到 main 分支。谢谢！", "zh"),
+        ("明日、東京に行きます。天気はどうですか。了解。", "ja"),
+        (
+            "Der Vertrag endet bald. Was muss ich jetzt tun? Danke!",
+            "de",
+        ),
+        (&russian.repeat(80), "ru"),
+        (
+            &format!(
+                "```\n{}```\nЧто делает этот код?",
+                "let x = 1;\n".repeat(800)
+            ),
+            "ru",
+        ),
+        (
+            &format!(
+                "{}\n```\n{}```",
+                russian.repeat(40),
+                "let x = 1;\n".repeat(400)
+            ),
+            "ru",
+        ),
+    ] {
+        assert_eq!(recognise(text), Some(tag), "{text}");
+    }
+}
+
+#[test]
+fn short_tasks_in_characters_of_both_tell_chinese_by_its_words() {
+    for text in [
+        "今天天气如何",
+        "北京有多少人口",
+        "今天几号",
+        "明天下雨不下雨",
+        "上海明天的天气如何",
+        "法国的首都",
+        "如何学好英文",
+        "世界上最高的山",
+        "三的平方",
+        "去北京的机票",
+        "地球有多大",
+        "明天七点提醒大家",
+        "月球的直径",
+        "昨天北京下雨了",
+        "推荐三本小说",
+        "周末去那里玩",
+        "一年有多少天",
+        "朋友生日送花",
+        "重命名文件",
+        "日本的首都",
+        "画一只猫",
+    ] {
+        assert_eq!(recognise(text), Some("zh"), "{text}");
+    }
+    for text in [
+        "計算結果",
+        "是正措置",
+        "是非確認",
+        "自我同一性",
+        "完了報告",
+        "終了一覧",
+        "了解事項",
+        "科学的方法",
+        "具体的事例",
+        "日本的雇用慣行",
+        "降水的中率",
+        "地下雨水",
+        "只今天候確認中",
+        "説明天体観測",
+        "日本周辺",
+        "前回来場者",
+        "許可以外",
+        "愛知道路",
+        "選手表彰",
+        "司法国家",
+        "第一下水道",
+        "出来高",
+        "多久市",
+        "角倉了以",
+        "論文件数",
+        "分解方程式",
+        "政治的首都",
+        "宮城市町村",
+        "中国首都人口",
+    ] {
+        assert_ne!(recognise(text), Some("zh"), "{text}");
+    }
+    assert_eq!(recognise("是非教えてください"), Some("ja"));
+}
+
 #[test]
 fn languages_known_only_as_rivals_are_never_told() {
     for text in [
