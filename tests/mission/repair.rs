@@ -22,6 +22,8 @@ fn statement_000_36_dates_are_put_right_under_a_pattern() {
         ("1 September 2025", "2025-09-01"),
         ("September 1, 2025", "2025-09-01"),
         ("2025/09/01", "2025-09-01"),
+        ("25 сентября 2025 г.", "2025-09-25"),
+        ("2025年9月25日", "2025-09-25"),
     ] {
         let (_host, _endpoint, server) = server("", [calls([("book", json!({"day": written}))])]);
         let mut asked = ask("Book it.");

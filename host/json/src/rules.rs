@@ -4,10 +4,10 @@
 /// of its replies means what it meant then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadingRules {
-    /// The rules of records of format 3. In this crate: numbers are read also if they lose digits, and a pattern demands no
-    /// notation of dates.
+    /// The rules of records of format 3. In this crate: numbers are read also if they lose digits, a pattern demands no
+    /// notation of dates, and these have English words or none.
     Format3,
-    /// The rules of records of format 4. In this crate they are the current ones.
+    /// The rules of records of format 4. In this crate: dates have English words or none.
     Format4,
     #[default]
     Current,

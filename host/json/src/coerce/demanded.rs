@@ -1,6 +1,7 @@
 //! Dates and times whose notation a pattern demands, as `^\d{4}-\d{2}-\d{2}$` does: with or without a format beside it.
 
 use super::notation::{self, Reading};
+use crate::rules::ReadingRules;
 use toolhold_schema::SmallPattern;
 
 /// A text that is a date or a time, with the notations of it that a pattern may demand.
@@ -17,13 +18,13 @@ const EXAMPLES: [&str; 3] = ["2026-05-03", "2026-05-03T14:30:00", "2026-05-03T14
 
 impl<'a> DemandedNotation<'a> {
     /// `None` if the text is no date or time of this format; without a format, none at all.
-    pub(super) fn of(format: Option<&str>, text: &'a str) -> Option<Self> {
+    pub(super) fn of(rules: ReadingRules, format: Option<&str>, text: &'a str) -> Option<Self> {
         let mut readings = Vec::new();
         if let Some(format) = format {
-            readings.extend(notation::moment(format, text));
+            readings.extend(notation::moment(rules, format, text));
         } else {
             let known = ["date", "date-time"].iter();
-            readings.extend(known.filter_map(|format| notation::moment(format, text)));
+            readings.extend(known.filter_map(|format| notation::moment(rules, format, text)));
         }
         // A time that lacks a zone is none of the format; a pattern may want it without.
         if format.is_none_or(|format| format == "time") {
@@ -99,7 +100,8 @@ mod tests {
     use super::*;
 
     fn read(format: Option<&str>, pattern: &str, text: &str) -> Option<Reading<String>> {
-        DemandedNotation::of(format, text)?.by(&SmallPattern::new(pattern).unwrap())
+        DemandedNotation::of(ReadingRules::Current, format, text)?
+            .by(&SmallPattern::new(pattern).unwrap())
     }
 
     #[test]
@@ -107,6 +109,9 @@ mod tests {
         for (pattern, text, expect) in [
             (r"^\d{4}-\d{2}-\d{2}$", "25.09.2025", "2025-09-25"),
             (r"^\d{4}-\d{2}-\d{2}$", "1 September 2025", "2025-09-01"),
+            (r"^\d{4}-\d{2}-\d{2}$", "25 сентября 2025", "2025-09-25"),
+            (r"^\d{4}-\d{2}-\d{2}$", "25.09.2025 г.", "2025-09-25"),
+            (r"^\d{4}-\d{2}-\d{2}$", "2025年9月25日", "2025-09-25"),
             (r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "2025/9/1", "2025-09-01"),
             (
                 r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",

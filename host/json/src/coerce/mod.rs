@@ -223,10 +223,11 @@ impl<'a> Coercion<'a> {
         }
         let format = meant.schema.get("format").and_then(Value::as_str);
         let Some(pattern) = meant.pattern else {
-            return notation::moment(format?, text);
+            return notation::moment(self.rules, format?, text);
         };
         // A valid text has the notation that the pattern demands.
-        let demanded = DemandedNotation::of(format, text).filter(|_| !self.only_dates)?;
+        let demanded = DemandedNotation::of(self.rules, format, text);
+        let demanded = demanded.filter(|_| !self.only_dates)?;
         if !self.pays(PATTERN_STEPS) {
             return None;
         }

@@ -3,6 +3,7 @@
 //! A text is read where its notation leaves one reading. One with two is told as such. What a text does not say, such as a
 //! time zone, is never added.
 
+mod names;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +11,13 @@ use crate::numbers;
 use crate::rules::ReadingRules;
 use jiff::civil::{Date, Weekday};
 use serde_json::Number;
+use std::borrow::Cow;
 
 /// Longest text that is read, in bytes. Dates in words and their time are shorter.
 const MAX_BYTES: usize = 64;
+
+/// Longest text in letters that take more than a byte, in bytes.
+const MAX_WIDE_BYTES: usize = 128;
 
 /// How a text in another notation can be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,22 +89,40 @@ fn is_grouped(parts: &[&str]) -> bool {
 
 /// A text for the JSON Schema format `date`, `time` or `date-time` as RFC 3339 writes it; a text that is written so, or is
 /// none of these, is not read.
-pub(super) fn moment(format: &str, text: &str) -> Option<Reading<String>> {
+pub(super) fn moment(rules: ReadingRules, format: &str, text: &str) -> Option<Reading<String>> {
     let written = text.trim();
-    if written.len() > MAX_BYTES {
+    let is_wide = rules.are_from_5() && !written.is_ascii();
+    let most = if is_wide { MAX_WIDE_BYTES } else { MAX_BYTES };
+    if written.len() > most {
         return None;
     }
+    let folded: Cow<'_, str> = if is_wide {
+        written.chars().map(narrow).collect::<String>().into()
+    } else {
+        written.into()
+    };
+    let written = &*folded;
     let read = match format {
-        "date" => date(written)?.map(|date| date.to_string()),
+        "date" => date(rules, written)?.map(|date| date.to_string()),
         "time" => Reading::One(match time(written)? {
             // What it lacks is not said by another notation of it.
             Clock { is_bare: true, .. } => return None,
             clock => clock.text,
         }),
-        "date-time" => date_time(written)?,
+        "date-time" => date_time(rules, written)?,
         _ => return None,
     };
     (read != Reading::One(text.to_owned())).then_some(read)
+}
+
+/// The ASCII character of a figure or a mark of full width.
+fn narrow(character: char) -> char {
+    match character {
+        '０'..='９' | '：' | '／' | '．' | '，' | '－' => {
+            char::from_u32(u32::from(character) - 0xfee0).unwrap_or(character)
+        }
+        other => other,
+    }
 }
 
 /// A time of day as RFC 3339 writes it, also without a zone: for a pattern that demands none.
@@ -118,39 +141,30 @@ impl<T> Reading<T> {
     }
 }
 
-fn date_time(text: &str) -> Option<Reading<String>> {
+fn date_time(rules: ReadingRules, text: &str) -> Option<Reading<String>> {
     let places = text.char_indices().filter_map(|(at, character)| {
-        let rest = text.get(at + character.len_utf8()..)?;
+        let (through, rest) = text.split_at_checked(at + character.len_utf8())?;
         let is_between = character.is_whitespace() || matches!(character, 'T' | 't');
+        if names::ends_day(character) {
+            return Some((through, rest));
+        }
         is_between.then_some((text.get(..at)?, rest))
     });
     for (day, clock) in places {
         let day = day.trim_end().trim_end_matches(',');
-        let day = day.strip_suffix(" at").unwrap_or(day);
-        if let (Some(day), Some(clock)) = (date(day), time(clock.trim_start())) {
+        let day = names::without_at(rules, day);
+        if let (Some(day), Some(clock)) = (date(rules, day), time(clock.trim_start())) {
             return Some(day.map(|day| format!("{day}T{}", clock.text)));
         }
     }
     None
 }
 
-fn date(text: &str) -> Option<Reading<Date>> {
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || c == ',')
-        .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("of"))
-        .collect();
-    let (weekday, words) = match words.split_first() {
-        Some((first, rest)) if !rest.is_empty() => match weekday(first) {
-            Some(weekday) => (Some(weekday), rest),
-            None => (None, &words[..]),
-        },
-        _ => (None, &words[..]),
+fn date(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
+    let (weekday, read) = match names::in_characters(rules, text) {
+        Some((date, weekday)) => (weekday, Reading::One(date)),
+        None => in_letters(rules, names::without_year_mark(rules, text))?,
     };
-    let read = match words {
-        [one] => in_figures(one),
-        [a, b, c] => in_words(a, b, c).map(Reading::One),
-        _ => None,
-    }?;
     match (weekday, read) {
         (Some(weekday), Reading::One(date)) if date.weekday() != weekday => Some(Reading::Unclear(
             format!("{text:?} names another day of the week than that of {date}"),
@@ -159,8 +173,29 @@ fn date(text: &str) -> Option<Reading<Date>> {
     }
 }
 
+/// A date in figures or with the name of its month, and the day of the week if it has one.
+fn in_letters(rules: ReadingRules, text: &str) -> Option<(Option<Weekday>, Reading<Date>)> {
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c == ',')
+        .filter(|word| !word.is_empty() && !names::is_link(rules, word))
+        .collect();
+    let (weekday, words) = match words.split_first() {
+        Some((first, rest)) if !rest.is_empty() => match names::weekday(rules, first) {
+            Some(weekday) => (Some(weekday), rest),
+            None => (None, &words[..]),
+        },
+        _ => (None, &words[..]),
+    };
+    let read = match words {
+        [one] => in_figures(rules, one),
+        [a, b, c] => in_words(rules, a, b, c).map(Reading::One),
+        _ => None,
+    }?;
+    Some((weekday, read))
+}
+
 /// A date as one word.
-fn in_figures(text: &str) -> Option<Reading<Date>> {
+fn in_figures(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
     if text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // As ISO 8601 writes it. Of a date that begins with the day no month would be left.
         let date = day(text.get(..4)?, text.get(4..6)?, text.get(6..)?)?;
@@ -171,8 +206,8 @@ fn in_figures(text: &str) -> Option<Reading<Date>> {
     let separator = text.chars().find(|c| matches!(c, '-' | '/' | '.'))?;
     let parts: Vec<&str> = text.split(separator).collect();
     let [a, b, c] = parts[..] else { return None };
-    if month(b).is_some() {
-        return in_words(a, b, c).map(Reading::One);
+    if names::month(rules, b).is_some() {
+        return in_words(rules, a, b, c).map(Reading::One);
     }
     if a.len() == 4 {
         return day(a, b, c).map(Reading::One);
@@ -196,13 +231,11 @@ fn in_figures(text: &str) -> Option<Reading<Date>> {
 }
 
 /// A date whose month is a word.
-fn in_words(a: &str, b: &str, c: &str) -> Option<Date> {
+fn in_words(rules: ReadingRules, a: &str, b: &str, c: &str) -> Option<Date> {
     let of = |year: &str, month_name: &str, number: &str| {
-        let number = ["st", "nd", "rd", "th", "."]
-            .iter()
-            .find_map(|suffix| number.strip_suffix(suffix))
-            .unwrap_or(number);
-        day(year, &month(month_name)?.to_string(), number)
+        let number = names::without_ordinal(rules, number);
+        let month = names::month(rules, month_name)?;
+        day(year, &month.to_string(), number)
     };
     of(c, b, a).or_else(|| of(c, a, b)).or_else(|| of(a, b, c))
 }
@@ -216,46 +249,6 @@ fn day(year: &str, month: &str, day: &str) -> Option<Date> {
         return None;
     }
     Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?).ok()
-}
-
-fn month(word: &str) -> Option<usize> {
-    const MONTHS: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    named(&MONTHS, word).map(|at| at + 1)
-}
-
-fn weekday(word: &str) -> Option<Weekday> {
-    const DAYS: [&str; 7] = [
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-    ];
-    let at = named(&DAYS, word)?;
-    Weekday::from_monday_zero_offset(i8::try_from(at).ok()?).ok()
-}
-
-/// The place of the name that `word` is: whole, or its first three letters or four.
-fn named(names: &[&str], word: &str) -> Option<usize> {
-    let word = word.strip_suffix('.').unwrap_or(word).to_lowercase();
-    names.iter().position(|name| {
-        *name == word || ((3..=4).contains(&word.len()) && name.starts_with(&*word))
-    })
 }
 
 /// A time of day.

@@ -1,5 +1,9 @@
-use super::{Reading, moment, number};
+use super::{Reading, names, number};
 use crate::rules::ReadingRules;
+
+fn moment(format: &str, text: &str) -> Option<Reading<String>> {
+    super::moment(ReadingRules::Current, format, text)
+}
 
 fn one<T: ToString>(read: Option<Reading<T>>) -> Option<String> {
     match read? {
@@ -180,5 +184,115 @@ fn times_are_read_and_no_zone_is_added() {
         ("email", "3 May 2026"),
     ] {
         assert_eq!(one(moment(format, text)), None, "{text}");
+    }
+}
+
+#[test]
+fn dates_of_other_languages_are_read() {
+    for (text, expect) in [
+        ("25 сентября 2025", "2025-09-25"),
+        ("25 сентября 2025 г.", "2025-09-25"),
+        ("25 Сентября 2025г.", "2025-09-25"),
+        ("25 сент. 2025 года", "2025-09-25"),
+        ("25 сентябрь 2025", "2025-09-25"),
+        ("1-го мая 2025 года", "2025-05-01"),
+        ("четверг, 25 сентября 2025 года", "2025-09-25"),
+        ("чт, 25 сентября 2025", "2025-09-25"),
+        ("25-сен-2025", "2025-09-25"),
+        ("25.09.2025 г.", "2025-09-25"),
+        ("25.09.2025г", "2025-09-25"),
+        ("25 вересня 2025 року", "2025-09-25"),
+        ("25. September 2025", "2025-09-25"),
+        ("Donnerstag, den 25. September 2025", "2025-09-25"),
+        ("3. März 2025", "2025-03-03"),
+        ("1er août 2025", "2025-08-01"),
+        ("le 25 septembre 2025", "2025-09-25"),
+        ("15 juil. 2025", "2025-07-15"),
+        ("jueves, 25 de septiembre de 2025", "2025-09-25"),
+        ("1º de março de 2025", "2025-03-01"),
+        ("25 settembre 2025", "2025-09-25"),
+        ("25 września 2025", "2025-09-25"),
+        ("2025年9月25日", "2025-09-25"),
+        ("2025 年 9 月 25 日", "2025-09-25"),
+        ("2025年09月25号", "2025-09-25"),
+        ("２０２５年９月２５日", "2025-09-25"),
+        ("２０２５／０９／２５", "2025-09-25"),
+        ("二〇二五年九月二十五日", "2025-09-25"),
+        ("二零二五年十月十日", "2025-10-10"),
+        ("2025年9月25日（木）", "2025-09-25"),
+        ("2025年9月25日 木曜日", "2025-09-25"),
+        ("2025年9月25日星期四", "2025-09-25"),
+        ("2025年9月28日星期天", "2025-09-28"),
+        ("2025년 9월 25일", "2025-09-25"),
+        ("2025년 9월 25일 목요일", "2025-09-25"),
+    ] {
+        assert_eq!(one(moment("date", text)).as_deref(), Some(expect), "{text}");
+        for rules in [ReadingRules::Format3, ReadingRules::Format4] {
+            let is_english = text == "25. September 2025";
+            let read = super::moment(rules, "date", text);
+            assert_eq!(read.is_some(), is_english, "{text}");
+        }
+    }
+    for (text, expect) in [
+        ("25 сентября 2025 г., 14:30", "2025-09-25T14:30:00"),
+        ("25 сентября 2025 года в 14:30", "2025-09-25T14:30:00"),
+        (
+            "воскресенье, 28 сентября 2025 года в 14:30",
+            "2025-09-28T14:30:00",
+        ),
+        ("25. September 2025 um 14:30", "2025-09-25T14:30:00"),
+        ("2025年9月25日 14:30", "2025-09-25T14:30:00"),
+        ("2025年9月25日14：30", "2025-09-25T14:30:00"),
+        ("2025년 9월 25일 14:30", "2025-09-25T14:30:00"),
+    ] {
+        let read = one(moment("date-time", text));
+        assert_eq!(read.as_deref(), Some(expect), "{text}");
+    }
+    for text in [
+        "понедельник, 25 сентября 2025",
+        "2025年9月25日星期一",
+        "05.03.2025 г.",
+    ] {
+        let why = one(moment("date", text)).unwrap();
+        assert!(why.starts_with("unclear: "), "{why}");
+    }
+    for text in [
+        "31 сентября 2025",
+        "25 сентября",
+        "25 сентября 25 г.",
+        "сентябрь 2025 г.",
+        "15 jui 2025",
+        "завтра",
+        "2025年9月",
+        "2025年13月1日",
+        "25年9月25日",
+        "令和7年9月25日",
+        "2025年9月25日前",
+        "二〇二五年九月三十二日",
+        "2025年9月十十日",
+        "год 2025",
+    ] {
+        assert_eq!(one(moment("date", text)), None, "{text}");
+    }
+}
+
+/// An abbreviation would stand for the first month whose name begins with it.
+#[test]
+fn names_of_months_and_days_are_whole_words_of_one_meaning() {
+    let rules = ReadingRules::Current;
+    for (names, count) in [
+        (names::MONTHS.as_flattened(), 12),
+        (names::DAYS.as_flattened(), 7),
+    ] {
+        for (at, name) in names.iter().enumerate() {
+            let number = at % count + 1;
+            assert_eq!(name.to_lowercase(), *name);
+            let read = match count {
+                12 => names::month(rules, name),
+                _ => names::weekday(rules, name)
+                    .map(|day| usize::try_from(day.to_monday_one_offset()).unwrap()),
+            };
+            assert_eq!(read, Some(number), "{name}");
+        }
     }
 }
