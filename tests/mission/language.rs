@@ -306,6 +306,38 @@ fn statement_000_12_the_language_of_earlier_messages_counts() {
     }
 }
 
+/// A task may be given in the protocol's own messages.
+#[test]
+fn statement_000_12_the_language_of_a_context_counts() {
+    let host = host("[run]\nmax_steps = 1\n");
+    let call = calls([("calculator.evaluate", json!({"expression": "2+2"}))]);
+    let repeated = Scenario::new([call]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    for (tag, task, words) in TASKS {
+        let schema = json!({"type": "object"});
+        for context in [
+            json!([{"role": "user", "content": task}]),
+            json!([{"role": "user", "content": task}, {"role": "user", "content": "1"}]),
+            json!([{"type": "text", "text": task}, {"type": "data", "data": {"march": [1, 2]}}]),
+            json!([{"type": "input", "input": {"task": task}, "schema": schema}]),
+        ] {
+            let asked = json!({"context": context});
+            let answer = server.post("/v1/agent", &asked).good();
+            assert_eq!(answer["language"], tag, "{context}: {answer}");
+            assert!(shown(&answer).contains(words), "{context}: {answer}");
+            let session = server.post("/v1/sessions", &json!({})).good();
+            let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
+            let answer = server.post(&turns, &asked).good();
+            assert_eq!(answer["language"], tag, "{context}: {answer}");
+        }
+        let (_, other, _) = TASKS[0];
+        let both = json!({"context": [{"role": "user", "content": other}], "messages": [{"role": "user", "content": task}]});
+        let answer = server.post("/v1/agent", &both).good();
+        assert_eq!(answer["language"], tag, "{answer}");
+    }
+}
+
 /// A saved Request has no task in words: the texts of its input tell the language of its user.
 #[test]
 fn statement_000_12_the_language_of_the_input_of_a_saved_request_counts() {

@@ -23,9 +23,14 @@ const MAX_JOINED_BYTES: usize = 4_096;
 /// Returns the language of the texts in the input of a saved Request. The host's texts for the user are in it; the model gets
 /// the instructions of the author alone.
 pub fn recognise_in(input: &Value) -> Option<&'static str> {
+    recognise(&texts_in(input))
+}
+
+/// Joins the texts of an input, up to the bytes that a language is recognised by.
+pub fn texts_in(input: &Value) -> String {
     let mut texts = String::new();
     join_texts(input, &mut texts);
-    recognise(&texts)
+    texts
 }
 
 fn join_texts(value: &Value, texts: &mut String) {

@@ -380,28 +380,43 @@ fn tool_name(function: &str, tools: &BTreeSet<String>) -> String {
 /// Characters of the name of a function that no tool can have.
 const MAX_FOREIGN_NAME: usize = 56;
 
-/// Returns the language of the last of the user's messages that tells it. Users say `1` or `ok` many times, so it reads up
-/// to 100 messages. A long message takes up to a quarter of a millisecond, so at most three long ones are read.
+/// Maximum number of messages whose language is looked at.
+const MAX_TELLING_MESSAGES: usize = 100;
+
+/// Returns the language of the last of the user's messages that tells it.
 fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
-    const MAX_MESSAGES: usize = 100;
-    const MAX_LONG: usize = 3;
-    const LONG_BYTES: usize = 60;
     let from_user = messages
         .iter()
         .rev()
         .filter(|message| message.role == "user");
+    let texts = from_user.take(MAX_TELLING_MESSAGES);
+    first_told(texts.filter_map(|message| text(&message.content).ok()))
+}
+
+/// Returns the language of the last message of a context that tells it, of those with a text of the user or with input.
+pub fn language_of_context(context: &[Message]) -> Option<&'static str> {
+    let texts = context.iter().rev().filter_map(|message| match message {
+        Message::Text(text) if text.role == Role::User => Some(text.text.clone()),
+        Message::Input(input) => Some(language::texts_in(&input.input)),
+        _ => None,
+    });
+    first_told(texts.take(MAX_TELLING_MESSAGES))
+}
+
+/// Returns the language of the first text that tells it. Users say `1` or `ok` many times, and of these texts all are read. A
+/// long one takes up to half a millisecond, so at most three long ones are.
+fn first_told(texts: impl Iterator<Item = String>) -> Option<&'static str> {
+    const MAX_LONG: usize = 3;
+    const LONG_BYTES: usize = 60;
     let mut long = 0;
-    for message in from_user.take(MAX_MESSAGES) {
-        if long == MAX_LONG {
-            break;
-        }
-        let Ok(text) = text(&message.content) else {
-            continue;
-        };
+    for text in texts {
         if let Some(tag) = language::recognise(&text) {
             return Some(tag);
         }
         long += usize::from(text.len() > LONG_BYTES);
+        if long == MAX_LONG {
+            break;
+        }
     }
     None
 }

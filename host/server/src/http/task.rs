@@ -4,7 +4,9 @@ use crate::http::agent::{Prepared, limit, limit_replies};
 use crate::http::attached::TaskDocument;
 use crate::http::client_tools::{ClientTool, DefinedTools, PlacedTool};
 use crate::http::error::ApiError;
-use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
+use crate::http::messages::{
+    ChatMessage, ClientCall, conversation, has_all_results, language_of_context,
+};
 use crate::http::sampling::SamplingParams;
 use crate::http::tool_choice::ChosenTools;
 use serde::{Deserialize, Serialize};
@@ -55,7 +57,7 @@ pub struct Task {
     top_p: Option<f64>,
     sampling_params: Option<SamplingParams>,
     /// Language of the task, as a BCP 47 tag (`de`, `pt-BR`), in which the model is asked to answer. Absent: the
-    /// language of the last message of the user, where it can be told.
+    /// language of the last message of the user in `messages` or else `context`, where it can be told.
     language: Option<String>,
     /// Documents of which passages are found before the model is asked, and shown to it as data. In a session, its later
     /// turns find them, too. At most 32.
@@ -118,6 +120,11 @@ impl Task {
         if let Some(tag) = &self.language {
             check_language(tag)?;
             language::keep(request, tag, true);
+        } else if self.context.is_some()
+            && request.language.is_none()
+            && let Some(tag) = language_of_context(&request.context)
+        {
+            language::keep(request, tag, false);
         }
         if self.output_schema.is_some() {
             request.output_schema.clone_from(&self.output_schema);
