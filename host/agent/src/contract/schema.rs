@@ -209,6 +209,28 @@ mod tests {
                 json!({"of": [7]}),
             ),
             ("{'final_answer': 7, 'tool_name': None}", json!(7)),
+            (r#"{"calls": [], "final_answer": "7"}"#, json!("7")),
+            (
+                r#"{"calls": [], "output": null, "final_answer": "7"}"#,
+                json!("7"),
+            ),
+            (
+                r#"{"thought": "Four and three.", "final_answer": "7"}"#,
+                json!("7"),
+            ),
+            (
+                r#"{"_reasoningForCall": "none", "tool_name": "", "arguments": {}, "final_answer": 7}"#,
+                json!(7),
+            ),
+            (r#"Here it is: {"final_answer": "7"}"#, json!("7")),
+            (
+                "Here it is:\n```json\n{\"final_answer\": \"7\"}\n```",
+                json!("7"),
+            ),
+            (
+                "{\"final_answer\": \"7\"}\n\nI hope that helps!",
+                json!("7"),
+            ),
         ] {
             let solution = read(Contract::Schema, reply).unwrap();
             assert_eq!(solution.output, Some(answer), "{reply}");
@@ -224,6 +246,9 @@ mod tests {
             r#"{"final_answer": "7", "tool_name": "a.b"}"#,
             r#"The form is {"final_answer": "7"}, is it not?"#,
             r#"{"calls": [], "output": null, "final_answer": "7", "of": 1}"#,
+            r#"{"thought": {"of": 1}, "final_answer": "7"}"#,
+            r#"{"calls": [{"_tool": 1}], "final_answer": "7"}"#,
+            r#"Either {"final_answer": "7"} or {"final_answer": "8"}"#,
         ] {
             assert!(read(Contract::Schema, reply).is_err(), "{reply}");
         }

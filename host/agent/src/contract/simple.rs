@@ -19,6 +19,8 @@ use toolhold_protocol::turn::Exchange;
 pub(super) const TOOL_NAME: &str = "tool_name";
 pub(super) const ARGUMENTS: &str = "arguments";
 const FINAL_ANSWER: &str = "final_answer";
+/// The member with a model's reason for a call; a model that was asked for it may write it beside an answer, too.
+const REASON: &str = "_reasoningForCall";
 /// An object with one of these is the reply.
 const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
 
@@ -80,8 +82,9 @@ fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>
     }
 }
 
-/// The answer of a reply that is nothing but the object of this contract with it, perhaps in a fence: for a reply under
-/// another contract.
+/// The answer of a reply that gives it in the object of this contract, perhaps in a fence: for a reply under another
+/// contract. Words stand before the object or behind it; between words it may be quoted. Beside the answer there may be
+/// thoughts and empty members.
 pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairKind>)> {
     if !said.rules().are_from_4() {
         return None;
@@ -100,8 +103,11 @@ pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairK
         Err(_) => {
             let repaired = said.repaired(inner)?;
             let around = [RepairKind::TextBefore, RepairKind::TextAfter];
-            if around.iter().any(|kind| repaired.repairs.contains(kind)) {
-                return None;
+            let around = around.iter().filter(|kind| repaired.repairs.contains(kind));
+            match around.count() {
+                0 => {}
+                1 if said.rules().are_from_5() && said.leaked().is_none() => {}
+                _ => return None,
             }
             repairs.extend(repaired.repairs);
             repaired.value
@@ -111,8 +117,24 @@ pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairK
         return None;
     };
     let answer = object.shift_remove(FINAL_ANSWER)?;
-    let is_alone = object.values().all(Value::is_null);
+    let is_idle = |name: &str, value: &Value| {
+        value.is_null() || said.rules().are_from_5() && (is_empty(value) || is_thought(name, value))
+    };
+    let is_alone = object.iter().all(|(name, value)| is_idle(name, value));
     (is_alone && !answer.is_null()).then_some((answer, repairs))
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn is_thought(name: &str, value: &Value) -> bool {
+    value.is_string() && (leak::THOUGHTS.contains(&name) || name == REASON)
 }
 
 /// Finds the object that is the reply, whatever text stands around it.

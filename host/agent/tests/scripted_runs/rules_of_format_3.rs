@@ -30,6 +30,11 @@ impl OldRun {
         }
     }
 
+    /// The run with this context.
+    pub(super) fn over(self, context: Vec<Message>) -> Self {
+        Self { context, ..self }
+    }
+
     fn asked(&self) -> RunRequest {
         let mut asked = request(self.context.clone());
         asked.settings.contract = self.contract;
@@ -145,18 +150,20 @@ async fn an_answer_in_the_form_of_another_contract_was_none() {
     assert_eq!(run.then().await, (json!("done"), Vec::new()));
 }
 
-#[tokio::test]
-async fn a_pattern_demanded_no_notation_of_a_date() {
+/// A tool that takes a day.
+pub(super) fn tool_for_a_day() -> Vec<Message> {
     let properties = json!({"of": {"type": "string", "pattern": "^\\d{4}-\\d{2}-\\d{2}$"}});
     let tool = json!({"echo": {"type": "object", "properties": properties}});
-    let tool = Message::parse_all(&json!([{"type": "tool", "tool": tool}])).unwrap();
-    let run = OldRun {
-        context: tool,
-        ..OldRun::of(
-            Contract::Schema,
-            Reply::calls(&[json!({"_tool": "echo", "of": "25.09.2025"})]),
-        )
-    };
+    Message::parse_all(&json!([{"type": "tool", "tool": tool}])).unwrap()
+}
+
+#[tokio::test]
+async fn a_pattern_demanded_no_notation_of_a_date() {
+    let run = OldRun::of(
+        Contract::Schema,
+        Reply::calls(&[json!({"_tool": "echo", "of": "25.09.2025"})]),
+    );
+    let run = run.over(tool_for_a_day());
     let made = vec![json!({"of": "2025-09-25"})];
     assert_eq!(run.now().await, (json!("done"), made));
     assert_eq!(run.then().await, (json!("done"), Vec::new()));
@@ -165,10 +172,8 @@ async fn a_pattern_demanded_no_notation_of_a_date() {
 #[tokio::test]
 async fn a_pair_of_daggers_was_one_wherever_it_stood() {
     let call = json!({"_tool": "echo", "of": "a††b"});
-    let run = OldRun {
-        context: vec![plain_tools(&["echo"]), some_data()],
-        ..OldRun::of(Contract::Schema, Reply::calls(&[call]))
-    };
+    let run = OldRun::of(Contract::Schema, Reply::calls(&[call]));
+    let run = run.over(vec![plain_tools(&["echo"]), some_data()]);
     assert_eq!(run.now().await.1, [json!({"of": "a††b"})]);
     assert_eq!(run.then().await.1, [json!({"of": "a†b"})]);
 }

@@ -2,7 +2,7 @@
 //! now.
 
 use super::conversations::{UNMARKED, asking};
-use super::rules_of_format_3::{OldRun, set_format};
+use super::rules_of_format_3::{OldRun, set_format, tool_for_a_day};
 use super::support::{
     Echo, Reply, Script, driver, end, holds, lines, output, plain_tools, request, rest, results,
     run,
@@ -14,7 +14,7 @@ use toolhold_agent::{Activities, Driver};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{EventKind, FORMAT, NoJournal};
 
-const FORMAT_4: u32 = 4;
+pub(super) const FORMAT_4: u32 = 4;
 
 /// The message of the refusal of a call that is made again and again.
 const MESSAGE: &str = "this very call was not made again; it gave the same result each time before: 1. Use that result, or \
@@ -77,6 +77,41 @@ async fn calls_in_later_forms_were_answers() {
         assert_eq!(run.now().await, (json!("done"), made), "{text}");
         let then = run.under(FORMAT_4).await;
         assert_eq!(then, (json!(text), Vec::new()), "{text}");
+    }
+}
+
+/// Dates had no words but English ones.
+#[tokio::test]
+async fn dates_in_other_languages_were_refused() {
+    for (written, is_same) in [
+        ("25 September 2025", true),
+        ("25 сентября 2025 г.", false),
+        ("2025年9月25日", false),
+    ] {
+        let call = json!({"_tool": "echo", "of": written});
+        let run = OldRun::of(Contract::Schema, Reply::calls(&[call]));
+        let run = run.over(tool_for_a_day());
+        let made = vec![json!({"of": "2025-09-25"})];
+        assert_eq!(run.now().await, (json!("done"), made.clone()), "{written}");
+        if !is_same {
+            let then = run.under(FORMAT_4).await;
+            assert_eq!(then, (json!("done"), Vec::new()), "{written}");
+        }
+    }
+}
+
+/// An answer in the form of another contract had nothing around it, and beside it only members that were null.
+#[tokio::test]
+async fn answers_of_another_contract_stood_alone() {
+    for text in [
+        "{\"calls\": [], \"final_answer\": \"It is 4.\"}",
+        "{\"thought\": \"2+2\", \"final_answer\": \"It is 4.\"}",
+        "Here it is: {\"final_answer\": \"It is 4.\"}",
+    ] {
+        let run = OldRun::of(Contract::Schema, Reply::text(text));
+        assert_eq!(run.now().await, (json!("It is 4."), Vec::new()), "{text}");
+        let then = run.under(FORMAT_4).await;
+        assert_eq!(then, (json!("done"), Vec::new()), "{text}");
     }
 }
 

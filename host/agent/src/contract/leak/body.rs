@@ -35,7 +35,8 @@ static ARGUMENTS: [&str; 8] = [
 ];
 const BEFORE_FORMAT_5: usize = 5;
 /// Members with what a model thought before a call that is all of a reply.
-pub(super) const THOUGHTS: [&str; 4] = ["thought", "thoughts", "reasoning", "reasoning_content"];
+pub(in crate::contract) const THOUGHTS: [&str; 4] =
+    ["thought", "thoughts", "reasoning", "reasoning_content"];
 /// Members that carry no information for the call.
 pub(super) const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 

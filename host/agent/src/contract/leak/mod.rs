@@ -100,7 +100,7 @@ mod tests;
 mod unknown;
 
 pub use bare_opening::OfferedNames;
-pub(super) use body::{CallableNames, unfenced};
+pub(super) use body::{CallableNames, THOUGHTS, unfenced};
 pub use call_search::{CallSearch, ProseLength};
 pub(super) use reader::{Fate, LeakReader};
 pub use unknown::ReplyOpening;
