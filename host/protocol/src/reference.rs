@@ -158,6 +158,27 @@ pub fn references(arguments: &Value) -> Result<Vec<(String, Source)>, (String, R
     Ok(found)
 }
 
+/// True if a text in `arguments` begins as a reference to data of this kind does.
+pub fn refers_to(arguments: &Value, kind: &str) -> bool {
+    refers_within(arguments, kind, 0)
+}
+
+fn refers_within(value: &Value, kind: &str, depth: usize) -> bool {
+    if depth > MAX_DEPTH {
+        return false;
+    }
+    let is_in = |part: &Value| refers_within(part, kind, depth + 1);
+    match value {
+        Value::String(text) => text
+            .strip_prefix(DAGGER)
+            .and_then(|text| text.strip_prefix(kind))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ' '])),
+        Value::Array(items) => items.iter().any(is_in),
+        Value::Object(fields) => fields.values().any(is_in),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 fn search(
     value: &Value,
     pointer: &mut String,

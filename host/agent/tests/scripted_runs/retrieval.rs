@@ -1,6 +1,8 @@
 //! Section 13: passages of documents that are found before the model is asked, what it is shown of them, and what its
 //! output cites.
 
+use super::rules_of_format_3::set_format;
+use super::rules_of_format_4::FORMAT_4;
 use super::support::{
     Echo, Reply, Script, driver, end, holds, json_of, lines, plain_tools, request, rest, run,
     watched,
@@ -197,6 +199,40 @@ async fn a_passage_is_read_by_reference() {
     let events = run(&driver, request).await;
     let results = of(&events, "tool_start");
     assert_eq!(results[0]["filled"]["of"], FEES, "{}", lines(&events));
+}
+
+/// Passages alone do not make references of other texts, of which the model was told nothing.
+#[tokio::test]
+async fn statement_042_14_beside_passages_alone_a_dagger_begins_a_text() {
+    for (of, filled) in [
+        (json!("†1832"), json!("†1832")),
+        (
+            json!(["† 1832", "††", "†state.x"]),
+            json!(["† 1832", "††", "†state.x"]),
+        ),
+        (json!("†knowledgeable"), json!("†knowledgeable")),
+        (json!({"a": ["†knowledge.k1.text"]}), json!({"a": [FEES]})),
+    ] {
+        let script = Script::new([
+            Reply::calls(&[json!({"_tool": "echo", "of": of})]),
+            Reply::output("fine"),
+        ]);
+        let echo = Echo::default();
+        let mut request = question();
+        request.context.push(plain_tools(&["echo"]));
+        let driver = Driver {
+            activities: Activities::default().with("echo", echo.activity()),
+            ..reading(&script, &Shelf::of(&[FEES]))
+        };
+        let mut events = run(&driver, request).await;
+        holds(&events);
+        let made = echo.made.lock().unwrap().clone();
+        assert_eq!(made, [json!({"of": filled})], "{}", lines(&events));
+        // Before, they were data for all calls.
+        set_format(&mut events, FORMAT_4);
+        let is_same = filled == json!({"a": [FEES]});
+        assert_eq!(replay(&events).is_ok(), is_same, "{}", lines(&events));
+    }
 }
 
 /// What a document says is data: it ends no passage, is no message of its own, offers no tool and grants nothing.

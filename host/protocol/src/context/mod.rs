@@ -238,7 +238,7 @@ struct Note {
 }
 
 /// The kind of data that holds passages, by their ids.
-const KNOWLEDGE: &str = "knowledge";
+pub const KNOWLEDGE: &str = "knowledge";
 const MAX_MESSAGES: usize = 100_000;
 /// Maximum bytes of an instance's name, which is repeated in every call.
 const MAX_NAME: usize = 128;

@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/scripted_runs";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 66] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 69] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -60,6 +60,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 66] = [
     ("4.10", LOOP, "quoted.rs", "calls_that_are_repeated_are_made_in_no_form_and_from_no_place"),
     ("4.11", LOOP, "prompt_texts.rs", "a_forged_text_begins_no_line_in_any_place"),
     ("5.1", LOOP, "variables.rs", "statement_042_14_without_data_a_dagger_begins_a_text"),
+    ("5.1", LOOP, "retrieval.rs", "statement_042_14_beside_passages_alone_a_dagger_begins_a_text"),
     ("5.6", LOOP, "variables.rs", "without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told"),
     ("6.2", "tests/module_runs", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
     ("6.3", "tests", "interpreters.rs", "nothing_is_there_in_the_next_call"),
@@ -73,6 +74,8 @@ const ELSEWHERE: [(&str, &str, &str, &str); 66] = [
     ("7.5", LOOP, "ends.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.6", LOOP, "run_loop.rs", "light_faults_of_arguments_and_of_form_are_put_right_and_told"),
     ("7.6", "tests/mission", "repair.rs", "statement_000_36_arguments_of_latent_calls_are_put_right"),
+    ("7.6", "tests/mission", "repair.rs", "statement_000_36_dates_are_put_right_under_a_pattern"),
+    ("7.6", LOOP, "rules_of_format_4.rs", "answers_of_another_contract_stood_alone"),
     ("7.8", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),
     ("7.9", LOOP, "fallback.rs", "candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy"),
     ("7.10", LOOP, "shields.rs", "a_blocked_call_is_not_made_and_the_model_is_told_why"),

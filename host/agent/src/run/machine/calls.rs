@@ -18,6 +18,7 @@ use std::mem;
 use toolhold_json::repair::Repair;
 use toolhold_protocol::advisor::CONSULT_ADVISOR;
 use toolhold_protocol::bound::{Bound, Runner};
+use toolhold_protocol::context::KNOWLEDGE;
 use toolhold_protocol::decision::Pending;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
@@ -130,13 +131,26 @@ impl Machine {
     }
 
     /// True if an argument that begins with a dagger is a reference: the run has data, its Request describes references, or
-    /// calls of this reply write data. A plan that was given to the run was checked with its references.
+    /// calls of this reply write data. A plan that was given to the run was checked with its references. Passages are data for a
+    /// call that refers to them.
     fn has_references(&self, call: &Call) -> bool {
         let writes = |call: &Call| call.output_path.is_some();
+        let names_passages = || reference::refers_to(&call.arguments, KNOWLEDGE);
+        let has_data = if self.rules.are_from_5() {
+            let mut kinds = self
+                .context
+                .data
+                .log()
+                .iter()
+                .map(|write| &*write.path.kind);
+            kinds.any(|kind| kind != KNOWLEDGE || names_passages())
+        } else {
+            !self.context.data.log().is_empty()
+        };
         !self.rules.are_from_4()
             || self.is_wired()
             || self.request.plan.is_some()
-            || !self.context.data.log().is_empty()
+            || has_data
             || writes(call)
             || self.step.calls.calls().any(writes)
     }
