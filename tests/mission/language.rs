@@ -146,6 +146,31 @@ fn statement_000_12_a_blocked_task_is_answered_in_its_language() {
     assert!(endpoint.requests().is_empty());
 }
 
+/// Clients show the message of an error to people, so it begins with a text for them.
+#[test]
+fn statement_000_12_unusable_replies_are_told_in_the_language_of_the_task() {
+    let host = host("[endpoints.default]\ncontract = \"simple\"\n");
+    let repeated = Scenario::new([Reply::content("Hm.")]).in_order(ReplyOrder::Repeat);
+    let endpoint = Endpoint::start(repeated);
+    let server = serve(&host, &endpoint);
+    for ((tag, task, _), words) in TASKS.iter().zip([
+        "не удалось использовать",
+        "都无法使用",
+        "none of my replies could be used",
+    ]) {
+        for path in PATHS {
+            let answer = server.post(path, &asked(path, task));
+            assert_eq!(answer.status, 502, "{path} {tag}: {answer:?}");
+            let error = &answer.json()["error"];
+            let message = error["message"].as_str().unwrap();
+            let (text, rest) = message.split_once(" [run ").unwrap();
+            assert!(text.contains(words), "{path} {tag}: {message}");
+            assert!(text.ends_with(['?', '？']), "{path} {tag}: {message}");
+            assert!(rest.ends_with(']'), "{path} {tag}: {message}");
+        }
+    }
+}
+
 /// A person who says yes to the question is understood: the model of the next turn knows that it was put.
 #[test]
 fn statement_000_12_the_next_turn_knows_that_the_user_was_asked_to_go_on() {

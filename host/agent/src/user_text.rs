@@ -15,6 +15,10 @@ pub enum UserText {
     OutOfTokens,
     /// A shield blocked the input or the output. It asks for other words.
     Blocked,
+    /// No reply of the model could be used, or it kept making a call that was refused. It asks for other words.
+    Unusable,
+    /// The run was cancelled. It asks what to do instead.
+    Cancelled,
     /// The answer reached the token limit of a reply. It asks whether to write the rest.
     CutAnswer,
     /// The endpoint's content filter cut the answer. It asks for other words.
@@ -27,6 +31,8 @@ struct Texts {
     unfinished: &'static str,
     out_of_tokens: &'static str,
     blocked: &'static str,
+    unusable: &'static str,
+    cancelled: &'static str,
     cut_answer: &'static str,
     filtered_answer: &'static str,
 }
@@ -39,6 +45,9 @@ const ENGLISH: &Texts = &Texts {
                     part of it should I work on first?",
     blocked: "I cannot answer this: a rule of this service does not allow it. Could you ask in other words, or for \
               something else?",
+    unusable: "I have no answer: none of my replies could be used. Could you ask in other words, or for a smaller \
+               part of the task?",
+    cancelled: "I have no answer: the work on this request was stopped. What would you like me to do now?",
     cut_answer: "This answer is not whole: it has reached the length that is allowed for one reply. Shall I write the \
                  rest, or would you like a shorter answer?",
     filtered_answer: "This answer is not whole: the service of the model does not allow the rest of it. Could you ask in \
@@ -55,6 +64,9 @@ const TEXTS: &[&Texts] = &[
                         какой её части мне начать?",
         blocked: "Я не могу на это ответить: этого не позволяет правило сервиса. Не могли бы вы сформулировать вопрос \
                   иначе или спросить о другом?",
+        unusable: "Ответа нет: ни один из полученных ответов модели не удалось использовать. Не могли бы вы \
+                   сформулировать вопрос иначе или начать с меньшей части задачи?",
+        cancelled: "Ответа нет: работа над этим запросом остановлена. Что мне сделать теперь?",
         cut_answer: "Это не весь ответ: он достиг длины, разрешённой для одного ответа модели. Написать продолжение, или \
                      вы хотите более короткий ответ?",
         filtered_answer: "Это не весь ответ: сервис модели не разрешает его остальную часть. Не могли бы вы \
@@ -65,6 +77,8 @@ const TEXTS: &[&Texts] = &[
         unfinished: "还没有答案：一次请求允许的工作量已用完。要我继续吗？或者您想缩小任务范围、说得更具体一些？",
         out_of_tokens: "没有答案：这个任务需要的文本超出了一次请求允许的量。我应该先处理哪一部分？",
         blocked: "我无法回答：本服务的规则不允许。您能换一种说法，或者问别的问题吗？",
+        unusable: "没有答案：模型的几次回复都无法使用。您能换一种说法，或者先提出任务的一小部分吗？",
+        cancelled: "没有答案：这次请求的处理已被停止。接下来您希望我做什么？",
         cut_answer: "这个回答不完整：已达到一次回复允许的长度。要我继续写完吗？或者您想要一个更短的回答？",
         filtered_answer: "这个回答不完整：模型服务不允许其余的内容。您能换一种说法，或者问别的问题吗？",
     },
@@ -76,6 +90,9 @@ const TEXTS: &[&Texts] = &[
                         ist. Mit welchem Teil soll ich beginnen?",
         blocked: "Das kann ich nicht beantworten: Eine Regel dieses Dienstes erlaubt es nicht. Können Sie es anders \
                   formulieren oder etwas anderes fragen?",
+        unusable: "Ich habe keine Antwort: Keine Antwort des Modells war zu gebrauchen. Können Sie es anders \
+                   formulieren oder mit einem kleineren Teil der Aufgabe beginnen?",
+        cancelled: "Ich habe keine Antwort: Die Arbeit an dieser Anfrage wurde angehalten. Was soll ich jetzt tun?",
         cut_answer: "Diese Antwort ist nicht vollständig: Sie hat die Länge erreicht, die für eine Antwort erlaubt ist. \
                      Soll ich den Rest schreiben, oder möchten Sie eine kürzere Antwort?",
         filtered_answer: "Diese Antwort ist nicht vollständig: Der Dienst des Modells erlaubt den Rest nicht. Können Sie \
@@ -89,6 +106,10 @@ const TEXTS: &[&Texts] = &[
                         pour une demande. Par quelle partie dois-je commencer ?",
         blocked: "Je ne peux pas répondre : une règle de ce service ne le permet pas. Pouvez-vous formuler la question \
                   autrement, ou en poser une autre ?",
+        unusable: "Je n’ai pas de réponse : aucune réponse du modèle n’était utilisable. Pouvez-vous formuler la \
+                   demande autrement, ou commencer par une partie plus petite de la tâche ?",
+        cancelled: "Je n’ai pas de réponse : le travail sur cette demande a été arrêté. Que souhaitez-vous que je \
+                    fasse maintenant ?",
         cut_answer: "Cette réponse n’est pas complète : elle a atteint la longueur qui est autorisée pour une réponse. \
                      Dois-je écrire la suite, ou souhaitez-vous une réponse plus courte ?",
         filtered_answer: "Cette réponse n’est pas complète : le service du modèle ne permet pas d’écrire la suite. \
@@ -102,6 +123,9 @@ const TEXTS: &[&Texts] = &[
                         ¿Por qué parte empiezo?",
         blocked: "No puedo responder a esto: una regla de este servicio no lo permite. ¿Puede preguntarlo de otra \
                   manera, o preguntar otra cosa?",
+        unusable: "No tengo respuesta: ninguna respuesta del modelo se pudo usar. ¿Puede preguntarlo de otra manera, \
+                   o empezar por una parte más pequeña de la tarea?",
+        cancelled: "No tengo respuesta: el trabajo de esta petición se detuvo. ¿Qué quiere que haga ahora?",
         cut_answer: "Esta respuesta no está completa: ya tiene la longitud permitida para una respuesta. ¿Quiere que \
                      escriba el resto, o prefiere una respuesta más corta?",
         filtered_answer: "Esta respuesta no está completa: el servicio del modelo no permite el resto. ¿Puede \
@@ -119,8 +143,8 @@ impl From<ReplyCut> for UserText {
 }
 
 impl UserText {
-    /// The text in the place of the answer of a run that ended for this reason, if there is one. None of a run that failed:
-    /// its error is for developers.
+    /// The text in the place of the answer of a run that ended for this reason, if there is one. None where the endpoint
+    /// failed: its error is for developers.
     pub fn of(reason: StopReason) -> Option<Self> {
         match reason {
             StopReason::MaxSteps
@@ -129,13 +153,13 @@ impl UserText {
             | StopReason::Timeout => Some(Self::Unfinished),
             StopReason::TokenBudget => Some(Self::OutOfTokens),
             StopReason::Blocked => Some(Self::Blocked),
+            StopReason::Unusable => Some(Self::Unusable),
+            StopReason::Cancelled => Some(Self::Cancelled),
             StopReason::Output
             | StopReason::Planned
             | StopReason::Incomplete
             | StopReason::ToolCalls
-            | StopReason::Cancelled
-            | StopReason::Model
-            | StopReason::Unusable => None,
+            | StopReason::Model => None,
         }
     }
 
@@ -152,6 +176,8 @@ impl UserText {
             Self::Unfinished => texts.unfinished,
             Self::OutOfTokens => texts.out_of_tokens,
             Self::Blocked => texts.blocked,
+            Self::Unusable => texts.unusable,
+            Self::Cancelled => texts.cancelled,
             Self::CutAnswer => texts.cut_answer,
             Self::FilteredAnswer => texts.filtered_answer,
         }
@@ -163,10 +189,12 @@ mod tests {
     use super::*;
     use toolhold_text::language::recognise;
 
-    const ALL: [UserText; 5] = [
+    const ALL: [UserText; 7] = [
         UserText::Unfinished,
         UserText::OutOfTokens,
         UserText::Blocked,
+        UserText::Unusable,
+        UserText::Cancelled,
         UserText::CutAnswer,
         UserText::FilteredAnswer,
     ];
@@ -184,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_and_each_block_has_its_text() {
+    fn each_end_without_an_answer_has_its_text() {
         for (reason, text) in [
             (StopReason::MaxSteps, Some(UserText::Unfinished)),
             (StopReason::MaxToolCalls, Some(UserText::Unfinished)),
@@ -192,8 +220,9 @@ mod tests {
             (StopReason::Timeout, Some(UserText::Unfinished)),
             (StopReason::TokenBudget, Some(UserText::OutOfTokens)),
             (StopReason::Blocked, Some(UserText::Blocked)),
+            (StopReason::Unusable, Some(UserText::Unusable)),
+            (StopReason::Cancelled, Some(UserText::Cancelled)),
             (StopReason::Output, None),
-            (StopReason::Cancelled, None),
             (StopReason::Model, None),
         ] {
             assert_eq!(UserText::of(reason), text, "{reason:?}");

@@ -35,6 +35,8 @@ impl UserQuestion {
                         let cut = self.cut.filter(|_| self.has_text_replies);
                         cut.map(UserText::from)
                     }
+                    // The person cancelled the turn.
+                    StopReason::Cancelled => None,
                     reason => UserText::of(reason).filter(|_| !output.is_string()),
                 };
                 text.map(|text| text.in_language(self.language.as_deref()))

@@ -221,7 +221,19 @@ impl Turn {
     /// Why there is no answer.
     pub fn failure(&self) -> String {
         let why = self.answer.error.as_deref().unwrap_or("it gave no reason");
-        format!("run {}: {why}", self.answer.id)
+        self.told_to_user(format!("run {}: {why}", self.answer.id))
+    }
+
+    /// A message for developers behind the text for users about how the run ended, if there is one: clients show the messages
+    /// of errors to people.
+    fn told_to_user(&self, message: String) -> String {
+        match self.answer.reason.and_then(UserText::of) {
+            Some(text) => {
+                let text = text.in_language(self.answer.language.as_deref());
+                format!("{text} [{message}]")
+            }
+            None => message,
+        }
     }
 
     /// The error that an API answers with in place of a turn that has no answer.
@@ -237,11 +249,13 @@ impl Turn {
             return None;
         }
         let fault = match reason {
-            StopReason::Cancelled => ApiError::conflict(match &self.answer.error {
-                Some(reason) => format!("run {run} was cancelled: {reason}"),
-                None => format!("run {run} was cancelled"),
-            })
-            .of_a_run(),
+            StopReason::Cancelled => {
+                let message = match &self.answer.error {
+                    Some(reason) => format!("run {run} was cancelled: {reason}"),
+                    None => format!("run {run} was cancelled"),
+                };
+                ApiError::conflict(self.told_to_user(message)).of_a_run()
+            }
             _ => self.endpoint.fault(self.failure()),
         };
         Some(fault)
