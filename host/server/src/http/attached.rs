@@ -71,6 +71,9 @@ pub(super) struct ReadDocument {
 impl TaskDocument {
     fn given(&self) -> Result<GivenDocument<'_>, &'static str> {
         match (&self.content, &self.data) {
+            (Some(content), None) if has_addresses_alone(content) => Err(
+                "content: one address without spaces (write %20 for each), or a text; give each address a document of its own",
+            ),
             (Some(content), None) => match address(content) {
                 Some(address) if address.starts_with("data:") => {
                     Err("content: a data: URL is not read; send its bytes in data, and mime_type")
@@ -136,6 +139,47 @@ fn address(content: &str) -> Option<&str> {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     (is_scheme && !rest.is_empty()).then_some(text)
+}
+
+/// True if `content` is not one address and no text either: several addresses, or one whose path has spaces. A text about an
+/// address has words before it, or ends in no file name.
+fn has_addresses_alone(content: &str) -> bool {
+    let text = content.trim();
+    let words = || text.split_whitespace();
+    if words().nth(1).is_none() {
+        return false;
+    }
+    let is_address = |word: &str| {
+        let word = word.trim_end_matches([',', ';']);
+        address(word).is_some_and(|word| !word.starts_with("data:"))
+    };
+    let is_spaced = !text.contains(['\n', '\r'])
+        && words().next().is_some_and(is_web_address)
+        && words().next_back().is_some_and(ends_in_file_name);
+    is_spaced || words().all(is_address)
+}
+
+fn is_web_address(word: &str) -> bool {
+    let scheme = word.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        ["http", "https"]
+            .iter()
+            .any(|web| web.eq_ignore_ascii_case(scheme))
+    })
+}
+
+/// True for a word such as `report.pdf`, perhaps with a query behind it.
+fn ends_in_file_name(word: &str) -> bool {
+    let path = word.split(['?', '#']).next().unwrap_or(word);
+    let Some((stem, extension)) = path.rsplit_once('.') else {
+        return false;
+    };
+    let is_short = (1..=5).contains(&extension.len());
+    let has_letter = extension.bytes().any(|byte| byte.is_ascii_alphabetic());
+    !stem.is_empty()
+        && is_short
+        && has_letter
+        && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 impl App {
@@ -326,6 +370,33 @@ mod tests {
             content: Some(content.to_owned()),
             ..TaskDocument::default()
         };
+        for content in [
+            "https://docs.example.com/My report.pdf",
+            "https://docs.example.com/My yearly report.PDF?page=2",
+            "https://a.example/x\nhttps://b.example/y",
+            "https://a.example/x, ftp://b.example/y",
+            " https://a.example https://b.example\n",
+        ] {
+            let fault = document(content).given().unwrap_err();
+            assert!(
+                fault.contains("a document of its own"),
+                "{content}: {fault}"
+            );
+        }
+        for content in [
+            "https://a.example says so.",
+            "https://a.example/notes.md is about fees",
+            "https://a.example/x: the page of version 1.5",
+            "https://a.example/notes.md\nFees are in fees.md",
+            "See https://a.example/My report.pdf",
+            "ключ://a.example/My report.pdf",
+        ] {
+            let given = document(content);
+            assert!(
+                matches!(given.given(), Ok(GivenDocument::Bytes(_))),
+                "{content}"
+            );
+        }
         let data = document("data:text/plain;base64,YQ==");
         assert!(data.given().unwrap_err().contains("mime_type"));
         let long = format!("https://a.example/{}", "a".repeat(MAX_ADDRESS));
