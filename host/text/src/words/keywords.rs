@@ -35,8 +35,9 @@ impl<'a> KeywordText<'a> {
     ///
     /// A keyword that is found with spaces around it is found without them where the script writes none: in Chinese and
     /// Japanese beside any other character, in Thai, Lao, Khmer and Burmese where it is neither a part of a syllable nor
-    /// leaves a single consonant of the word around it. Korean particles and endings may follow. In Cyrillic, Arabic and
-    /// Devanagari letters, other forms of the word count, too.
+    /// leaves a single consonant of the word around it. Korean particles and endings may follow, and other Korean words may
+    /// stand before a keyword of two syllables or more. In Cyrillic, Arabic and Devanagari letters, other forms of the word
+    /// count, too.
     pub fn has(&self, keyword: &str) -> bool {
         let keyword = one_spaced(&normal(keyword));
         if keyword.is_empty() {
@@ -45,7 +46,8 @@ impl<'a> KeywordText<'a> {
         let mut found = self.normal().match_indices(keyword.as_str());
         let is_word = |(start, found): (usize, &str)| {
             let end = start + found.len();
-            self.begins_word(start) && self.ends_word(end) && !self.leaves_consonant(start, end)
+            let begins = self.begins_word(start) || is_part_of_compound(found);
+            begins && self.ends_word(end) && !self.leaves_consonant(start, end)
         };
         found.any(is_word) || self.has_form_of(&keyword)
     }
@@ -122,6 +124,14 @@ impl<'a> KeywordText<'a> {
         let wanted = spaced_terms(keyword);
         wanted.len() > 1 && terms.contains(&wanted)
     }
+}
+
+/// True if a keyword may be the end of a compound: of Korean nouns, spaces between which may be left out. One syllable is a part
+/// of too many others.
+fn is_part_of_compound(keyword: &str) -> bool {
+    let mut characters = keyword.chars();
+    let mut is_next_hangul = || characters.next().map(ScriptKind::of) == Some(ScriptKind::Hangul);
+    is_next_hangul() && is_next_hangul()
 }
 
 /// With one space between words, and none around them.
