@@ -3,6 +3,9 @@
 use super::{ask, server};
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};
+use support::host::Host;
+use support::sandbox::repository;
+use support::server::Server;
 use support::transcript::{answers, calls};
 
 fn steps(answer: &Value) -> &Vec<Value> {
@@ -77,6 +80,63 @@ fn statement_003_30_shields_tell_their_verdicts_in_the_steps() {
     assert_eq!(blocked["place"], "tool_input", "{answer}");
     assert_eq!(blocked["call"], of("shielded")["id"], "{answer}");
     assert!(blocked["reason"].is_string(), "{answer}");
+}
+
+#[test]
+fn statement_003_30_redactions_and_verdicts_on_results_are_in_the_steps() {
+    let guard = repository().join("tests/components/guard/guard.wasm");
+    let host = Host::new();
+    host.ship("text")
+        .write("modules/guard.wasm", std::fs::read(guard).unwrap())
+        .write(
+            "toolhold.toml",
+            "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplaces = [\"tool_input\", \"tool_output\"]\n\
+             settings = { block = [\"bomb\"], redact = [\"secret\"] }\n",
+        );
+    let reverse = |text: &str| ("text.reverse", json!({"text": text}));
+    let replies = [
+        calls([reverse("a terces"), reverse("bmob"), reverse("a secret")]),
+        answers("done"),
+    ];
+    let endpoint = Endpoint::start(Scenario::new(replies));
+    let url = endpoint.base_url();
+    let server = Server::start(&host, &["--base-url", &url, "--model", "m"]);
+    let answer = server.post("/v1/agent", &ask("Reverse them.")).good();
+    let has_calls = |step: &&Value| {
+        step["calls"]
+            .as_array()
+            .is_some_and(|calls| !calls.is_empty())
+    };
+    let first = steps(&answer).iter().find(has_calls).unwrap();
+    let made = first["calls"].as_array().unwrap();
+    assert_eq!(made.len(), 3, "{answer}");
+    let of = |text: &str| {
+        let found = made.iter().find(|call| call["arguments"]["text"] == text);
+        found.unwrap_or_else(|| panic!("no call of {text}: {answer}"))
+    };
+    let (redacted, blocked) = (of("a terces"), of("bmob"));
+    let is_other = |call: &&Value| ![&redacted["id"], &blocked["id"]].contains(&&call["id"]);
+    let other = made.iter().find(is_other).unwrap();
+    let verdicts = first["shields"].as_array().unwrap();
+    for (call, place, verdict) in [
+        (redacted, "tool_output", "redact"),
+        (blocked, "tool_output", "block"),
+        (other, "tool_input", "redact"),
+    ] {
+        let is_it = |one: &&Value| one["call"] == call["id"] && one["place"] == place;
+        let found = verdicts.iter().find(is_it);
+        let found = found.unwrap_or_else(|| panic!("no verdict of {call}: {answer}"));
+        assert_eq!(found["verdict"], verdict, "{answer}");
+        assert_eq!(found["shield"], "words", "{answer}");
+        assert!(found["duration_ms"].is_number(), "{answer}");
+    }
+    assert_eq!(redacted["status"], "done", "{answer}");
+    let result = redacted["result"].to_string();
+    assert!(result.contains("[redacted: word] a"), "{answer}");
+    assert!(!result.contains("secret"), "{answer}");
+    assert_eq!(blocked["status"], "shielded", "{answer}");
+    assert_eq!(blocked["result"], Value::Null, "{answer}");
+    assert_eq!(other["status"], "done", "{answer}");
 }
 
 /// What the shields on the output have not let through is in no step.
