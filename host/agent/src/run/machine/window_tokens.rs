@@ -295,7 +295,13 @@ impl WindowTokens {
         let sent = self.endpoint.sent;
         let sent = self.meter.tokens(sent.bytes).saturating_add(sent.images);
         let fits = told.unwrap_or_else(|| {
-            let all = self.window.unwrap_or(sent.saturating_add(u64::from(reply)));
+            let sent = sent.saturating_add(u64::from(reply));
+            let all = match self.window {
+                // A window that is known too large says nothing of what was refused.
+                Some(known) if self.rules.are_from_5() => known.min(sent),
+                Some(known) => known,
+                None => sent,
+            };
             let is_again = self.refusals > 1 && self.rules.are_from_5();
             let divisor = if is_again {
                 REFUSED_AGAIN_DIVISOR
@@ -520,9 +526,10 @@ mod tests {
             (None, Some(4_096), 4_096),
             (Some(2_048), Some(4_096), 2_048),
             (Some(4_096), Some(2_048), 2_048),
-            (Some(1_000), None, 800),
             // 14 tokens were sent, and 86 were for the reply.
             (None, None, 80),
+            (Some(1_000_000), None, 80),
+            (Some(50), None, 40),
         ] {
             let mut tokens = WindowTokens::new(known, LoopRules::default());
             tokens.sent(&measured(&tokens, false));
@@ -558,12 +565,21 @@ mod tests {
             (LoopRules::Format4, [8_000, 6_400, 5_120]),
         ] {
             let mut tokens = WindowTokens::new(Some(10_000), rules);
-            let refused = bounds.map(|_| tokens.refused(None, 1));
+            let refused = bounds.map(|_| tokens.refused(None, 10_000));
             assert_eq!(refused, bounds, "{rules:?}");
             // Another Request is refused for the first time.
             tokens.fitted();
             let last = refused[2];
-            assert_eq!(tokens.refused(None, 1), last - last / 5, "{rules:?}");
+            let fits = last - last / 5;
+            assert_eq!(tokens.refused(None, 10_000), fits, "{rules:?}");
         }
+    }
+
+    /// Records of older formats took the part of the window that was known.
+    #[test]
+    fn by_older_rules_a_known_window_is_what_is_made_smaller() {
+        let mut tokens = WindowTokens::new(Some(1_000), LoopRules::Format4);
+        tokens.sent(&measured(&tokens, false));
+        assert_eq!(tokens.refused(None, 86), 800);
     }
 }
