@@ -668,7 +668,7 @@ mod tests {
             ),
             (
                 r#"{"error":{"message":"Invalid request: Your request exceeded model token limit: 8192 (requested: 10003)","type":"invalid_request_error"}}"#,
-                (None, None, Some(8_192)),
+                (Some(10_003), None, Some(8_192)),
             ),
             (
                 r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 537812 tokens."}"#,
@@ -700,11 +700,11 @@ mod tests {
             ),
             (
                 r#"{"message":"too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000. Try using a shorter prompt"}"#,
-                (None, None, Some(4_081)),
+                (Some(5_000), None, Some(4_081)),
             ),
             (
                 r#"{"error":"Number of input tokens must be no more than 8192, got 9000"}"#,
-                (None, None, Some(8_192)),
+                (Some(9_000), None, Some(8_192)),
             ),
             (
                 r#"{"error":{"message":"invalid params, context window exceeds limit (2013)","type":"bad_request_error"}}"#,
@@ -712,6 +712,14 @@ mod tests {
             ),
             (
                 r#"{"message":"Input is too long for requested model."}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"message":"The sum of the prompt and max_tokens exceeds the context length of the model."}"#,
+                (None, None, None),
+            ),
+            (
+                r#"{"message":"You may lower max_tokens. What you sent exceeds the context length."}"#,
                 (None, None, None),
             ),
             (
@@ -753,10 +761,15 @@ mod tests {
             "tools[0].function.name is too long: 80 characters > 64 maximum",
             "image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
             "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens",
+            "max_tokens exceeds the context length of this model",
+            "`max_completion_tokens` exceeds the context length",
+            "The value of max_output_tokens exceeds the context window.",
         ] {
             let body = serde_json::json!({"error": {"message": message}}).to_string();
-            let detail = from_status(400, body.as_bytes(), None);
-            assert_eq!(detail.overflow, None, "{message}");
+            for status in [400, 429] {
+                let detail = from_status(status, body.as_bytes(), None);
+                assert_eq!(detail.overflow, None, "{status} {message}");
+            }
         }
     }
 

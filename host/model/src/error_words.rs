@@ -127,6 +127,12 @@ const TOO_LONG: &[&str] = &[
     "prompt token count of ",
     "the configured context size is ",
 ];
+/// Words of [`TOO_LONG`] begin with these where what is too long stands before them.
+const NO_SUBJECT: &str = "exceeds the ";
+/// Parameters that bound the reply. One that is larger than the window is no prompt that is too long.
+const REPLY_LIMITS: &[&str] = &["max_tokens", "max_completion_tokens", "max_output_tokens"];
+/// Words of what a prompt consists of, in small letters.
+const OF_PROMPT: &[&str] = &["prompt", "input", "message"];
 /// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
 /// NIM, LM Studio, hosted services.
 const WINDOW: &[NumberContext] = &[
@@ -193,6 +199,10 @@ const PROMPT: &[NumberContext] = &[
     ("exceed context limit: ", " + "),
     ("nput length ", " exceeds"),
     ("urrent length is ", " while"),
+    // Moonshot, Cohere, Yandex: behind the limit.
+    ("(requested: ", ")"),
+    (" - received ", ""),
+    (", got ", ""),
 ];
 const COMPLETION: &[NumberContext] = &[
     ("requested ", " output tokens"),
@@ -224,7 +234,7 @@ pub(crate) fn overflow(
         .into_iter()
         .flatten()
         .any(|word| CODES.contains(&word))
-        || TOO_LONG.iter().any(|words| lower.contains(words));
+        || says_too_long(&lower);
     let said =
         |places: &[NumberContext]| places.iter().find_map(|place| number_at(message, *place));
     let window = count("n_ctx")
@@ -245,6 +255,21 @@ pub(crate) fn overflow(
         completion_tokens,
         window,
     })
+}
+
+/// True if a message, in small letters, says in words that the prompt is too long.
+fn says_too_long(lower: &str) -> bool {
+    TOO_LONG.iter().any(|words| {
+        let before = lower.split_once(words).map(|(before, _)| before);
+        before.is_some_and(|before| !words.starts_with(NO_SUBJECT) || !ends_with_limit(before))
+    })
+}
+
+/// True if the last sentence of a text is about the limit of the reply alone.
+fn ends_with_limit(text: &str) -> bool {
+    let sentence = text.rsplit(". ").next().unwrap_or_default();
+    let has = |words: &[&str]| words.iter().any(|word| sentence.contains(word));
+    has(REPLY_LIMITS) && !has(OF_PROMPT)
 }
 
 /// vLLM stops counting one token above the window, so the real number is unknown then.
