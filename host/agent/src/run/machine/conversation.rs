@@ -187,9 +187,14 @@ impl Machine {
         mut composed: Composed,
         effects: &mut Effects,
     ) -> Composed {
+        let mut due = 0_usize;
         while self.sums_up_conversation() && self.is_beyond(ALL, &composed) {
             let over = self.bytes_over(&composed);
-            if !self.sum_up_newest_turn(over) {
+            // Each round takes twice as much as the one before, so that few are needed.
+            due = due.saturating_mul(2).max(over);
+            let is_smaller =
+                self.sum_up_newest_turn(over, due) || self.shorten_summary(&composed);
+            if !is_smaller {
                 break;
             }
             composed = self.compose(effects);
@@ -197,18 +202,20 @@ impl Machine {
         composed
     }
 
-    /// Sums up as many of the oldest messages of the newest turn as have this many bytes, at least one. Returns whether the
-    /// Request changed: nothing is summed up if all of them have less.
-    fn sum_up_newest_turn(&mut self, bytes: usize) -> bool {
+    /// Sums up as many of the oldest messages of the newest turn as have `due` bytes, at least one. Returns whether the Request
+    /// changed: nothing is summed up if it cannot become shorter by `over` bytes, with the shortest summary.
+    fn sum_up_newest_turn(&mut self, over: usize, due: usize) -> bool {
         self.conversation.begin(&self.context.messages, self.rules);
         let sizes = self.conversation.all_sizes();
         let all: usize = sizes.iter().sum();
-        if self.conversation.left() > 0 || sizes.is_empty() || all < bytes {
+        let summary = self.conversation.summary.bytes();
+        let most = all.saturating_add(summary.saturating_sub(MIN_SUMMARY_BYTES));
+        if self.conversation.left() > 0 || sizes.is_empty() || most < over {
             return false;
         }
         let mut sum = 0_usize;
         let enough = sizes.iter().take_while(|size| {
-            let is_due = sum < bytes;
+            let is_due = sum < due;
             sum = sum.saturating_add(**size);
             is_due
         });
@@ -301,7 +308,7 @@ impl Machine {
         let sizes = self.conversation.all_sizes();
         let part = sizes.iter().sum::<usize>() / REFUSED_PART;
         let refused = self.window.most_sent();
-        let is_shorter = self.sum_up_newest_turn(part);
+        let is_shorter = self.sum_up_newest_turn(part, part);
         self.note_refused(refused, is_shorter)
     }
 
