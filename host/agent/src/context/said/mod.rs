@@ -4,14 +4,15 @@
 
 mod rarity;
 mod weight;
+mod words;
 
 use super::facts;
-use rarity::StatementWords;
+use rarity::{StatementWords, is_one_word};
 use std::collections::{HashMap, HashSet};
 use toolhold_protocol::context::{Message, Speaker, SummaryLine, SummaryMessage};
 use toolhold_protocol::turn::Role;
 use toolhold_text::cut;
-use weight::{MAX_WEIGHT, NAMED, PLAIN, weight};
+use weight::{MAX_WEIGHT, NAMED, PLAIN, is_question, weight};
 
 /// Characters from which a statement is taken apart where a word ends.
 const LONG_CHARS: usize = 240;
@@ -34,7 +35,8 @@ pub enum TrimOrder {
     /// Statements of the least weight leave first, and of these the ones that are like many others but for their numbers.
     /// Records of formats 3 and 4 were made in this order.
     Weight,
-    /// Statements that are worth least among the others leave first (`rarity`). Each author keeps a part of the room.
+    /// Statements that are worth least among the others leave first (`rarity`). Each author keeps a part of the room. A
+    /// statement that is made again goes behind the others, and an answer of one word weighs as a name.
     #[default]
     Rarity,
 }
@@ -47,6 +49,14 @@ pub struct ConversationSummary {
     places: HashMap<String, usize>,
     order: TrimOrder,
     words: StatementWords,
+    /// When each statement was made last: numbers that rise.
+    said: Vec<usize>,
+    /// The number of the next one.
+    next: usize,
+    /// A statement was made again, and does not stand behind the others yet.
+    is_unordered: bool,
+    /// The message before was an answer that ends with a question.
+    is_asked: bool,
 }
 
 impl ConversationSummary {
@@ -67,9 +77,26 @@ impl ConversationSummary {
     fn note_places(&mut self) {
         let lines = self.summary.lines.iter().enumerate();
         self.places = lines.map(|(at, line)| (line.text.clone(), at)).collect();
+        self.next = self.summary.lines.len();
+        self.said = (0..self.next).collect();
+        self.is_unordered = false;
     }
 
-    /// The present message.
+    /// Puts the statements into the order in which they were made last.
+    fn put_in_order(&mut self) {
+        if !self.is_unordered {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.summary.lines.len()).collect();
+        order.sort_by_key(|at| self.said.get(*at));
+        self.words.read(&self.summary.lines);
+        self.words.reorder(&order);
+        let lines = order.iter().filter_map(|at| self.summary.lines.get(*at));
+        self.summary.lines = lines.cloned().collect();
+        self.note_places();
+    }
+
+    /// The present message. Statements that were made again since the last [`trim`](Self::trim) stand in their first place.
     pub fn message(&self) -> &SummaryMessage {
         &self.summary
     }
@@ -88,6 +115,7 @@ impl ConversationSummary {
     /// Adds a message as the model is shown it: where it is taken apart, no hidden value is. `reveal` returns a statement
     /// as it is meant.
     pub fn add(&mut self, message: &Message, reveal: impl Fn(&str) -> String) {
+        let is_asked = std::mem::take(&mut self.is_asked);
         match message {
             Message::Summary(summary) => {
                 let Self { summary: all, .. } = self;
@@ -107,12 +135,17 @@ impl ConversationSummary {
                     Role::Assistant => Speaker::Assistant,
                     Role::User | Role::System => Speaker::User,
                 };
+                let is_answer = is_asked && from == Speaker::User && is_one_word(&text.text);
+                let least = if is_answer { NAMED } else { PLAIN };
                 for (part, is_fenced) in parts(&text.text) {
                     let from = if is_fenced { Speaker::Tool } else { from };
                     for statement in statements(part) {
-                        self.add_statement(from, statement, &reveal);
+                        self.add_statement(from, statement, least, &reveal);
                     }
                 }
+                self.is_asked = self.order == TrimOrder::Rarity
+                    && from == Speaker::Assistant
+                    && is_question(&text.text);
             }
             Message::Image(image) => {
                 let text = format!("(an image: {})", image.name);
@@ -133,7 +166,14 @@ impl ConversationSummary {
         self.summary.messages = self.summary.messages.saturating_add(1);
     }
 
-    fn add_statement(&mut self, from: Speaker, mut rest: &str, reveal: &impl Fn(&str) -> String) {
+    /// `least`: the minimum weight of the statement.
+    fn add_statement(
+        &mut self,
+        from: Speaker,
+        mut rest: &str,
+        least: u8,
+        reveal: &impl Fn(&str) -> String,
+    ) {
         while !rest.is_empty() {
             let Some(end) = part_end(rest) else {
                 self.summary.left_out = self.summary.left_out.saturating_add(1);
@@ -149,7 +189,7 @@ impl ConversationSummary {
                     // What a file says is no decision of the user's.
                     Speaker::Tool => weight.min(NAMED),
                 };
-                self.push(from, reveal(part), weight);
+                self.push(from, reveal(part), weight.max(least));
             }
             rest = after.trim_start();
         }
@@ -157,20 +197,43 @@ impl ConversationSummary {
 
     fn push(&mut self, from: Speaker, text: String, weight: u8) {
         if let Some(at) = self.places.get(&text).copied() {
-            let known = self.summary.lines.get_mut(at);
-            if let Some(known) = known.filter(|line| line.weight > PLAIN) {
-                known.weight = known.weight.max(weight).saturating_add(1).min(MAX_WEIGHT);
-            }
+            self.push_again(at, from, weight);
             return;
         }
         self.places.insert(text.clone(), self.summary.lines.len());
+        self.said.push(self.next);
+        self.next += 1;
         self.summary.lines.push(SummaryLine { from, text, weight });
+    }
+
+    /// A statement that is there was made again. It goes behind the others, because it may take back what was said since. Where
+    /// an assistant or a tool repeats the user, it stays where the user said it.
+    fn push_again(&mut self, at: usize, from: Speaker, weight: u8) {
+        let Some(known) = self.summary.lines.get_mut(at) else {
+            return;
+        };
+        if known.weight > PLAIN {
+            known.weight = known.weight.max(weight).saturating_add(1).min(MAX_WEIGHT);
+        }
+        let is_users = from == Speaker::User;
+        if self.order == TrimOrder::Weight || (known.from == Speaker::User && !is_users) {
+            return;
+        }
+        if is_users {
+            known.from = from;
+        }
+        if let Some(said) = self.said.get_mut(at) {
+            *said = self.next;
+            self.next += 1;
+            self.is_unordered = true;
+        }
     }
 
     /// Lets statements go until the summary takes at most about `max` bytes, in its [`TrimOrder`]; of two that are equal in
     /// it, the older one first. A model's text that leaves them less than half of the room goes before. Returns whether some
     /// went.
     pub fn trim(&mut self, max: usize) -> bool {
+        self.put_in_order();
         let max = max.min(MAX_SUMMARY_BYTES);
         let mut bytes = self.bytes();
         if bytes <= max {
@@ -471,6 +534,67 @@ mod tests {
         assert_eq!(lines(&summary), ["there are 3"]);
         assert_eq!(summary.message().lines[0].weight, NAMED + 2);
         assert_eq!(summary.message().messages, 3);
+    }
+
+    /// What was taken back is not the last word.
+    #[test]
+    fn a_statement_that_is_made_again_stands_last() {
+        let green = "The cover is green.";
+        let blue = "The cover is blue.";
+        for (order, expected) in [
+            (TrimOrder::Rarity, [blue, green]),
+            (TrimOrder::Weight, [green, blue]),
+        ] {
+            let mut summary = ConversationSummary::of(SummaryMessage::default(), order);
+            for text in [green, blue, green] {
+                summary.add(&Message::user(text), open);
+            }
+            summary.trim(1_000);
+            assert_eq!(lines(&summary), expected, "{order:?}");
+            // The words go with their statements.
+            for n in 0..100 {
+                summary.add(&Message::user(format!("topic {n}, please")), open);
+            }
+            summary.add(&Message::user(blue), open);
+            assert!(summary.trim(400));
+            if order == TrimOrder::Rarity {
+                assert_eq!(lines(&summary)[0], green);
+                assert_eq!(lines(&summary).last(), Some(&blue));
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_user_says_is_the_users_whoever_else_says_it() {
+        let text = "The cover is green.";
+        for roles in [[Role::Assistant, Role::User], [Role::User, Role::Assistant]] {
+            let mut summary = ConversationSummary::default();
+            summary.add(&Message::text(roles[0], text), open);
+            summary.add(&Message::user("The back is blue."), open);
+            summary.add(&Message::text(roles[1], text), open);
+            summary.trim(1_000);
+            let all = &summary.message().lines;
+            let mut green = all.iter().filter(|line| line.text == text);
+            assert_eq!(green.next().unwrap().from, Speaker::User, "{roles:?}");
+            assert_eq!(all[1].text == text, roles[1] == Role::User, "{roles:?}");
+        }
+    }
+
+    /// A name alone says something where it was asked for.
+    #[test]
+    fn an_answer_of_one_word_weighs_as_a_name() {
+        for (asked, answer, weight) in [
+            ("What is the code word?", "Daisy.", NAMED),
+            ("项目代号是什么？", "蓝鲸。", NAMED),
+            ("That is nice.", "Daisy.", PLAIN),
+            ("What is the code word?", "I do not know.", PLAIN),
+        ] {
+            let mut summary = ConversationSummary::default();
+            summary.add(&Message::text(Role::Assistant, asked), open);
+            summary.add(&Message::user(answer), open);
+            let last = summary.message().lines.last().unwrap();
+            assert_eq!((last.text.as_str(), last.weight), (answer, weight));
+        }
     }
 
     #[test]

@@ -4,14 +4,21 @@
 //! an amount) has words beside each other that stand nowhere else. So the value of a statement is a weight, that of its
 //! signs or of its rarest cue, times the part of its pairs of neighbouring words that are rare. Every script has pairs, and
 //! not every script has capital letters. In pairs all numbers are equal.
+//!
+//! Each author has counts of its own: an assistant that repeats what the user said does not make it common. What others say
+//! counts as far as the author says it, too, because many words of talk are common to both.
+//!
+//! What a user says in numbers is worth a part at least, so that a list outlasts talk. Of statements that differ in their
+//! numbers alone, the newest counts as rare: it may be the one that holds.
 
 use super::weight::{
     CUES, IDENTIFIED, NAMED, PLAIN, has_cue, has_grouped_number, is_question, weight_of_signs,
 };
+use super::words::each_word;
 use super::{line_bytes, shape};
 use std::collections::HashMap;
+use std::hash::Hash;
 use toolhold_protocol::context::{Speaker, SummaryLine};
-use toolhold_text::words::{Language, TermSplitter};
 
 /// Part of the statements with room that may share a pair of words or a cue before it counts as common.
 const COMMON_DIVISOR: usize = 32;
@@ -19,10 +26,19 @@ const COMMON_DIVISOR: usize = 32;
 const MIN_COMMON: usize = 3;
 /// Part of what is rare altogether.
 const WHOLE: u64 = 1 << 10;
+/// Minimum part of a user's statement with an identifier or an amount. Its worth is twice that of a statement without signs,
+/// so it lasts longer than one of which less than four fifths are rare, and not as long as one that is told once.
+const LISTED: u64 = WHOLE * 2 / 5;
+/// How many times as often as an author others may have a pair of words, for that to count. With [`MIN_COMMON`], a pair that
+/// an author has once stays rare.
+const MAX_OF_OTHERS: usize = 2;
 /// Words from which on a statement without any sign may tell something: a name is no sign in most scripts.
 const TELLING_WORDS: usize = 2;
 /// The neighbour of the first and of the last word of a statement.
 const EDGE: u32 = 0;
+
+/// A pair of neighbouring words, by their numbers.
+type Pair = (u32, u32);
 
 /// The words and cues of the statements of a summary. Each statement is read once.
 #[derive(Debug, Default)]
@@ -37,7 +53,7 @@ pub(super) struct StatementWords {
 struct WordsOfStatement {
     count: usize,
     /// Pairs of neighbouring words, each once.
-    pairs: Vec<(u32, u32)>,
+    pairs: Vec<Pair>,
     /// Places of its cues in [`CUES`].
     cues: Vec<usize>,
 }
@@ -45,19 +61,15 @@ struct WordsOfStatement {
 impl StatementWords {
     /// Returns the values of the statements in their order, for a summary that has `max` bytes.
     pub(super) fn values(&mut self, lines: &[SummaryLine], max: usize) -> Vec<u64> {
-        let splitter = TermSplitter::new(Language::None);
-        for line in lines.iter().skip(self.statements.len()) {
-            let words = self.read(&splitter, &line.text);
-            self.statements.push(words);
-        }
-        let mut pairs: HashMap<(u32, u32), usize> = HashMap::new();
-        let mut cues: HashMap<usize, usize> = HashMap::new();
-        for words in &self.statements {
+        self.read(lines);
+        let statements = || lines.iter().zip(&self.statements);
+        let (mut pairs, mut cues) = (Counts::default(), Counts::default());
+        for (line, words) in statements() {
             for pair in &words.pairs {
-                *pairs.entry(*pair).or_default() += 1;
+                pairs.add(line.from, *pair);
             }
             for cue in &words.cues {
-                *cues.entry(*cue).or_default() += 1;
+                cues.add(line.from, *cue);
             }
         }
         let bytes: usize = lines.iter().map(line_bytes).sum();
@@ -65,18 +77,32 @@ impl StatementWords {
         let rarity = Rarity {
             most: (with_room / COMMON_DIVISOR).max(MIN_COMMON),
         };
-        let statements = lines.iter().zip(&self.statements);
-        statements
-            .map(|(line, words)| {
-                let counts = words.pairs.iter().filter_map(|pair| pairs.get(pair));
-                let rare: u64 = counts.map(|count| rarity.of(*count)).sum();
+        let newest = newest_of_forms(lines);
+        statements()
+            .enumerate()
+            .map(|(at, (line, words))| {
+                let counts = words.pairs.iter().map(|pair| pairs.of(line.from, pair));
+                let rare: u64 = counts.map(|count| rarity.of(count)).sum();
                 let count = u64::try_from(words.pairs.len()).unwrap_or(u64::MAX);
                 let rare = rare / count.max(1);
-                let of_cue = words.cues.iter().filter_map(|cue| cues.get(cue));
-                let cue = of_cue.min().map(|count| rarity.of(*count));
+                let rare = match newest.get(&at) {
+                    Some(true) => WHOLE,
+                    Some(false) => rare.max(LISTED),
+                    None => rare,
+                };
+                let of_cue = words.cues.iter().map(|cue| cues.of_author(line.from, cue));
+                let cue = of_cue.min().map(|count| rarity.of(count));
                 worth(line, words.count, cue).saturating_mul(rare)
             })
             .collect()
+    }
+
+    /// Reads the statements that were added since.
+    pub(super) fn read(&mut self, lines: &[SummaryLine]) {
+        for line in lines.iter().skip(self.statements.len()) {
+            let words = self.words_of(&line.text);
+            self.statements.push(words);
+        }
     }
 
     /// Keeps what is known of the statements that stay.
@@ -89,16 +115,27 @@ impl StatementWords {
         });
     }
 
-    fn read(&mut self, splitter: &TermSplitter, text: &str) -> WordsOfStatement {
+    /// Puts the statements, all of which were read, into another order: that of their present places.
+    pub(super) fn reorder(&mut self, order: &[usize]) {
+        let statements = std::mem::take(&mut self.statements);
+        let mut statements: Vec<Option<WordsOfStatement>> =
+            statements.into_iter().map(Some).collect();
+        let next = order
+            .iter()
+            .filter_map(|at| statements.get_mut(*at)?.take());
+        self.statements = next.collect();
+    }
+
+    fn words_of(&mut self, text: &str) -> WordsOfStatement {
         let mut sequence = vec![EDGE];
-        splitter.each(text, |word| {
+        each_word(text, |word| {
             let next = u32::try_from(self.numbers.len() + 1).unwrap_or(u32::MAX);
             sequence.push(*self.numbers.entry(shape(word)).or_insert(next));
         });
         let count = sequence.len() - 1;
         sequence.push(EDGE);
         let seconds = sequence.iter().copied().skip(1);
-        let mut pairs: Vec<(u32, u32)> = sequence.iter().copied().zip(seconds).collect();
+        let mut pairs: Vec<Pair> = sequence.iter().copied().zip(seconds).collect();
         pairs.sort_unstable();
         pairs.dedup();
         let lower = text.to_lowercase();
@@ -109,6 +146,67 @@ impl StatementWords {
             pairs,
             cues: cues.map(|(at, _)| at).collect(),
         }
+    }
+}
+
+/// True if a statement has less words than one that tells something by itself.
+pub(super) fn is_one_word(text: &str) -> bool {
+    let mut count = 0;
+    each_word(text, |_| count += 1);
+    count < TELLING_WORDS
+}
+
+/// The places of the user's statements with an identifier or an amount. `true`: there are older ones that differ in their
+/// numbers alone, and no newer one.
+fn newest_of_forms(lines: &[SummaryLine]) -> HashMap<usize, bool> {
+    let mut places = HashMap::new();
+    let mut last: HashMap<String, usize> = HashMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.from != Speaker::User || signs(&line.text) < IDENTIFIED {
+            continue;
+        }
+        let before = last.insert(shape(&line.text), at);
+        if let Some(before) = before {
+            places.insert(before, false);
+        }
+        places.insert(at, before.is_some());
+    }
+    places
+}
+
+/// How many statements of each author have something.
+#[derive(Debug)]
+struct Counts<T> {
+    of_authors: HashMap<(Speaker, T), usize>,
+    all: HashMap<T, usize>,
+}
+
+impl<T> Default for Counts<T> {
+    fn default() -> Self {
+        Self {
+            of_authors: HashMap::new(),
+            all: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Counts<T> {
+    fn add(&mut self, from: Speaker, what: T) {
+        *self.of_authors.entry((from, what)).or_default() += 1;
+        *self.all.entry(what).or_default() += 1;
+    }
+
+    fn of_author(&self, from: Speaker, what: &T) -> usize {
+        let of_author = self.of_authors.get(&(from, *what));
+        of_author.copied().unwrap_or_default()
+    }
+
+    /// The count of the author, with those of the others up to [`MAX_OF_OTHERS`] times as many.
+    fn of(&self, from: Speaker, what: &T) -> usize {
+        let own = self.of_author(from, what);
+        let all = self.all.get(what).copied().unwrap_or_default();
+        let others = all.saturating_sub(own);
+        own.saturating_add(others.min(own.saturating_mul(MAX_OF_OTHERS)))
     }
 }
 
@@ -129,18 +227,23 @@ impl Rarity {
     }
 }
 
-/// The worth of a statement whose words are rare. It doubles with each weight; that of a question is half. `cue`: the rarity
-/// of its rarest cue.
-fn worth(line: &SummaryLine, words: usize, cue: Option<u64>) -> u64 {
-    let signs = if has_grouped_number(&line.text) {
+/// The weight of a statement's signs.
+fn signs(text: &str) -> u8 {
+    if has_grouped_number(text) {
         IDENTIFIED
     } else {
-        weight_of_signs(&line.text)
-    };
+        weight_of_signs(text)
+    }
+}
+
+/// The worth of a statement whose words are rare. It doubles with each weight; that of a question without signs is half: one
+/// with a name or a number may tell both. `cue`: the rarity of its rarest cue.
+fn worth(line: &SummaryLine, words: usize, cue: Option<u64>) -> u64 {
+    let own = signs(&line.text);
     let signs = match line.from {
-        Speaker::Assistant => signs.saturating_sub(1),
-        Speaker::User => signs,
-        Speaker::Tool => signs.min(NAMED),
+        Speaker::Assistant => own.saturating_sub(1),
+        Speaker::User => own,
+        Speaker::Tool => own.min(NAMED),
     };
     let telling = match line.from {
         _ if words < TELLING_WORDS => PLAIN,
@@ -155,7 +258,7 @@ fn worth(line: &SummaryLine, words: usize, cue: Option<u64>) -> u64 {
             .max(worth_of(signs)),
         None => worth_of(line.weight.max(signs)),
     };
-    if is_question(&line.text) {
+    if own == PLAIN && is_question(&line.text) {
         worth / 2
     } else {
         worth
@@ -356,6 +459,136 @@ mod tests {
         let users = lines.filter(|line| line.from == Speaker::User);
         let bytes: usize = users.map(line_bytes).sum();
         assert!(bytes >= 700, "{bytes}");
+    }
+
+    /// A sentence of talk with words of a list of forty, in one of seven forms.
+    fn varied(number: usize) -> String {
+        const FORMS: [&str; 7] = [
+            "Why do people like the # and the #?",
+            "Tell me how a # moves a #.",
+            "We had a # next to the # once.",
+            "Give me three ways to paint a #.",
+            "Now the # with a #, please.",
+            "They wanted every # in the # then.",
+            "What would a # do without its #?",
+        ];
+        let form = FORMS[number % FORMS.len()];
+        let mut parts = form.split('#');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (place, part) in parts.enumerate() {
+            text += &word((number * 7 + place * 13 + number / 40) % 40);
+            text += part;
+        }
+        text
+    }
+
+    /// An answer of three sentences of talk.
+    fn varied_answer(number: usize) -> String {
+        [0, 1, 2]
+            .map(|more| varied(number * 3 + 1_000 + more))
+            .join(" ")
+    }
+
+    /// The summary of 300 turns, made shorter after each twenty of them. `told` is said first, and then `talk`.
+    fn talked(
+        told: &[String],
+        talk: impl Fn(usize) -> String,
+        answer: impl Fn(usize) -> String,
+        max: usize,
+    ) -> ConversationSummary {
+        let mut summary = ConversationSummary::default();
+        for n in 0..300 {
+            let text = told.get(n).cloned().unwrap_or_else(|| talk(n));
+            add(&mut summary, Role::User, &text);
+            add(&mut summary, Role::Assistant, &answer(n));
+            if n % 20 == 19 {
+                let message = summary.message().clone();
+                summary = ConversationSummary::of(message, TrimOrder::Rarity);
+                summary.trim(max);
+            }
+        }
+        summary
+    }
+
+    fn users(summary: &ConversationSummary) -> Vec<&str> {
+        let lines = summary.message().lines.iter();
+        let lines = lines.filter(|line| line.from == Speaker::User);
+        lines.map(|line| line.text.as_str()).collect()
+    }
+
+    const PLAIN_FACTS: [&str; 3] = [
+        "The cover stays green.",
+        "Zhang Wei answers for the printing.",
+        "We chose the blue logo.",
+    ];
+
+    #[test]
+    fn facts_outlast_varied_talk_and_an_assistant_that_repeats_them() {
+        let told = PLAIN_FACTS.map(str::to_owned);
+        let echo = |n: usize| {
+            let (one, two, three) = (varied(n + 500), word(n), word(n + 7));
+            format!(
+                "{one} The cover stays green, as {two} says, and Zhang Wei answers for the printing of {three}."
+            )
+        };
+        for summary in [
+            talked(&told, varied, varied_answer, 1_500),
+            talked(&told, varied, echo, 1_500),
+        ] {
+            for fact in PLAIN_FACTS {
+                assert!(users(&summary).contains(&fact), "{:?}", summary.message());
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_forty_orders_outlasts_varied_talk() {
+        let order = |n: usize| format!("Order A-{} costs {}.50 EUR.", 1_000 + n, n * 7 + 13);
+        let told: Vec<String> = (0..40).map(order).collect();
+        let summary = talked(&told, varied, varied_answer, 4_000);
+        for order in &told {
+            assert!(users(&summary).contains(&order.as_str()), "{order}");
+        }
+    }
+
+    /// Identifiers alone are not worth more than what is told once.
+    #[test]
+    fn facts_outlast_tickets_of_one_form() {
+        let told = PLAIN_FACTS.map(str::to_owned);
+        let ticket = |n: usize| format!("Ticket T-{n}: the printer is broken.");
+        let summary = talked(&told, ticket, varied_answer, 1_500);
+        for fact in PLAIN_FACTS {
+            assert!(users(&summary).contains(&fact), "{:?}", summary.message());
+        }
+    }
+
+    #[test]
+    fn the_newest_value_outlasts_talk() {
+        let balance = |n: usize| format!("The balance is now {} EUR.", 4_000 - n);
+        let talk = |n: usize| {
+            if n < 180 && n.is_multiple_of(3) {
+                balance(n)
+            } else {
+                varied(n)
+            }
+        };
+        let summary = talked(&[], talk, varied_answer, 1_500);
+        let newest = balance(177);
+        assert!(users(&summary).contains(&newest.as_str()), "{newest}");
+    }
+
+    #[test]
+    fn a_question_with_a_name_is_worth_what_a_statement_is() {
+        let line = |text: &str| SummaryLine {
+            from: Speaker::User,
+            text: text.to_owned(),
+            weight: PLAIN,
+        };
+        let of = |text: &str| worth(&line(text), 6, None);
+        let named = of("Can you put Zhang Wei on the printing?");
+        assert_eq!(named, of("You can put Zhang Wei on the printing."));
+        let asked = of("Can you say more about that?");
+        assert_eq!(asked * 2, of("You can say more about that."));
     }
 
     /// Statements that are read one by one have the values that they have when they are read at once.

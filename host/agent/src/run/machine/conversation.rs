@@ -187,13 +187,15 @@ impl Machine {
         mut composed: Composed,
         effects: &mut Effects,
     ) -> Composed {
+        if !self.rules.are_from_5() || !self.sums_up_conversation() {
+            return composed;
+        }
         let mut due = 0_usize;
-        while self.sums_up_conversation() && self.is_beyond(ALL, &composed) {
+        while self.is_beyond(ALL, &composed) {
             let over = self.bytes_over(&composed);
             // Each round takes twice as much as the one before, so that few are needed.
             due = due.saturating_mul(2).max(over);
-            let is_smaller =
-                self.sum_up_newest_turn(over, due) || self.shorten_summary(&composed);
+            let is_smaller = self.sum_up_newest_turn(over, due) || self.shorten_summary(&composed);
             if !is_smaller {
                 break;
             }
