@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(summary.message().messages, 3);
     }
 
-    /// What was taken back is not the last word.
+    /// The user chose green, then blue, then green again.
     #[test]
     fn a_statement_that_is_made_again_stands_last() {
         let green = "The cover is green.";

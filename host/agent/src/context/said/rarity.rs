@@ -5,8 +5,8 @@
 //! signs or of its rarest cue, times the part of its pairs of neighbouring words that are rare. Every script has pairs, and
 //! not every script has capital letters. In pairs all numbers are equal.
 //!
-//! Each author has counts of its own: an assistant that repeats what the user said does not make it common. What others say
-//! counts as far as the author says it, too, because many words of talk are common to both.
+//! Each author has counts of its own: an assistant that repeats what the user said does not make it common. Counts of the
+//! others are added up to twice the author's, because authors share many words of talk.
 //!
 //! What a user says in numbers is worth a part at least, so that a list outlasts talk. Of statements that differ in their
 //! numbers alone, the newest counts as rare: it may be the one that holds.
@@ -26,8 +26,8 @@ const COMMON_DIVISOR: usize = 32;
 const MIN_COMMON: usize = 3;
 /// Part of what is rare altogether.
 const WHOLE: u64 = 1 << 10;
-/// Minimum part of a user's statement with an identifier or an amount. Its worth is twice that of a statement without signs,
-/// so it lasts longer than one of which less than four fifths are rare, and not as long as one that is told once.
+/// Minimum part of a user's statement with an identifier or an amount. Its weight is twice that of a statement without signs,
+/// so that 2/5 of it are as much as 4/5 of the other. In simulated conversations talk has less, and a fact has more.
 const LISTED: u64 = WHOLE * 2 / 5;
 /// How many times as often as an author others may have a pair of words, for that to count. With [`MIN_COMMON`], a pair that
 /// an author has once stays rare.
@@ -63,7 +63,7 @@ impl StatementWords {
     pub(super) fn values(&mut self, lines: &[SummaryLine], max: usize) -> Vec<u64> {
         self.read(lines);
         let statements = || lines.iter().zip(&self.statements);
-        let (mut pairs, mut cues) = (Counts::default(), Counts::default());
+        let (mut pairs, mut cues) = (CountsByAuthor::default(), CountsByAuthor::default());
         for (line, words) in statements() {
             for pair in &words.pairs {
                 pairs.add(line.from, *pair);
@@ -176,12 +176,12 @@ fn newest_of_forms(lines: &[SummaryLine]) -> HashMap<usize, bool> {
 
 /// How many statements of each author have something.
 #[derive(Debug)]
-struct Counts<T> {
+struct CountsByAuthor<T> {
     of_authors: HashMap<(Speaker, T), usize>,
     all: HashMap<T, usize>,
 }
 
-impl<T> Default for Counts<T> {
+impl<T> Default for CountsByAuthor<T> {
     fn default() -> Self {
         Self {
             of_authors: HashMap::new(),
@@ -190,7 +190,7 @@ impl<T> Default for Counts<T> {
     }
 }
 
-impl<T: Copy + Eq + Hash> Counts<T> {
+impl<T: Copy + Eq + Hash> CountsByAuthor<T> {
     fn add(&mut self, from: Speaker, what: T) {
         *self.of_authors.entry((from, what)).or_default() += 1;
         *self.all.entry(what).or_default() += 1;
@@ -551,7 +551,7 @@ mod tests {
         }
     }
 
-    /// Identifiers alone are not worth more than what is told once.
+    /// Each ticket has an identifier, and all have the same words.
     #[test]
     fn facts_outlast_tickets_of_one_form() {
         let told = PLAIN_FACTS.map(str::to_owned);
