@@ -84,21 +84,17 @@ pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
         .filter(|c| matches!(c.script(), Script::Hiragana | Script::Katakana))
         .count();
     let japanese = characters().filter(|c| ONLY_JAPANESE.contains(c)).count();
-    let telling: Vec<Cow<'_, str>> = words
-        .iter()
-        .map(|word| without_compounds(word.text))
-        .collect();
-    let chinese = telling
-        .iter()
-        .flat_map(|text| text.chars())
-        .filter(|c| ONLY_CHINESE.contains(c))
-        .count();
+    // Each compound is searched for once, not in each word.
+    let text: Vec<&str> = words.iter().map(|word| word.text).collect();
+    let text = text.join(" ");
+    let telling = without_compounds(&text);
+    let chinese = telling.chars().filter(|c| ONLY_CHINESE.contains(c)).count();
     // One kana alone is an ornament of Chinese names (の).
     match (kana, japanese, chinese) {
         (2.., _, _) if kana >= KANA_RATIO * chinese => Some("ja"),
         (1, _, 0) | (0, 1.., 0) => Some("ja"),
         (0, 0, 1..) => Some("zh"),
-        (0, 0, 0) if telling.iter().any(|text| has_chinese_word(text)) => Some("zh"),
+        (0, 0, 0) if telling.split(' ').any(has_chinese_word) => Some("zh"),
         _ => None,
     }
 }
