@@ -377,7 +377,10 @@ mod tests {
             }
         }
         let model = message(StopReason::Model, None);
-        assert!(model.contains("(model): run.x refused it; it is"), "{model}");
+        assert!(
+            model.contains("(model): run.x refused it; it is"),
+            "{model}"
+        );
         // Its user can change no setting.
         let limit = message(StopReason::MaxSteps, None);
         assert!(!limit.contains("run.x"), "{limit}");

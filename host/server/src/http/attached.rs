@@ -30,8 +30,8 @@ const NAMED_BY: usize = 12;
 const MAX_ADDRESS: usize = 8_192;
 /// Endings of the names of documents.
 const EXTENSIONS: [&str; 22] = [
-    "pdf", "doc", "docx", "odt", "rtf", "txt", "md", "html", "htm", "xls", "xlsx", "ods", "csv", "tsv",
-    "ppt", "pptx", "odp", "epub", "json", "xml", "yaml", "log",
+    "pdf", "doc", "docx", "odt", "rtf", "txt", "md", "html", "htm", "xls", "xlsx", "ods", "csv",
+    "tsv", "ppt", "pptx", "odp", "epub", "json", "xml", "yaml", "log",
 ];
 /// Time in which the addresses of one task are fetched together, waits for permits apart.
 pub(super) const FETCH_PATIENCE: Duration = Duration::from_secs(30);

@@ -323,7 +323,7 @@ const YEAR_MARKS: [&str; 8] = ["года", "году", "год", "г.", "г", "�
 /// Words of Polish behind a year.
 const POLISH_YEAR_MARKS: [&str; 3] = ["roku", "r.", "r"];
 
-/// Which names of months are read.
+/// Choice of the names of months that are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameRules {
     pub rules: ReadingRules,
