@@ -99,12 +99,12 @@ pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
     }
 }
 
-/// The text without compounds of Japanese.
+/// The text with a comma in the place of each compound of Japanese: what stands beside one neither begins nor ends a word.
 fn without_compounds(text: &str) -> Cow<'_, str> {
     let compounds = JAPANESE_COMPOUNDS.split(' ');
     compounds.fold(Cow::Borrowed(text), |text, compound| {
         if text.contains(compound) {
-            text.replace(compound, " ").into()
+            text.replace(compound, ",").into()
         } else {
             text
         }

@@ -235,6 +235,7 @@ fn short_tasks_in_characters_of_both_tell_chinese_by_its_words() {
         "結果如何",
         "今日如何",
         "体調、如何",
+        "事業説明如何次第",
         "全国的人口",
         "全国的人口減少",
         "過去最高的中率",
