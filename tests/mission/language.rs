@@ -122,6 +122,9 @@ fn statement_000_12_after_the_last_step_the_answer_asks_back_in_the_language_of_
             assert!(text.contains(words), "{path} {tag}: {answer}");
             assert!(text.ends_with(['?', '？']), "{path} {tag}: {text}");
             assert!(!text.contains("run."), "{path} {tag}: {text}");
+            // The question is asked once.
+            let error = answer["error"]["message"].as_str().unwrap_or_default();
+            assert!(!error.contains(words), "{path} {tag}: {answer}");
         }
     }
 }

@@ -143,6 +143,12 @@ impl From<ReplyCut> for UserText {
 }
 
 impl UserText {
+    /// True if the run has failed, so that the text stands before the error and not in the place of an answer: what was refused
+    /// is for developers.
+    pub fn is_of_failure(self) -> bool {
+        matches!(self, Self::Unusable | Self::Cancelled)
+    }
+
     /// The text in the place of the answer of a run that ended for this reason, if there is one. None where the endpoint
     /// failed: its error is for developers.
     pub fn of(reason: StopReason) -> Option<Self> {

@@ -158,7 +158,7 @@ pub fn references(arguments: &Value) -> Result<Vec<(String, Source)>, (String, R
     Ok(found)
 }
 
-/// True if a text in `arguments` begins as a reference to data of this kind does.
+/// True if a text in `arguments` is a reference to data of this kind, or begins as one does and is none.
 pub fn refers_to(arguments: &Value, kind: &str) -> bool {
     refers_within(arguments, kind, 0)
 }
@@ -169,10 +169,13 @@ fn refers_within(value: &Value, kind: &str, depth: usize) -> bool {
     }
     let is_in = |part: &Value| refers_within(part, kind, depth + 1);
     match value {
-        Value::String(text) => text
-            .strip_prefix(DAGGER)
-            .and_then(|text| text.strip_prefix(kind))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ' '])),
+        Value::String(text) => match text.parse::<Source>() {
+            Ok(source) => source.paths().iter().any(|path| path.kind == kind),
+            Err(_) => text
+                .strip_prefix(DAGGER)
+                .and_then(|text| text.strip_prefix(kind))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ' '])),
+        },
         Value::Array(items) => items.iter().any(is_in),
         Value::Object(fields) => fields.values().any(is_in),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
@@ -499,6 +502,29 @@ mod tests {
         );
         let (at, _) = references(&json!([0, "†"])).unwrap_err();
         assert_eq!(at, "/1");
+    }
+
+    #[test]
+    fn texts_refer_to_a_kind_wherever_it_stands_among_their_references() {
+        for (text, expect) in [
+            ("†k", true),
+            ("†k.a[0].text", true),
+            ("†s.a || †k.a", true),
+            ("†s.a && †t && †k", true),
+            ("†k.a ||†s.a", true),
+            // No reference, but meant as one.
+            ("†k.a.", true),
+            ("†k of it", true),
+            ("†s.a || †t.k", false),
+            ("†kk.a", false),
+            ("†s.a || k.a", false),
+            ("††k.a", false),
+            ("k.a", false),
+            ("", false),
+        ] {
+            let arguments = json!([{"of": ["a", text]}]);
+            assert_eq!(refers_to(&arguments, "k"), expect, "{text}");
+        }
     }
 
     #[test]

@@ -314,7 +314,8 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
 }
 
 /// Returns the output of a run. A limit or a shield is explained in a text for users, because a user of an MCP client cannot
-/// change the configuration of this host. The record of the run has its error.
+/// change the configuration of this host. The record of the run has its error. Of a run that failed, the error stands behind the
+/// text: it says what was refused.
 fn outcome(
     done: FinishedRun,
     name: &str,
@@ -332,8 +333,9 @@ fn outcome(
     let ended = format!("the run of the Request {name} ended without an output ({reason})");
     let message = match UserText::of(done.reason) {
         Some(text) => {
+            let why = if text.is_of_failure() { &*why } else { "" };
             let text = text.in_language(language);
-            format!("{text} [{ended}; it is run {id}]")
+            format!("{text} [{ended}{why}; it is run {id}]")
         }
         None => format!("{ended}{why}; it is run {id}"),
     };
@@ -342,4 +344,45 @@ fn outcome(
         class,
         message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(reason: StopReason, language: Option<&str>) -> String {
+        let done = FinishedRun {
+            reason,
+            output: Value::Null,
+            error: Some((ErrorClass::Correctable, "run.x refused it".to_owned())),
+            duration_ms: 0,
+        };
+        let failure = outcome(done, "say", Uuid::nil(), language).unwrap_err();
+        failure.message
+    }
+
+    /// The caller of a saved Request corrects its input by what was refused.
+    #[test]
+    fn a_run_that_failed_tells_why_behind_the_text_for_its_user() {
+        for (reason, text) in [
+            (StopReason::Unusable, UserText::Unusable),
+            (StopReason::Cancelled, UserText::Cancelled),
+        ] {
+            for language in [None, Some("de")] {
+                let message = message(reason, language);
+                let begin = format!("{} [the run of ", text.in_language(language));
+                assert!(message.starts_with(&begin), "{message}");
+                let end = format!("): run.x refused it; it is run {}]", Uuid::nil());
+                assert!(message.ends_with(&end), "{message}");
+            }
+        }
+        let model = message(StopReason::Model, None);
+        assert!(
+            model.contains("(model): run.x refused it; it is"),
+            "{model}"
+        );
+        // Its user can change no setting.
+        let limit = message(StopReason::MaxSteps, None);
+        assert!(!limit.contains("run.x"), "{limit}");
+    }
 }

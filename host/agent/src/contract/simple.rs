@@ -82,9 +82,9 @@ fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>
     }
 }
 
-/// The answer of a reply that gives it in the object of this contract, perhaps in a fence: for a reply under another
-/// contract. Words stand before the object or behind it; between words it may be quoted. Beside the answer there may be
-/// thoughts and empty members.
+/// The answer of a reply that is nothing but the object of this contract with it, perhaps in a fence: for a reply under
+/// another contract. Words around the object may quote, announce or forbid it, so with them it is no answer. Beside the answer
+/// there may be thoughts and empty members.
 pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairKind>)> {
     if !said.rules().are_from_4() {
         return None;
@@ -103,11 +103,8 @@ pub(super) fn answer_alone(said: &ParsedReply<'_>) -> Option<(Value, Vec<RepairK
         Err(_) => {
             let repaired = said.repaired(inner)?;
             let around = [RepairKind::TextBefore, RepairKind::TextAfter];
-            let around = around.iter().filter(|kind| repaired.repairs.contains(kind));
-            match around.count() {
-                0 => {}
-                1 if said.rules().are_from_5() && said.leaked().is_none() => {}
-                _ => return None,
+            if around.iter().any(|kind| repaired.repairs.contains(kind)) {
+                return None;
             }
             repairs.extend(repaired.repairs);
             repaired.value

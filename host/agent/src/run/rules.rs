@@ -30,7 +30,7 @@ pub enum LoopRules {
     ///
     /// - calls in text, and thoughts, have the forms and marks that were known then;
     /// - the text of a reply is no output of a schema if it has the members of a call, of any tool or none;
-    /// - dates have English words or none, and an answer in the form of another contract has nothing around it;
+    /// - dates have English words or none, and an answer in the form of another contract has only null members beside it;
     /// - passages are data for all calls, so that a dagger begins a reference beside them;
     /// - a parameter that is called `_tool` cannot be given by that name.
     Format4,

@@ -212,6 +212,10 @@ async fn statement_042_14_beside_passages_alone_a_dagger_begins_a_text() {
         ),
         (json!("†knowledgeable"), json!("†knowledgeable")),
         (json!({"a": ["†knowledge.k1.text"]}), json!({"a": [FEES]})),
+        (
+            json!({"a": ["†state.answer || †knowledge.k1.text"]}),
+            json!({"a": [FEES]}),
+        ),
     ] {
         let script = Script::new([
             Reply::calls(&[json!({"_tool": "echo", "of": of})]),

@@ -83,30 +83,27 @@ async fn calls_in_later_forms_were_answers() {
 /// Dates had no words but English ones.
 #[tokio::test]
 async fn dates_in_other_languages_were_refused() {
-    for (written, is_same) in [
-        ("25 September 2025", true),
-        ("25 сентября 2025 г.", false),
-        ("2025年9月25日", false),
+    for written in [
+        "25 сентября 2025 г.",
+        "25 września 2025 r.",
+        "2025年9月25日",
     ] {
         let call = json!({"_tool": "echo", "of": written});
         let run = OldRun::of(Contract::Schema, Reply::calls(&[call]));
         let run = run.over(tool_for_a_day());
         let made = vec![json!({"of": "2025-09-25"})];
-        assert_eq!(run.now().await, (json!("done"), made.clone()), "{written}");
-        if !is_same {
-            let then = run.under(FORMAT_4).await;
-            assert_eq!(then, (json!("done"), Vec::new()), "{written}");
-        }
+        assert_eq!(run.now().await, (json!("done"), made), "{written}");
+        let then = run.under(FORMAT_4).await;
+        assert_eq!(then, (json!("done"), Vec::new()), "{written}");
     }
 }
 
-/// An answer in the form of another contract had nothing around it, and beside it only members that were null.
+/// An answer in the form of another contract had beside it only members that were null.
 #[tokio::test]
 async fn answers_of_another_contract_stood_alone() {
     for text in [
         "{\"calls\": [], \"final_answer\": \"It is 4.\"}",
         "{\"thought\": \"2+2\", \"final_answer\": \"It is 4.\"}",
-        "Here it is: {\"final_answer\": \"It is 4.\"}",
     ] {
         let run = OldRun::of(Contract::Schema, Reply::text(text));
         assert_eq!(run.now().await, (json!("It is 4."), Vec::new()), "{text}");

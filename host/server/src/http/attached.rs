@@ -28,6 +28,11 @@ const MAX_ATTACHED: u32 = 10_000;
 const NAMED_BY: usize = 12;
 /// Longest address of a document, in bytes.
 const MAX_ADDRESS: usize = 8_192;
+/// Endings of the names of documents.
+const EXTENSIONS: [&str; 22] = [
+    "pdf", "doc", "docx", "odt", "rtf", "txt", "md", "html", "htm", "xls", "xlsx", "ods", "csv",
+    "tsv", "ppt", "pptx", "odp", "epub", "json", "xml", "yaml", "log",
+];
 /// Time in which the addresses of one task are fetched together, waits for permits apart.
 pub(super) const FETCH_PATIENCE: Duration = Duration::from_secs(30);
 /// Another way to give a document whose address is not fetched.
@@ -142,7 +147,7 @@ fn address(content: &str) -> Option<&str> {
 }
 
 /// True if `content` is not one address and no text either: several addresses, or one whose path has spaces. A text about an
-/// address has words before it, or ends in no file name.
+/// address has words before it, marks within it, or no document's name at its end.
 fn has_addresses_alone(content: &str) -> bool {
     let text = content.trim();
     let words = || text.split_whitespace();
@@ -153,33 +158,33 @@ fn has_addresses_alone(content: &str) -> bool {
         let word = word.trim_end_matches([',', ';']);
         address(word).is_some_and(|word| !word.starts_with("data:"))
     };
-    let is_spaced = !text.contains(['\n', '\r'])
-        && words().next().is_some_and(is_web_address)
-        && words().next_back().is_some_and(ends_in_file_name);
+    let is_spaced = text.len() <= MAX_ADDRESS
+        && !text.contains(['\n', '\r', '@'])
+        && !words().any(|word| word.ends_with([':', ',']))
+        && words().next().is_some_and(begins_path)
+        && words().next_back().is_some_and(names_document);
     is_spaced || words().all(is_address)
 }
 
-fn is_web_address(word: &str) -> bool {
-    let scheme = word.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| {
-        ["http", "https"]
-            .iter()
-            .any(|web| web.eq_ignore_ascii_case(scheme))
-    })
+/// True for the address of a web server with the beginning of a path behind it, which is no document's name yet.
+fn begins_path(word: &str) -> bool {
+    let Some((scheme, rest)) = word.split_once("://") else {
+        return false;
+    };
+    let is_web = ["http", "https"]
+        .iter()
+        .any(|web| web.eq_ignore_ascii_case(scheme));
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    is_web && !path.trim_matches('/').is_empty() && !names_document(path)
 }
 
 /// True for a word such as `report.pdf`, perhaps with a query behind it.
-fn ends_in_file_name(word: &str) -> bool {
+fn names_document(word: &str) -> bool {
     let path = word.split(['?', '#']).next().unwrap_or(word);
-    let Some((stem, extension)) = path.rsplit_once('.') else {
-        return false;
-    };
-    let is_short = (1..=5).contains(&extension.len());
-    let has_letter = extension.bytes().any(|byte| byte.is_ascii_alphabetic());
-    !stem.is_empty()
-        && is_short
-        && has_letter
-        && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    path.rsplit_once('.').is_some_and(|(stem, extension)| {
+        let mut known = EXTENSIONS.iter();
+        !stem.is_empty() && known.any(|known| known.eq_ignore_ascii_case(extension))
+    })
 }
 
 impl App {
@@ -389,6 +394,18 @@ mod tests {
             "https://a.example/x: the page of version 1.5",
             "https://a.example/notes.md\nFees are in fees.md",
             "See https://a.example/My report.pdf",
+            "https://a.example is a mirror of b.example.com",
+            "https://a.example is a mirror of report.pdf",
+            "https://a.example/terms says: write to legal@a.com",
+            "https://a.example/terms says: read terms.pdf",
+            "https://a.example/terms, and then terms.pdf",
+            "https://x.example/ describes main.py",
+            "https://x.example/code describes main.py",
+            "https://a.example/notes.md explains report.pdf",
+            &format!(
+                "https://a.example/My {} report.pdf",
+                "yearly ".repeat(MAX_ADDRESS / 7)
+            ),
             "ключ://a.example/My report.pdf",
         ] {
             let given = document(content);

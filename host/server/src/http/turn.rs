@@ -224,10 +224,11 @@ impl Turn {
         self.told_to_user(format!("run {}: {why}", self.answer.id))
     }
 
-    /// A message for developers behind the text for users about how the run ended, if there is one: clients show the messages
-    /// of errors to people.
+    /// A message for developers behind the text for users about how the run failed, if there is one: clients show the messages
+    /// of errors to people. Other texts for users are in the place of the answer.
     fn told_to_user(&self, message: String) -> String {
-        match self.answer.reason.and_then(UserText::of) {
+        let text = self.answer.reason.and_then(UserText::of);
+        match text.filter(|text| text.is_of_failure()) {
             Some(text) => {
                 let text = text.in_language(self.answer.language.as_deref());
                 format!("{text} [{message}]")

@@ -51,19 +51,27 @@ const CHINESE: &str = "气个訂們麼來灣裡是我它這嗎怎跟沒讓幫說
 
 /// Words of Chinese that have no character of [`CHINESE`], and that no compounds of Japanese contain, nor two of them side by side.
 /// In a text without kana they are Chinese.
-const CHINESE_WORDS: &str = "如何 几 有多少 多少天 多少元 多少钱 多少公里 有多大 有多高 有多重 有多深 有多快 有多冷 要多久 多久能 多久到 \
+const CHINESE_WORDS: &str = "如何学 如何用 如何使用 如何做 如何写 如何画 如何去 如何才能 如何提高 如何制作 \
+    几 有多少 多少天 多少元 多少钱 多少公里 有多大 有多高 有多重 有多深 有多快 有多冷 要多久 多久能 多久到 \
     今天 明天 昨天 早上 早安 周末 星期 会下雨 要下雨 不下雨 在下雨 下雨了 下雨天 会下雪 下雪了 没有 不知道 一些 \
-    那里 那些 提醒 推荐 写一首 写一段 写一封 写一份 写首 写段 写封 写份 写句 唱首 唱一首 来首 去了 来了 到了 \
+    那里 那些 推荐 写一首 写一段 写一封 写一份 写首 写段 写封 写份 写句 唱首 唱一首 来首 去了 来了 到了 \
     好了 雨了 病了 累了 忘了 丢了 走了 哭了 笑了 醒了 掉了 停了 用了 花了 不了 多了 少了 冷了 最好的 最大的 \
-    最多的 最高的 最小的 最新的 最低的 最近的 最早的 最快的 最短的 最美的 最便宜 手机 机票 朋友 大家好 打折 \
+    最多的 最高的 最小的 最新的 最低的 最近的 最早的 最快的 最短的 最美的 最便宜 手机 机票 大家好 打折 \
     法国的 法国人 法国首都 美国的 美国人 美国首都 俄国的 北京的 上海的 月球的 的平方 的立方 照片 地址 句子 早餐 \
     午餐 晚餐 番茄 土豆 蛋糕 重命名 所有文件 把文 人口多少 最常用 一只 国的首都 日本的首都 \
-    国的人口";
+    国的人口多 国的人口有";
+
+/// A word of Chinese before others of a text. Behind them, Japanese has it, too.
+const CHINESE_BEGIN: &str = "如何";
+
+/// A word of Chinese at the end of a text. Before other words, Japanese has its characters, too.
+const CHINESE_END: &str = "国的人口";
 
 /// Compounds of Japanese that have a character of [`CHINESE`], or a part of one of [`CHINESE_WORDS`]. They say nothing of the
 /// language.
 const JAPANESE_COMPOUNDS: &str = "是正 是非 是認 国是 自我 我慢 我流 我孫子 無我 没我 几帳面 如何様 只今 昨今 古今 説明 証明 声明 解明 判明 \
-    照明 発明 文明 透明 不明 未明 完了 終了 修了 満了 未了 魅了 校了 投了 読了 了解 了承 了見";
+    照明 発明 文明 透明 不明 未明 完了 終了 修了 満了 未了 魅了 校了 投了 読了 了解 了承 了見 \
+    明天皇 明天神 明天然 明天満 的中率 最高的中 最多的中 全国的";
 
 static ONLY_JAPANESE: LazyLock<HashSet<char>> = LazyLock::new(|| JAPANESE.chars().collect());
 static ONLY_CHINESE: LazyLock<HashSet<char>> = LazyLock::new(|| CHINESE.chars().collect());
@@ -76,31 +84,27 @@ pub(super) fn weigh(words: &[&Word<'_>]) -> Option<&'static str> {
         .filter(|c| matches!(c.script(), Script::Hiragana | Script::Katakana))
         .count();
     let japanese = characters().filter(|c| ONLY_JAPANESE.contains(c)).count();
-    let telling: Vec<Cow<'_, str>> = words
-        .iter()
-        .map(|word| without_compounds(word.text))
-        .collect();
-    let chinese = telling
-        .iter()
-        .flat_map(|text| text.chars())
-        .filter(|c| ONLY_CHINESE.contains(c))
-        .count();
+    // Each compound is searched for once, not in each word.
+    let text: Vec<&str> = words.iter().map(|word| word.text).collect();
+    let text = text.join(" ");
+    let telling = without_compounds(&text);
+    let chinese = telling.chars().filter(|c| ONLY_CHINESE.contains(c)).count();
     // One kana alone is an ornament of Chinese names (の).
     match (kana, japanese, chinese) {
         (2.., _, _) if kana >= KANA_RATIO * chinese => Some("ja"),
         (1, _, 0) | (0, 1.., 0) => Some("ja"),
         (0, 0, 1..) => Some("zh"),
-        (0, 0, 0) if telling.iter().any(|text| has_chinese_word(text)) => Some("zh"),
+        (0, 0, 0) if telling.split(' ').any(has_chinese_word) => Some("zh"),
         _ => None,
     }
 }
 
-/// The text without compounds of Japanese.
+/// The text with a comma in the place of each compound of Japanese: what stands beside one neither begins nor ends a word.
 fn without_compounds(text: &str) -> Cow<'_, str> {
     let compounds = JAPANESE_COMPOUNDS.split(' ');
     compounds.fold(Cow::Borrowed(text), |text, compound| {
         if text.contains(compound) {
-            text.replace(compound, " ").into()
+            text.replace(compound, ",").into()
         } else {
             text
         }
@@ -108,5 +112,8 @@ fn without_compounds(text: &str) -> Cow<'_, str> {
 }
 
 fn has_chinese_word(text: &str) -> bool {
-    CHINESE_WORDS.split(' ').any(|word| text.contains(word))
+    let begins = text.strip_prefix(CHINESE_BEGIN);
+    begins.is_some_and(|rest| rest.starts_with(char::is_alphabetic))
+        || text.ends_with(CHINESE_END)
+        || CHINESE_WORDS.split(' ').any(|word| text.contains(word))
 }

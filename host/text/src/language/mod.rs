@@ -92,16 +92,15 @@ pub fn name(tag: &str) -> Option<&'static str> {
 
 /// BCP 47 tag of the language of `text`. Absent if the text does not tell it with certainty.
 ///
-/// A request may stand before the text that it is about, or behind it. So a text whose sentences tell two languages tells none.
+/// A request may stand before the text that it is about, or behind it. So a text tells none where its first and its last sentence
+/// do not tell the same language and one of its sentences tells another. Thanks at its end do not count.
 pub fn recognise(text: &str) -> Option<&'static str> {
     let prose = prose_of(text);
     let found = of_prose(&prose)?;
     // What is asked stands before the colon, what it is asked about behind it.
     let is_asked_otherwise = prose::head(&prose).is_some_and(|head| found.contradicts(head));
-    let sentences = prose::sentences(&prose);
-    let is_one = sentences.len() == 1;
     let is_clear =
-        !is_asked_otherwise && (is_one || !sentences.iter().any(|one| found.contradicts(one)));
+        !is_asked_otherwise && (found.is_before_colon(&prose) || found.is_of_ends(&prose));
     found.tag.filter(|_| is_clear)
 }
 
@@ -132,6 +131,40 @@ struct Recognised {
 }
 
 impl Recognised {
+    /// True if this part of the text tells the same language.
+    fn is_told_by(&self, part: &str) -> bool {
+        of_prose(part).is_some_and(|told| told.tag == self.tag)
+    }
+
+    /// True if the text before the first colon tells this language, and right behind the colon is another: then all that follows
+    /// is what is asked about.
+    fn is_before_colon(&self, text: &str) -> bool {
+        let Some((head, rest)) = text.split_once([':', '：']) else {
+            return false;
+        };
+        let behind = prose::sentences(rest);
+        let mut behind = behind.iter().filter(|one| !one.trim().is_empty());
+        let heads = prose::sentences(head);
+        self.is_told_by(head)
+            && !heads.iter().any(|one| self.contradicts(one))
+            && behind.next().is_some_and(|next| self.contradicts(next))
+    }
+
+    /// True if the first sentence and the last one tell this language, so that the request is in it wherever it stands, or if no
+    /// sentence is in another.
+    fn is_of_ends(&self, text: &str) -> bool {
+        let mut sentences = prose::sentences(text);
+        sentences.retain(|one| one.contains(char::is_alphabetic));
+        while sentences.len() > 1 && sentences.last().is_some_and(|last| prose::is_thanks(last)) {
+            sentences.pop();
+        }
+        match sentences.as_slice() {
+            [] | [_] => true,
+            [first, .., last] if self.is_told_by(first) && self.is_told_by(last) => true,
+            all => !all.iter().any(|one| self.contradicts(one)),
+        }
+    }
+
     /// True if this part of the text is in another language: it tells one, or all of its words are in a script that the
     /// language does not have. Names and terms in Latin letters stand in texts of all scripts.
     fn contradicts(&self, part: &str) -> bool {
@@ -188,27 +221,25 @@ fn has_terms_alone(writing: Writing, words: &[Word<'_>]) -> bool {
     own.len() > 1 && others.iter().all(is_term)
 }
 
-/// True if the text begins with words of another script than `writing`, or ends with more of them than a term has: then these
-/// may be what is asked. Latin letters do not count.
+/// True if the text begins or ends with more words of another script than `writing` than a term has: then these may be what is
+/// asked. Latin letters do not count. At the beginning, one letter is a term and a few characters are.
 fn is_framed(writing: Writing, words: &[Word<'_>]) -> bool {
     let is_other = |word: &&Word<'_>| {
         let is_everywhere = matches!(word.script, Script::Latin | Script::Common);
         !is_everywhere && Writing::of(word) != Some(writing)
     };
-    let letters = |word: &Word<'_>| word.text.chars().count();
-    let begins = words
-        .iter()
-        .take_while(is_other)
-        .map(letters)
-        .sum::<usize>();
-    let ends = words.iter().rev().take_while(is_other);
-    let ends_over = |most: usize, has_characters: bool| {
-        let of_kind = ends
-            .clone()
+    let begins: Vec<&Word<'_>> = words.iter().take_while(is_other).collect();
+    let ends: Vec<&Word<'_>> = words.iter().rev().take_while(is_other).collect();
+    let is_over = |side: &[&Word<'_>], most: usize, has_characters: bool| {
+        let of_kind = side
+            .iter()
             .filter(|word| has_own_syllables(word.script) == has_characters);
-        of_kind.map(letters).sum::<usize>() > most
+        of_kind.map(|word| word.text.chars().count()).sum::<usize>() > most
     };
-    begins > 1 || ends_over(MAX_TERM_LETTERS, false) || ends_over(MAX_TERM_CHARACTERS, true)
+    is_over(&begins, 1, false)
+        || is_over(&begins, MAX_TERM_CHARACTERS, true)
+        || is_over(&ends, MAX_TERM_LETTERS, false)
+        || is_over(&ends, MAX_TERM_CHARACTERS, true)
 }
 
 /// True for scripts whose characters are syllables or words.

@@ -1,5 +1,6 @@
 //! The words of a text that belong to its language: no code, URLs, file names, identifiers and quotations.
 
+use super::has_own_syllables;
 use unicode_script::{Script, UnicodeScript as _};
 
 /// Pairs of marks around a quotation. A single quotation mark is an apostrophe, too.
@@ -17,6 +18,38 @@ const QUOTES: &[(char, char)] = &[
 
 /// Mark before and behind a block of code.
 pub(super) const FENCE: &str = "```";
+
+/// Words with which a sentence of thanks begins. One that is missing here may leave the language of a text open.
+const THANKS: &[&str] = &[
+    "thanks",
+    "thank",
+    "thx",
+    "danke",
+    "merci",
+    "gracias",
+    "grazie",
+    "obrigado",
+    "obrigada",
+    "bedankt",
+    "tack",
+    "takk",
+    "dziękuję",
+    "спасибо",
+    "дякую",
+    "شكرا",
+    "谢谢",
+    "谢谢你",
+    "谢谢您",
+    "多谢",
+    "ありがとう",
+    "ありがとうございます",
+    "감사합니다",
+    "고마워",
+    "고마워요",
+];
+
+/// Maximum number of words of a sentence of thanks: `Thank you`, `Thanks, John`. Behind more of them a request may follow.
+const MAX_THANKS_WORDS: usize = 2;
 
 /// A word of a text, and its place in a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +116,21 @@ pub(super) fn sentences(text: &str) -> Vec<&str> {
     }
     sentences.extend(text.get(begin..));
     sentences
+}
+
+/// True if the sentence does no more than thank.
+pub(super) fn is_thanks(sentence: &str) -> bool {
+    let words = words(sentence);
+    let Some(first) = words.first() else {
+        return false;
+    };
+    // A word in characters may be a whole request.
+    let most = if has_own_syllables(first.script) {
+        1
+    } else {
+        MAX_THANKS_WORDS
+    };
+    words.len() <= most && THANKS.contains(&first.text.to_lowercase().as_str())
 }
 
 /// The script of Chinese characters for those that Japanese mixes with them.

@@ -1,6 +1,7 @@
 //! Keywords of rules: whether a text has a word, written as its script writes words.
 
 use super::TermSplitter;
+use super::korean::is_particle;
 use super::normal::normal;
 use super::script::{ScriptKind, is_part_of_word, runs};
 use super::segments::word_ends;
@@ -35,8 +36,8 @@ impl<'a> KeywordText<'a> {
     ///
     /// A keyword that is found with spaces around it is found without them where the script writes none: in Chinese and
     /// Japanese beside any other character, in Thai, Lao, Khmer and Burmese where it is neither a part of a syllable nor
-    /// leaves a single consonant of the word around it. Korean particles and endings may follow, and other Korean words may
-    /// stand before a keyword of two syllables or more. In Cyrillic, Arabic and Devanagari letters, other forms of the word
+    /// leaves a single consonant of the word around it. Korean particles and endings may follow, and a keyword of two syllables
+    /// or more may be the last noun of a Korean compound. In Cyrillic, Arabic and Devanagari letters, other forms of the word
     /// count, too.
     pub fn has(&self, keyword: &str) -> bool {
         let keyword = one_spaced(&normal(keyword));
@@ -46,7 +47,7 @@ impl<'a> KeywordText<'a> {
         let mut found = self.normal().match_indices(keyword.as_str());
         let is_word = |(start, found): (usize, &str)| {
             let end = start + found.len();
-            let begins = self.begins_word(start) || is_part_of_compound(found);
+            let begins = self.begins_word(start) || self.ends_compound(start, end);
             begins && self.ends_word(end) && !self.leaves_consonant(start, end)
         };
         found.any(is_word) || self.has_form_of(&keyword)
@@ -94,6 +95,24 @@ impl<'a> KeywordText<'a> {
         }
     }
 
+    /// True if the part of the text may be the last noun of a Korean compound, spaces within which may be left out. Before it are
+    /// two syllables or more, behind it nothing, a particle or a form of `하다` ("do"). One that ends like a particle may be the
+    /// end of another word with its particle: `지도` ("map") in `강아지도` ("the puppy, too").
+    fn ends_compound(&self, start: usize, end: usize) -> bool {
+        let (before, rest) = self.normal().split_at(start);
+        let (keyword, behind) = rest.split_at(end - start);
+        let ending = behind.find(|c| !is_hangul(c)).unwrap_or(behind.len());
+        let ending = behind.get(..ending).unwrap_or_default();
+        let last = keyword.char_indices().next_back();
+        let last = last.and_then(|(at, _)| keyword.get(at..));
+        let mut around = before.chars().rev().take_while(|c| is_hangul(*c));
+        let mut own = keyword.chars().take_while(|c| is_hangul(*c));
+        around.nth(1).is_some()
+            && own.nth(1).is_some()
+            && last.is_none_or(|last| !is_particle(last))
+            && (ending.is_empty() || ending.starts_with(['하', '해']) || is_particle(ending))
+    }
+
     /// True if the part of the text is within a longer word of the dictionary, and nothing but one consonant is left of
     /// that word on a side: `แปลก` ("strange") is not `แปล` ("translate") and another word, because `ก` is none.
     fn leaves_consonant(&self, start: usize, end: usize) -> bool {
@@ -126,12 +145,8 @@ impl<'a> KeywordText<'a> {
     }
 }
 
-/// True if a keyword may be the end of a compound: of Korean nouns, spaces between which may be left out. One syllable is a part
-/// of too many others.
-fn is_part_of_compound(keyword: &str) -> bool {
-    let mut characters = keyword.chars();
-    let mut is_next_hangul = || characters.next().map(ScriptKind::of) == Some(ScriptKind::Hangul);
-    is_next_hangul() && is_next_hangul()
+fn is_hangul(c: char) -> bool {
+    ScriptKind::of(c) == ScriptKind::Hangul
 }
 
 /// With one space between words, and none around them.

@@ -67,6 +67,10 @@ pub(super) fn without_particle(word: &str) -> &str {
     bare.filter(|bare| !bare.is_empty()).unwrap_or(word)
 }
 
+pub(super) fn is_particle(text: &str) -> bool {
+    PARTICLES.contains(&text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ mod tests;
 use crate::numbers;
 use crate::rules::ReadingRules;
 use jiff::civil::{Date, Weekday};
+use names::NameRules;
 use serde_json::Number;
 use std::borrow::Cow;
 
@@ -163,7 +164,10 @@ fn date_time(rules: ReadingRules, text: &str) -> Option<Reading<String>> {
 fn date(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
     let (weekday, read) = match names::in_characters(rules, text) {
         Some((date, weekday)) => (weekday, Reading::One(date)),
-        None => in_letters(rules, names::without_year_mark(rules, text))?,
+        None => {
+            let (names, bare) = names::without_year_mark(rules, text);
+            in_letters(names, bare)?
+        }
     };
     match (weekday, read) {
         (Some(weekday), Reading::One(date)) if date.weekday() != weekday => Some(Reading::Unclear(
@@ -174,28 +178,38 @@ fn date(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
 }
 
 /// A date in figures or with the name of its month, and the day of the week if it has one.
-fn in_letters(rules: ReadingRules, text: &str) -> Option<(Option<Weekday>, Reading<Date>)> {
+fn in_letters(names: NameRules, text: &str) -> Option<(Option<Weekday>, Reading<Date>)> {
+    let rules = names.rules;
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c == ',')
         .filter(|word| !word.is_empty() && !names::is_link(rules, word))
         .collect();
+    let words = without_openings(rules, &words);
     let (weekday, words) = match words.split_first() {
         Some((first, rest)) if !rest.is_empty() => match names::weekday(rules, first) {
-            Some(weekday) => (Some(weekday), rest),
-            None => (None, &words[..]),
+            Some(weekday) => (Some(weekday), without_openings(rules, rest)),
+            None => (None, words),
         },
-        _ => (None, &words[..]),
+        _ => (None, words),
     };
     let read = match words {
-        [one] => in_figures(rules, one),
-        [a, b, c] => in_words(rules, a, b, c).map(Reading::One),
+        [one] => in_figures(names, one),
+        [a, b, c] => in_words(names, a, b, c).map(Reading::One),
         _ => None,
     }?;
     Some((weekday, read))
 }
 
+/// The words without those with which a date begins.
+fn without_openings<'w, 't>(rules: ReadingRules, words: &'w [&'t str]) -> &'w [&'t str] {
+    let openings = words
+        .iter()
+        .take_while(|word| names::is_opening(rules, word));
+    words.get(openings.count()..).unwrap_or_default()
+}
+
 /// A date as one word.
-fn in_figures(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
+fn in_figures(names: NameRules, text: &str) -> Option<Reading<Date>> {
     if text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // As ISO 8601 writes it. Of a date that begins with the day no month would be left.
         let date = day(text.get(..4)?, text.get(4..6)?, text.get(6..)?)?;
@@ -206,8 +220,8 @@ fn in_figures(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
     let separator = text.chars().find(|c| matches!(c, '-' | '/' | '.'))?;
     let parts: Vec<&str> = text.split(separator).collect();
     let [a, b, c] = parts[..] else { return None };
-    if names::month(rules, b).is_some() {
-        return in_words(rules, a, b, c).map(Reading::One);
+    if names::month(names, b).is_some() {
+        return in_words(names, a, b, c).map(Reading::One);
     }
     if a.len() == 4 {
         return day(a, b, c).map(Reading::One);
@@ -231,10 +245,10 @@ fn in_figures(rules: ReadingRules, text: &str) -> Option<Reading<Date>> {
 }
 
 /// A date whose month is a word.
-fn in_words(rules: ReadingRules, a: &str, b: &str, c: &str) -> Option<Date> {
+fn in_words(names: NameRules, a: &str, b: &str, c: &str) -> Option<Date> {
     let of = |year: &str, month_name: &str, number: &str| {
-        let number = names::without_ordinal(rules, number);
-        let month = names::month(rules, month_name)?;
+        let number = names::without_ordinal(names.rules, number);
+        let month = names::month(names, month_name)?;
         day(year, &month.to_string(), number)
     };
     of(c, b, a).or_else(|| of(c, a, b)).or_else(|| of(a, b, c))

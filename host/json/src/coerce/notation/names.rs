@@ -177,8 +177,40 @@ pub(super) static MONTHS: [Months; 11] = [
     ],
 ];
 
+/// Months of Croatian, which are not read. Polish has some of their names, and shorter forms of them, for other months.
+static CROATIAN: [Months; 2] = [
+    [
+        "siječnja",
+        "veljače",
+        "ožujka",
+        "travnja",
+        "svibnja",
+        "lipnja",
+        "srpnja",
+        "kolovoza",
+        "rujna",
+        "listopada",
+        "studenoga",
+        "prosinca",
+    ],
+    [
+        "siječanj",
+        "veljača",
+        "ožujak",
+        "travanj",
+        "svibanj",
+        "lipanj",
+        "srpanj",
+        "kolovoz",
+        "rujan",
+        "listopad",
+        "studeni",
+        "prosinac",
+    ],
+];
+
 /// English comes first, as in [`MONTHS`].
-pub(super) static DAYS: [Days; 7] = [
+pub(super) static DAYS: [Days; 10] = [
     [
         "monday",
         "tuesday",
@@ -233,12 +265,44 @@ pub(super) static DAYS: [Days; 7] = [
         "sábado",
         "domingo",
     ],
+    // Portuguese.
+    [
+        "segunda-feira",
+        "terça-feira",
+        "quarta-feira",
+        "quinta-feira",
+        "sexta-feira",
+        "sábado",
+        "domingo",
+    ],
+    // Italian.
+    [
+        "lunedì",
+        "martedì",
+        "mercoledì",
+        "giovedì",
+        "venerdì",
+        "sabato",
+        "domenica",
+    ],
+    // Polish.
+    [
+        "poniedziałek",
+        "wtorek",
+        "środa",
+        "czwartek",
+        "piątek",
+        "sobota",
+        "niedziela",
+    ],
 ];
 
-/// Words before a day, a month or a year. English comes first.
-const LINKS: [&str; 12] = [
-    "of", "de", "del", "den", "der", "am", "le", "el", "il", "do", "dia", "día",
-];
+/// Words between the parts of a date. English comes first.
+const LINKS: [&str; 3] = ["of", "de", "del"];
+
+/// Words at the beginning of a date, or right behind its day of the week. Elsewhere they are other words, such as `AM` before
+/// a time. Portuguese `do` is none of them, because it is Thursday in German.
+const OPENINGS: [&str; 8] = ["den", "der", "am", "le", "el", "il", "dia", "día"];
 
 /// Ends of the number of a day. Those of English come first.
 const ORDINALS: [&str; 11] = [
@@ -256,17 +320,32 @@ const AT: [&str; 10] = [
 /// Words of Russian and Ukrainian behind a year.
 const YEAR_MARKS: [&str; 8] = ["года", "году", "год", "г.", "г", "року", "р.", "р"];
 
+/// Words of Polish behind a year.
+const POLISH_YEAR_MARKS: [&str; 3] = ["roku", "r.", "r"];
+
+/// Choice of the names of months that are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NameRules {
+    pub rules: ReadingRules,
+    /// The word behind the year is Polish, so the month is not Croatian.
+    pub is_polish: bool,
+}
+
 /// Number of a month by its name: whole, or its first three letters or four, if only one month begins with them.
-pub(super) fn month(rules: ReadingRules, word: &str) -> Option<usize> {
+pub(super) fn month(names: NameRules, word: &str) -> Option<usize> {
     let word = bare(word);
-    let word = word.as_str();
-    let known = known(rules, &MONTHS).iter().flat_map(|names| {
-        let named = names.iter().enumerate();
-        named.filter(move |(_, name)| **name == word || is_abbreviation(word, name))
-    });
-    let mut numbers = known.map(|(at, _)| at + 1);
+    let mut numbers = numbers_of(known(names.rules, &MONTHS), &word);
     let number = numbers.next()?;
-    numbers.all(|other| other == number).then_some(number)
+    let mut rivals = numbers_of(&CROATIAN, &word).filter(|_| !names.is_polish);
+    let is_one = numbers.all(|other| other == number) && rivals.all(|other| other == number);
+    is_one.then_some(number)
+}
+
+/// Numbers of the months in these tables that have this name, or begin with it.
+fn numbers_of(tables: &[Months], word: &str) -> impl Iterator<Item = usize> {
+    let named = tables.iter().flat_map(|names| names.iter().zip(1..));
+    let known = named.filter(move |(name, _)| **name == word || is_abbreviation(word, name));
+    known.map(|(_, number)| number)
 }
 
 /// Day of the week by its name. An abbreviation is read in English alone: `mar` is a month and a day.
@@ -281,11 +360,17 @@ pub(super) fn weekday(rules: ReadingRules, word: &str) -> Option<Weekday> {
     Weekday::from_monday_zero_offset(i8::try_from(at).ok()?).ok()
 }
 
-/// True for a word that a date has beside its parts.
+/// True for a word between the parts of a date.
 pub(super) fn is_link(rules: ReadingRules, word: &str) -> bool {
     known(rules, &LINKS)
         .iter()
         .any(|link| link.eq_ignore_ascii_case(word))
+}
+
+/// True for a word at the beginning of a date. In capitals it is another word.
+pub(super) fn is_opening(rules: ReadingRules, word: &str) -> bool {
+    let is_small = !word.chars().skip(1).any(char::is_uppercase);
+    rules.are_from_5() && is_small && OPENINGS.contains(&word.to_lowercase().as_str())
 }
 
 /// The number of a day without its ending.
@@ -307,14 +392,20 @@ pub(super) fn without_at(rules: ReadingRules, day: &str) -> &str {
     bare.unwrap_or(day)
 }
 
-/// A date without the word behind its year.
-pub(super) fn without_year_mark(rules: ReadingRules, text: &str) -> &str {
-    let bare = YEAR_MARKS
-        .iter()
-        .filter(|_| rules.are_from_5())
-        .find_map(|mark| text.strip_suffix(mark).map(str::trim_end));
-    bare.filter(|bare| bare.ends_with(|c: char| c.is_ascii_digit()))
-        .unwrap_or(text)
+/// A date without the word behind its year, and the names that this word leaves.
+pub(super) fn without_year_mark(rules: ReadingRules, text: &str) -> (NameRules, &str) {
+    let before = |marks: &[&str]| {
+        let bare = marks.iter().find_map(|mark| text.strip_suffix(mark));
+        bare.map(str::trim_end)
+            .filter(|bare| rules.are_from_5() && bare.ends_with(|c: char| c.is_ascii_digit()))
+    };
+    let polish = before(&POLISH_YEAR_MARKS);
+    let names = NameRules {
+        rules,
+        is_polish: polish.is_some(),
+    };
+    let bare = polish.or_else(|| before(&YEAR_MARKS));
+    (names, bare.unwrap_or(text))
 }
 
 /// True for the character behind the day in [`in_characters`].

@@ -211,7 +211,24 @@ fn dates_of_other_languages_are_read() {
         ("jueves, 25 de septiembre de 2025", "2025-09-25"),
         ("1º de março de 2025", "2025-03-01"),
         ("25 settembre 2025", "2025-09-25"),
+        ("giovedì 25 settembre 2025", "2025-09-25"),
+        ("il giovedì 25 settembre 2025", "2025-09-25"),
+        ("quinta-feira, 25 de setembro de 2025", "2025-09-25"),
         ("25 września 2025", "2025-09-25"),
+        ("25 września 2025 r.", "2025-09-25"),
+        ("25 września 2025r.", "2025-09-25"),
+        ("25.09.2025 r.", "2025-09-25"),
+        ("czwartek, 25 września 2025 roku", "2025-09-25"),
+        ("25 listopada 2025 r.", "2025-11-25"),
+        ("wtorek, 25 listopada 2025 roku", "2025-11-25"),
+        ("25 lis 2025 r.", "2025-11-25"),
+        ("25 lip 2025 r", "2025-07-25"),
+        ("am 25. September 2025", "2025-09-25"),
+        ("Am Donnerstag, den 25. September 2025", "2025-09-25"),
+        ("Donnerstag, der 25. September 2025", "2025-09-25"),
+        ("jeudi, le 25 septembre 2025", "2025-09-25"),
+        ("el día 25 de septiembre de 2025", "2025-09-25"),
+        ("dia 25 de setembro de 2025", "2025-09-25"),
         ("2025年9月25日", "2025-09-25"),
         ("2025 年 9 月 25 日", "2025-09-25"),
         ("2025年09月25号", "2025-09-25"),
@@ -241,6 +258,8 @@ fn dates_of_other_languages_are_read() {
             "2025-09-28T14:30:00",
         ),
         ("25. September 2025 um 14:30", "2025-09-25T14:30:00"),
+        ("Am 25. September 2025 um 14:30", "2025-09-25T14:30:00"),
+        ("25 listopada 2025 r., 14:30", "2025-11-25T14:30:00"),
         ("2025年9月25日 14:30", "2025-09-25T14:30:00"),
         ("2025年9月25日14：30", "2025-09-25T14:30:00"),
         ("2025년 9월 25일 14:30", "2025-09-25T14:30:00"),
@@ -251,6 +270,8 @@ fn dates_of_other_languages_are_read() {
     for text in [
         "понедельник, 25 сентября 2025",
         "2025年9月25日星期一",
+        "poniedziałek, 25 września 2025 r.",
+        "lunedì 25 settembre 2025",
         "05.03.2025 г.",
     ] {
         let why = one(moment("date", text)).unwrap();
@@ -271,8 +292,32 @@ fn dates_of_other_languages_are_read() {
         "二〇二五年九月三十二日",
         "2025年9月十十日",
         "год 2025",
+        // October in Croatian and November in Polish; June and July.
+        "25 listopada 2025",
+        "25 lis 2025",
+        "25-lis-2025",
+        "25 lip 2025",
+        // Thursday in German, and 26 September 2025 was none.
+        "Do, 26. September 2025",
+        "Do 26. September 2025",
+        "25 am September 2025",
+        "25. September den 2025",
+        "25. September 2025 am",
+        "2025/09/25 AM",
+        "AM 2025/09/25",
+        "am",
     ] {
         assert_eq!(one(moment("date", text)), None, "{text}");
+    }
+    // German has the letters of an English time.
+    for text in [
+        "2025/09/25 AM 12:30",
+        "2025/09/25 am 12:30",
+        "25 September 2025 AM 12:30",
+        "2025/09/25 PM 12:30",
+        "AM 2025/09/25 12:30",
+    ] {
+        assert_eq!(one(moment("date-time", text)), None, "{text}");
     }
 }
 
@@ -280,6 +325,10 @@ fn dates_of_other_languages_are_read() {
 #[test]
 fn names_of_months_and_days_are_whole_words_of_one_meaning() {
     let rules = ReadingRules::Current;
+    let polish = names::NameRules {
+        rules,
+        is_polish: true,
+    };
     for (names, count) in [
         (names::MONTHS.as_flattened(), 12),
         (names::DAYS.as_flattened(), 7),
@@ -288,11 +337,19 @@ fn names_of_months_and_days_are_whole_words_of_one_meaning() {
             let number = at % count + 1;
             assert_eq!(name.to_lowercase(), *name);
             let read = match count {
-                12 => names::month(rules, name),
+                12 => names::month(polish, name),
                 _ => names::weekday(rules, name)
                     .map(|day| usize::try_from(day.to_monday_one_offset()).unwrap()),
             };
             assert_eq!(read, Some(number), "{name}");
         }
+    }
+    let other = names::NameRules {
+        is_polish: false,
+        ..polish
+    };
+    for name in names::MONTHS.as_flattened() {
+        let is_shared = *name == "listopada";
+        assert_eq!(names::month(other, name).is_none(), is_shared, "{name}");
     }
 }
