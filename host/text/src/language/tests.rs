@@ -65,7 +65,7 @@ fn a_text_in_two_languages_tells_none() {
     }
 }
 
-/// Which of two languages is that of the request cannot be told, wherever the request stands.
+/// A text in one language with a request in another tells neither, wherever the request stands.
 #[test]
 fn the_language_of_a_text_before_its_request_is_not_told() {
     let long = |sentence: &str| sentence.repeat(MAX_TEXT_BYTES / sentence.len() + 1);
