@@ -1,5 +1,5 @@
-//! A call that has begun has one end, in the record and in the audit log, and an answer that says what happened: however it
-//! was called, and whatever stopped it.
+//! A call that has begun has one end, in the record and in the audit log, and an answer that says what happened: by each way
+//! to call it, and for each reason that stops it.
 
 mod of_no_run;
 mod plans;

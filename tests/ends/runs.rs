@@ -229,7 +229,7 @@ fn ask_directly(server: &Server, tool: &str, arguments: &Value) -> TcpStream {
     client
 }
 
-/// Its client gets no answer. The run of the call, with which another server goes on, says what happened.
+/// The client gets no answer. Another server goes on with the run of the call, whose answer says what happened.
 #[test]
 fn a_direct_call_whose_server_is_killed_ends() {
     with_each_call(|tool, arguments| {

@@ -1,4 +1,4 @@
-//! A run that another process goes on with says what it has otherwise than before.
+//! Notes of a resumed run about modules and servers that are other than before.
 
 use super::{scripted, serve, streamed};
 use serde_json::{Value, json};

@@ -150,7 +150,7 @@ pub(super) static UNMARKED: [UnmarkedFacts; 5] = [
 ];
 
 impl UnmarkedFacts {
-    /// So many turns. The facts are in the third, the fourth and the fifth.
+    /// Returns `count` turns. The facts are in the third, the fourth and the fifth.
     pub(super) fn turns(&self, count: usize) -> Vec<Message> {
         let turn = |n: usize| {
             let number = n.to_string();
@@ -166,7 +166,7 @@ impl UnmarkedFacts {
     }
 }
 
-/// The facts are told once and have no sign in some scripts; each request around them has a cue.
+/// The user tells each fact once, without a sign in some scripts; each request around them has a cue.
 #[tokio::test]
 async fn facts_without_cues_outlast_requests_with_them_in_each_script() {
     for talk in &UNMARKED {
@@ -504,7 +504,7 @@ async fn results_that_a_client_brings_leave_their_values() {
     assert!(told.contains("the task"), "{told}");
 }
 
-/// Nothing tells material of the task from earlier messages of a user who got no answers. What fits is sent as it is.
+/// Material of the task looks like earlier messages of a user who got no answers. All that fits is sent as it is.
 #[tokio::test]
 async fn texts_of_the_user_in_a_row_are_summed_up_where_nothing_else_is_left() {
     const TEXTS: usize = 40;

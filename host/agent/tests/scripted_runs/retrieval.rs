@@ -201,7 +201,7 @@ async fn a_passage_is_read_by_reference() {
     assert_eq!(results[0]["filled"]["of"], FEES, "{}", lines(&events));
 }
 
-/// Passages alone do not make references of other texts, of which the model was told nothing.
+/// Passages alone do not make references of other texts, which the instructions do not speak of.
 #[tokio::test]
 async fn statement_042_14_beside_passages_alone_a_dagger_begins_a_text() {
     for (of, filled) in [

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_is_the_users_whoever_else_says_it() {
+    fn a_statement_of_the_user_and_of_others_is_the_users() {
         let text = "The cover is green.";
         for roles in [[Role::Assistant, Role::User], [Role::User, Role::Assistant]] {
             let mut summary = ConversationSummary::default();

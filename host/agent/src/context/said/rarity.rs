@@ -24,7 +24,7 @@ use toolhold_protocol::context::{Speaker, SummaryLine};
 const COMMON_DIVISOR: usize = 32;
 /// Minimum number of statements that may share a pair of words or a cue, in a summary of any size.
 const MIN_COMMON: usize = 3;
-/// Part of what is rare altogether.
+/// The largest part of a statement's pairs that is rare, in units of 1/1024.
 const WHOLE: u64 = 1 << 10;
 /// Minimum part of a user's statement with an identifier or an amount. Its weight is twice that of a statement without signs,
 /// so that 2/5 of it are as much as 4/5 of the other. In simulated conversations talk has less, and a fact has more.

@@ -28,7 +28,7 @@ const MAX_REFUSALS: u32 = 3;
 const MAX_UNTOLD_REFUSALS: u32 = 6;
 /// Where an endpoint refuses a Request for its length and does not say what fits, 1/5 less may.
 const REFUSED_DIVISOR: u64 = 5;
-/// At each further refusal half may, because the estimate is far off.
+/// Divisor of the tokens that may be sent, at each further refusal: the estimate is far off.
 const REFUSED_AGAIN_DIVISOR: u64 = 2;
 
 /// Knowledge about the window of the run's own model, and about the endpoint's token counts.
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_sent_is_halved_from_the_second_refusal_on() {
+    fn the_size_of_a_request_is_halved_from_the_second_refusal_on() {
         for (rules, bounds) in [
             (LoopRules::Current, [8_000, 4_000, 2_000]),
             (LoopRules::Format4, [8_000, 6_400, 5_120]),
