@@ -37,6 +37,10 @@ fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     };
     host.write("modules/meter.wasm", constant(1))
         .write("toolhold.toml", servers(&json!(["python3", script])));
+    for name in ["away", "stays"] {
+        let approved = host.run(&["mcp", "approve", name, "--yes"]);
+        assert_eq!(approved.code, Some(0), "{approved:?}");
+    }
     let endpoint = scripted([
         Reply::endless(),
         calls([("meter.read", json!({}))]),
