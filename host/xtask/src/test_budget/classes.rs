@@ -206,7 +206,52 @@ pub const INTEGRATION: &[TestClass] = &[
         20.0,
         "a run for each way to divide a reply",
     ),
-    class("", 30.0, "starts processes, and has no class of its own"),
+    class(
+        "typed_docs::",
+        120.0,
+        "installs a toolchain's program and compiles a component",
+    ),
+    class(
+        "packaged_formats::",
+        120.0,
+        "installs what checks manifests",
+    ),
+    class(
+        "dialects::",
+        30.0,
+        "an endpoint and its probe for each dialect",
+    ),
+    class("sqlite::", 30.0, "writers in several processes"),
+    class(
+        "mcp_server::",
+        30.0,
+        "starts a server, and waits for its deadlines",
+    ),
+    class(
+        "requests::",
+        20.0,
+        "a run for each way to call a saved Request",
+    ),
+    class("fallback::", 20.0, "a run for each way to set the order"),
+    class("stats::", 20.0, "records of many runs"),
+    class("policy::", 20.0, "starts the binary for each row"),
+    class(
+        "key_addresses::",
+        20.0,
+        "starts the binary for each variable",
+    ),
+    class(
+        "pinning::",
+        20.0,
+        "starts the binary for each change of a module",
+    ),
+    class("grants::", 20.0, "calls that move as much as they may"),
+    class(
+        "untrusted_text::",
+        20.0,
+        "starts the binary for each command that shows text",
+    ),
+    class("plans::", 20.0, "random plans"),
 ];
 
 /// Classes of all other tests, by names that begin with their binary and a space. The first that fits counts.

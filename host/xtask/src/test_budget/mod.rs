@@ -206,7 +206,7 @@ mod tests {
         let of_module = |test: &str| seconds(&format!("{INTEGRATION_BINARY}{test}"));
         assert_eq!(of_module("serve::takeover::a"), 90);
         assert_eq!(of_module("serve::keys::a"), 30);
-        assert_eq!(of_module("trust::a"), 30);
+        assert_eq!(of_module("trust::a"), 10);
         assert_eq!(seconds("toolhold-json serve::takeover::a"), 10);
     }
 
