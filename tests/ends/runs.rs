@@ -229,7 +229,7 @@ fn ask_directly(server: &Server, tool: &str, arguments: &Value) -> TcpStream {
     client
 }
 
-/// The client gets no answer. Another server goes on with the run of the call, whose answer says what happened.
+/// The client gets no answer. Another server resumes the run of the call, whose answer tells its end.
 #[test]
 fn a_direct_call_whose_server_is_killed_ends() {
     with_each_call(|tool, arguments| {

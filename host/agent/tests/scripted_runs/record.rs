@@ -177,7 +177,7 @@ async fn begun_calls_are_repeated_only_if_harmless() {
     holds(&events);
 }
 
-/// The notes of a process that goes on with a run are in its event, and a replay has the same.
+/// The event of a process that resumes a run has its notes, and a replay has the same.
 #[tokio::test]
 async fn notes_of_a_resumed_run_are_replayed() {
     let script = Script::new([Reply::output("first"), Reply::output("second")]);
