@@ -26,17 +26,20 @@ fn constant(value: u32) -> Vec<u8> {
 fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     let host = Host::new();
     let script = repository().join("tests/fixtures/mcp_server.py");
-    let servers = |away: &Value| {
-        let server = |name: &str, command: &Value| {
-            format!("[mcp.{name}]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n")
-        };
-        let (stays, never) = (json!(["python3", script]), json!(["false"]));
-        let [away, stays, never] = [("away", away), ("stays", &stays), ("never", &never)]
-            .map(|(name, it)| server(name, it));
-        format!("[modules]\npinning = \"never\"\n{away}{stays}{never}")
-    };
+    // Its command stays as it was approved.
+    let starter = host.path().join("away.sh");
+    let [away, stays, never] = [
+        ("away", json!(["sh", starter])),
+        ("stays", json!(["python3", script])),
+        ("never", json!(["false"])),
+    ]
+    .map(|(name, command)| {
+        format!("[mcp.{name}]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n")
+    });
+    let configuration = format!("[modules]\npinning = \"never\"\n{away}{stays}{never}");
     host.write("modules/meter.wasm", constant(1))
-        .write("toolhold.toml", servers(&json!(["python3", script])));
+        .write("toolhold.toml", configuration)
+        .write("away.sh", format!("exec python3 '{}'\n", script.display()));
     for name in ["away", "stays"] {
         let approved = host.run(&["mcp", "approve", name, "--yes"]);
         assert_eq!(approved.code, Some(0), "{approved:?}");
@@ -50,9 +53,8 @@ fn a_resumed_run_tells_which_module_and_server_it_has_otherwise() {
     let run = streamed(&first, "read the meter", 1);
     assert!(endpoint.wait_until(Duration::from_secs(30), |it| it.requests().len() == 1));
     first.kill();
-    let fails = json!(["sh", "-c", "echo the-hidden-cause >&2; sleep 1; exit 1"]);
     host.write("modules/meter.wasm", constant(2))
-        .write("toolhold.toml", servers(&fails));
+        .write("away.sh", "echo the-hidden-cause >&2\nsleep 1\nexit 1\n");
     let second = serve(&host, &endpoint);
     let path = format!("/v1/runs/{run}");
     let shown = until("the end", || {
