@@ -3,7 +3,7 @@
 
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, SharedCode, ms};
-use crate::process;
+use crate::process::{self, WorkClock};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
@@ -30,14 +30,10 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// Maximum time by the clock of a command that computes beside other programs, as a multiple of its bound.
-const SLOWEST: u32 = 8;
-
 /// At which a command is killed.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Processor time. By the clock the command has [`SLOWEST`] times as much, or the same where the system does not say what
-    /// it computed.
+    /// By [`WorkClock::is_over`].
     pub time: Duration,
     pub memory: u64,
 }
@@ -170,6 +166,7 @@ impl CommandFolder {
             .stdout(fs::File::create(&stdout)?)
             .stderr(fs::File::create(&stderr)?)
             .spawn()?;
+        let work = WorkClock::of(child.id());
         let mut peak = 0;
         let status = loop {
             // Asked first: a process that ended says nothing more.
@@ -177,13 +174,7 @@ impl CommandFolder {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
             }
-            let is_late = match process::processor_time_of(child.id()) {
-                Some(computed) => {
-                    computed > bounds.time || started.elapsed() > SLOWEST * bounds.time
-                }
-                None => started.elapsed() > bounds.time,
-            };
-            if is_late || peak > bounds.memory {
+            if work.is_over(bounds.time) || peak > bounds.memory {
                 child.kill()?;
                 child.wait()?;
                 break None;

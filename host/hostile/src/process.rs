@@ -1,7 +1,7 @@
 //! What this process uses, as the system counts it. Linux says; elsewhere nothing is known.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 use toolhold_files::ProcessFolder;
 
@@ -28,6 +28,44 @@ pub fn peak_of(process: u32) -> Option<u64> {
 /// The time that another process has computed, with all of its threads.
 pub fn processor_time_of(process: u32) -> Option<Duration> {
     ProcessFolder::of(process).processor_time()
+}
+
+/// Maximum time by the clock of a process that computes beside other programs, as a multiple of its bound.
+const SLOWEST: u32 = 8;
+
+/// Measures the work of another process from one moment on. What is bounded is the processor time, because other
+/// programs share the machine.
+pub struct WorkClock {
+    process: u32,
+    before: Option<Duration>,
+    started: Instant,
+}
+
+impl WorkClock {
+    pub fn of(process: u32) -> Self {
+        Self {
+            process,
+            before: processor_time_of(process),
+            started: Instant::now(),
+        }
+    }
+
+    /// Time by the clock.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether the process has computed for more than `bound`, or [`SLOWEST`] times as much has passed by the clock.
+    /// Where the system does not tell what a process computes, the bound is one by the clock.
+    pub fn is_over(&self, bound: Duration) -> bool {
+        let elapsed = self.elapsed();
+        match (self.before, processor_time_of(self.process)) {
+            (Some(before), Some(now)) => {
+                now.saturating_sub(before) > bound || elapsed > SLOWEST * bound
+            }
+            _ => elapsed > bound,
+        }
+    }
 }
 
 /// Begins a new peak. Where the system refuses, the old one stays: too much is then reported, never

@@ -3,7 +3,7 @@
 
 use crate::command::CommandFolder;
 use crate::fault::{AttackFailure, ensure};
-use crate::process;
+use crate::process::{self, WorkClock};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -79,6 +79,11 @@ impl Served {
         stream.take(MOST).read_to_end(&mut answer)?;
         Answered::read(&String::from_utf8_lossy(&answer))
             .ok_or_else(|| AttackFailure::Broke(format!("{method} {path}: the answer is no HTTP")))
+    }
+
+    /// A clock of its work from now on.
+    pub fn work(&self) -> WorkClock {
+        WorkClock::of(self.child.id())
     }
 
     /// Sends a request, and leaves its answer on the connection.
