@@ -165,6 +165,14 @@ pub enum Runner {
     Advisor,
 }
 
+impl Runner {
+    /// Returns true for modules and activities, which take and give bytes (docs/protocol.md, 7.15). Other runners have
+    /// the names of the run's bytes.
+    pub fn has_bytes(&self) -> bool {
+        matches!(self, Self::Module(_) | Self::Activity(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -437,6 +437,7 @@ mod tests {
                     tool: "m.f",
                     arguments: &json!({}),
                     may_be_repeated: false,
+                    gives_bytes: true,
                 };
                 let recording = recorder.begin(call).await;
                 recording.ended(&CallEnd::answered(json!(number))).await
@@ -480,6 +481,7 @@ mod tests {
                 tool: "m.f",
                 arguments: &arguments,
                 may_be_repeated: false,
+                gives_bytes: true,
             };
             let mut recording = calls.begin(call).await;
             if is_begun {
@@ -517,6 +519,7 @@ mod tests {
             tool: "m.f",
             arguments: &arguments,
             may_be_repeated: false,
+            gives_bytes: true,
         };
         let mut written = calls.begin(call("written")).await;
         written.started(None).await.unwrap();

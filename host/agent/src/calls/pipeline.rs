@@ -160,6 +160,7 @@ impl CallPipeline {
                 tool: &request.name,
                 arguments: &request.arguments,
                 may_be_repeated: request.tool.bound.tool.annotations.may_be_repeated(),
+                gives_bytes: request.tool.bound.runner.has_bytes(),
             })
             .await;
         let tool = request.tool.clone();

@@ -18,6 +18,8 @@ pub struct NewCall<'a> {
     pub arguments: &'a Value,
     /// Whether the tool only reads or may be repeated.
     pub may_be_repeated: bool,
+    /// True if names of bytes in its result are refused in the record of a run: the tool gives bytes (docs/protocol.md, 7.15).
+    pub gives_bytes: bool,
 }
 
 /// How a call ended.

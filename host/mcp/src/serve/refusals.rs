@@ -64,6 +64,7 @@ impl Refusals {
             tool,
             arguments,
             may_be_repeated: true,
+            gives_bytes: false,
         });
         let recording = recording.await;
         let failure = ToolFailure::correctable("arguments", reason);

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
+use toolhold_protocol::blob;
 use toolhold_protocol::decision::{Decision, Pending};
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
@@ -106,6 +107,7 @@ impl CallRecorder for RunRecorder {
                 ..Call::default()
             }),
             may_be_repeated: call.may_be_repeated,
+            gives_bytes: call.gives_bytes,
             is_told: false,
         });
         Box::pin(std::future::ready(recording))
@@ -164,6 +166,8 @@ struct RunRecording {
     /// Until it has ended.
     call: Option<Call>,
     may_be_repeated: bool,
+    /// True if its tool has no bytes by their name.
+    gives_bytes: bool,
     /// Whether the record has its begin, and with that its arguments.
     is_told: bool,
 }
@@ -247,6 +251,10 @@ impl CallRecording for RunRecording {
                 let mut events = self.end(call, end);
                 for event in &mut events {
                     if let Some(value) = result_of(event) {
+                        // A person who answered in the tool's place may name bytes.
+                        if self.gives_bytes && !end.by_host {
+                            blob::refuse_names(value);
+                        }
                         *value = self.recorder.blobs.kept(value.take()).await;
                     }
                 }
@@ -306,6 +314,7 @@ mod tests {
             tool: "m.f",
             arguments: &arguments,
             may_be_repeated: false,
+            gives_bytes: true,
         };
         recorder.begin(call("new")).await.forget();
         let mut recording = recorder.begin(call("begun")).await;
@@ -344,5 +353,53 @@ mod tests {
             panic!("it has no output");
         };
         assert_eq!((failure.kind.as_str(), by_host), (UNFINISHED, false));
+    }
+
+    #[tokio::test]
+    async fn the_record_of_a_nested_call_refuses_names_of_bytes_that_its_tool_gives() {
+        let name = format!("blob:sha256:{}", "0".repeat(64));
+        let reference = json!({"mime": "image/png", "base64": name, "bytes": 70});
+        for (gives_bytes, by_host, is_refused) in [
+            (true, false, true),
+            // A person answered in the place of the tool.
+            (true, true, false),
+            // A saved Request has the names of the run's bytes.
+            (false, false, false),
+        ] {
+            let (sender, mut events) = CallEventSender::channel(8);
+            let recorder = RunRecorder {
+                events: sender,
+                blobs: KeptBlobs::default(),
+                budget: Arc::default(),
+                within: vec!["outer".to_owned()],
+            };
+            let arguments = json!({});
+            let call = NewCall {
+                id: "outer.1",
+                tool: "m.f",
+                arguments: &arguments,
+                may_be_repeated: false,
+                gives_bytes,
+            };
+            let recording = recorder.begin(call).await;
+            let end = CallEnd {
+                by_host,
+                ..CallEnd::answered(reference.clone())
+            };
+            let recorded = async {
+                loop {
+                    let event = events.recv().await.expect("its events");
+                    if let Some(is_recorded) = event.recorded {
+                        is_recorded.send(()).expect("it is waited for");
+                        break event.kind;
+                    }
+                }
+            };
+            let (ended, mut kind) = tokio::join!(recording.ended(&end), recorded);
+            ended.expect("the end is taken");
+            let value = result_of(&mut kind).expect("the end with its output");
+            assert_eq!(value["error"] == "blob_name", is_refused, "{value}");
+            assert_eq!(*value == reference, !is_refused, "{value}");
+        }
     }
 }

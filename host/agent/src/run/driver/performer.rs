@@ -610,7 +610,7 @@ impl Performer {
         let blobs = self.driver.blobs.clone();
         Box::pin(async move {
             let Bound { tool, .. } = &work.bound;
-            let takes_bytes = matches!(work.bound.runner, Runner::Module(_) | Runner::Activity(_));
+            let takes_bytes = work.bound.runner.has_bytes();
             // A result that fits a schema stays as that says.
             let may_have_blobs = tool.output.is_none();
             let step = work.step;
