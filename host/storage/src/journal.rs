@@ -49,6 +49,8 @@ pub struct RunJournal {
     /// The reply that is being written, for readers in other processes.
     reply: ReplyPartWriter,
     has_ended: bool,
+    /// True if a cancellation was requested before this process took the run.
+    was_cancelled: bool,
     claim: Option<RunClaim>,
 }
 
@@ -100,6 +102,7 @@ impl RunJournal {
             known,
             reply: ReplyPartWriter::of_resumed(),
             has_ended: false,
+            was_cancelled: false,
         }
     }
 
@@ -111,6 +114,11 @@ impl RunJournal {
     /// True if a call of the events so far has begun and not ended.
     pub(crate) fn has_begun_calls(&self) -> bool {
         self.known.audit.has_begun()
+    }
+
+    /// Notes that a cancellation was requested before this process took the run.
+    pub(crate) fn note_cancelled(&mut self) {
+        self.was_cancelled = true;
     }
 
     /// Notes the events that have rows in the audit log, as [`RunAudit::note_logged`].
@@ -273,6 +281,10 @@ impl Journal for RunJournal {
 
     fn shown(&mut self, piece: &Event) {
         self.reply.show(piece, &self.lease, &self.writer);
+    }
+
+    fn was_cancelled(&self) -> bool {
+        self.was_cancelled
     }
 }
 

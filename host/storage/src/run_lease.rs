@@ -116,6 +116,10 @@ impl Store {
             let logged = self.logged_events(run).await?;
             journal.note_logged(&logged);
         }
+        // After the lease was taken: a request that comes later finds the run at work.
+        if self.is_to_be_cancelled(run).await? {
+            journal.note_cancelled();
+        }
         Ok((journal, events?))
     }
 
@@ -288,6 +292,17 @@ impl Store {
         .await?;
         let runs: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
         Ok(runs?)
+    }
+
+    /// True if the run has not ended, and its cancellation was requested.
+    async fn is_to_be_cancelled(&self, run: Uuid) -> Result<bool, StoreError> {
+        let requested: Option<Option<i64>> =
+            sqlx::query_scalar("SELECT cancel_ms FROM runs WHERE id = $1 AND ended_ms IS NULL")
+                .bind(run.to_string())
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(requested.flatten().is_some())
     }
 
     /// True if `holder` is another process that keeps its leases.

@@ -5,13 +5,13 @@ use super::support::{
     results, starts, tools, watched,
 };
 use futures_util::future::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
 use toolhold_policy::BeginCheck;
-use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal};
+use toolhold_protocol::event::{CancelRequested, Event, EventKind, Journal, NoJournal};
 use toolhold_protocol::failure::NOT_MADE;
 use toolhold_protocol::settings::RunRequest;
 
@@ -54,6 +54,20 @@ impl Journal for CancelledRecord {
             Ok(())
         };
         Box::pin(std::future::ready(appended))
+    }
+}
+
+/// The journal of a run that was cancelled before the journal was opened.
+#[derive(Debug)]
+struct OpenedCancelled(CancelledRecord);
+
+impl Journal for OpenedCancelled {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        self.0.append(events)
+    }
+
+    fn was_cancelled(&self) -> bool {
+        true
     }
 }
 
@@ -121,6 +135,30 @@ async fn a_cancelled_run_that_is_resumed_does_nothing_but_end() {
         holds(&record.events());
     }
     assert_eq!((echo.count(), script.bodies().len()), (made, bodies));
+}
+
+/// The call that was begun is lost, and the plan has no other one: it would be over with the step that resumes it.
+#[tokio::test]
+async fn a_plan_that_was_cancelled_before_it_is_resumed_ends_as_cancelled() {
+    let hangs = |_: Value| std::future::pending();
+    let script = Script::new([Reply::output("unused")]);
+    let driver = driver(&script, Activities::default().with("echo", hangs));
+    let mut asked = request([plain_tools(&["echo"])]);
+    asked.plan = Some(vec![json!({"_tool": "echo", "of": 1})]);
+    let mut run = driver.start(asked, Box::new(NoJournal)).await.unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    while starts(&events).is_empty() {
+        events.push(run.events.recv().await.unwrap());
+    }
+    run.stop().await;
+    let resumed = |journal: Box<dyn Journal>| driver.resume(replay(&events).unwrap(), journal);
+    let lost = rest(resumed(Box::new(NoJournal))).await;
+    assert_eq!(end(&lost).0, "incomplete", "{}", lines(&lost));
+    let record = CancelledRecord::new(events.clone(), |_| true);
+    let shown = rest(resumed(Box::new(OpenedCancelled(record.clone())))).await;
+    assert_eq!(end(&shown).0, "cancelled", "{}", lines(&shown));
+    assert_eq!(results(&shown)[0].1["error"]["kind"], "unfinished");
+    holds(&record.events());
 }
 
 /// Events of the same write as the begin that was refused.

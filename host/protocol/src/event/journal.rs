@@ -32,6 +32,12 @@ pub trait Journal: Send + Debug {
     /// Hears of a piece of a reply of the run itself, which is shown and not recorded
     /// ([`EventKind::is_shown_only`](super::EventKind::is_shown_only)). It must not wait.
     fn shown(&mut self, _piece: &Event) {}
+
+    /// Returns true if a cancellation of the run was requested before this journal was opened. A resumed run does not go on
+    /// then.
+    fn was_cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// Why a [`Journal`] does not record that calls begin: the run was cancelled, maybe by another process. So no call begins

@@ -105,6 +105,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 69] = [
     ("11.3", LOOP, "record.rs", "a_changed_byte_breaks_a_seal"),
     ("11.4", LOOP, "record.rs", "a_run_that_is_killed_after_any_event_goes_on"),
     ("11.4", LOOP, "record.rs", "notes_of_a_resumed_run_are_replayed"),
+    ("11.4", LOOP, "cancelled_records.rs", "a_plan_that_was_cancelled_before_it_is_resumed_ends_as_cancelled"),
     ("11.5", LOOP, "record.rs", "a_record_grows_with_the_steps_and_not_with_their_square"),
     ("11.6", LOOP, "record.rs", "pieces_of_a_reply_are_shown_and_not_recorded"),
     ("11.7", "tests/serve", "mod.rs", "a_client_goes_on_in_the_middle_of_a_reply"),

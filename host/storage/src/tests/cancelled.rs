@@ -129,3 +129,24 @@ async fn no_call_begins_after_a_cancellation_was_acknowledged() {
         assert_eq!(recorded().await, acknowledged);
     }
 }
+
+#[tokio::test]
+async fn a_journal_that_is_opened_again_says_whether_its_run_was_cancelled() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let mut script = EventScript::new();
+        let run = script.run;
+        let mut journal = store.journal(run, Label::default());
+        assert!(!journal.was_cancelled());
+        journal.append(&[script.begin("t")]).await.unwrap();
+        drop(journal);
+        for is_cancelled in [false, true] {
+            if is_cancelled {
+                store.request_cancellation(run).await.unwrap();
+            }
+            // The journal before releases the run in the queue of writes.
+            let (journal, _) = until(async || store.reopen(run).await.ok()).await;
+            assert_eq!(journal.was_cancelled(), is_cancelled);
+        }
+    }
+}

@@ -204,7 +204,8 @@ impl Driver {
         })
     }
 
-    /// Goes on with a run whose process ended. `journal` appends to the events that were replayed.
+    /// Goes on with a run whose process ended, or ends it if its journal says that it was cancelled. `journal` appends to the
+    /// events that were replayed.
     pub fn resume(&self, mut replayed: Replayed, journal: Box<dyn Journal>) -> Run {
         let notes = mem::take(&mut replayed.notes);
         self.take_up(replayed, journal, Input::Resumed { notes })
@@ -227,6 +228,9 @@ impl Driver {
     fn take_up(&self, replayed: Replayed, journal: Box<dyn Journal>, input: Input) -> Run {
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = RunCancel::default();
+        if journal.was_cancelled() {
+            cancel.cancel();
+        }
         let spent = replayed.spent();
         let (seq, seal) = (replayed.next, replayed.seal.clone());
         let open = replayed.open.clone();

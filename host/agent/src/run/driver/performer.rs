@@ -143,7 +143,16 @@ impl Performer {
         if let Some(ended) = self.carry_out(unsaid, machine.spent(), &heard).await? {
             return Ok(ended);
         }
-        let (stepped, mut effects) = self.step(machine, begin.input, elapsed()).await;
+        let input = match begin.input {
+            // The step that resumes a run may end it for another reason: a plan whose last call is lost is over. It does not
+            // end a run whose call continues as a job, and opens the job, which the end of the run tells to stop.
+            Input::Resumed { .. } if cancel.is_cancelled() && self.jobs.is_empty() => {
+                let reason = self.end.reason(cancel.cancelled().await).await;
+                Input::Cancelled { reason }
+            }
+            input => input,
+        };
+        let (stepped, mut effects) = self.step(machine, input, elapsed()).await;
         machine = stepped;
         // Among the first events: the run may end with them, and nothing comes after `done`.
         let begins = effects.events.iter().take_while(|event| {
