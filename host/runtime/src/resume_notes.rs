@@ -30,31 +30,47 @@ pub fn resume_notes(driver: &Driver, replayed: &Replayed, registry: &Registry) -
         .map(|tool| tool.name.clone())
         .collect();
     let tools = replayed.tools();
-    let of_servers = tools.iter().filter_map(|bound| server_tool(bound));
+    let of_servers = tools
+        .iter()
+        .filter_map(|bound| server_tool(bound, &modules));
     let of_servers = of_servers.filter(|(server, _)| registry.module(server).is_none());
+    let has_digests = has_digests(replayed.machine.tools());
     bounded(
         of_modules
-            .chain(server_notes(of_servers, &offered))
+            .chain(server_notes(of_servers, &offered, has_digests))
             .collect(),
     )
 }
 
+/// Returns true if a tool of the run has the digest of its module. Earlier versions recorded none, so that their records do
+/// not tell a tool of a module from one of an MCP server before its first call. Neither does a record of servers alone.
+fn has_digests(tools: &[Bound]) -> bool {
+    tools.iter().any(|bound| bound.tool.module_digest.is_some())
+}
+
 /// Returns the MCP server and the toolbox's name of a tool that the server offered to the run; `None` for other tools. A tool
-/// of a module has the digest of its module.
-fn server_tool(bound: &Bound) -> Option<(&str, &str)> {
+/// of a module has the digest of its module, or its module is among the recorded `modules`, if the record tells of either.
+fn server_tool<'b>(
+    bound: &'b Bound,
+    modules: &BTreeMap<String, String>,
+) -> Option<(&'b str, &'b str)> {
     let Runner::Module(own) = &bound.runner else {
         return None;
     };
     let (server, _) = own.split_once('.')?;
     // Other names are of modules, by their versions, paths or addresses.
-    let is_server = bound.tool.module_digest.is_none() && !server.contains(['@', '/', ':']);
+    let is_server = bound.tool.module_digest.is_none()
+        && !modules.contains_key(server)
+        && !server.contains(['@', '/', ':']);
     (is_server && !server.is_empty()).then_some((server, own))
 }
 
-/// Returns the notes about servers that do not offer tools any more, of these tools with their servers.
+/// Returns the notes about servers that do not offer tools any more, of these tools with their servers. Without digests in
+/// the record, a server that offers none of them may have been a module, and its note says so.
 fn server_notes<'a>(
     tools: impl Iterator<Item = (&'a str, &'a str)>,
     offered: &BTreeSet<String>,
+    has_digests: bool,
 ) -> Vec<String> {
     // Whether tools are offered, and whether tools are missing, by server.
     let mut servers: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
@@ -68,7 +84,12 @@ fn server_notes<'a>(
         .into_iter()
         .filter_map(|(server, state)| match state {
             (_, false) => None,
-            (false, true) => Some(format!("MCP server {server}: its tools are left out")),
+            (false, true) if has_digests => {
+                Some(format!("MCP server {server}: its tools are left out"))
+            }
+            (false, true) => Some(format!(
+                "module or MCP server {server}: its tools are left out"
+            )),
             (true, true) => Some(format!(
                 "MCP server {server}: some of its tools are left out"
             )),
@@ -127,18 +148,23 @@ mod tests {
 
     #[test]
     fn servers_are_named_whose_tools_the_run_had_and_has_no_more() {
+        let none = BTreeMap::new();
         let tools = ["away.a", "away.b", "here.a", "part.a", "part.b"];
         let bounds = tools.map(|name| Bound {
             tool: Tool::new(name).into(),
             runner: Runner::Module(name.into()),
         });
         let offered: BTreeSet<String> = ["here.a", "part.b", "new.a"].map(str::to_owned).into();
-        let notes = server_notes(bounds.iter().filter_map(server_tool), &offered);
-        let expected = [
-            "MCP server away: its tools are left out",
-            "MCP server part: some of its tools are left out",
-        ];
-        assert_eq!(notes, expected);
+        let notes = |has_digests| {
+            let tools = bounds.iter().filter_map(|bound| server_tool(bound, &none));
+            server_notes(tools, &offered, has_digests)
+        };
+        let part = "MCP server part: some of its tools are left out";
+        let away = "MCP server away: its tools are left out";
+        assert_eq!(notes(true), [away, part]);
+        // A tool of a module has no digest there, either.
+        let away = "module or MCP server away: its tools are left out";
+        assert_eq!(notes(false), [away, part]);
         let of_module = Bound {
             tool: Tool {
                 module_digest: Some("aa".into()),
@@ -151,7 +177,12 @@ mod tests {
             runner: Runner::Client,
             ..bounds[0].clone()
         };
-        assert_eq!([&of_module, &client].map(server_tool), [None, None]);
+        let of_server = |bound| server_tool(bound, &none);
+        assert_eq!([&of_module, &client].map(of_server), [None, None]);
+        assert!(has_digests(&[bounds[0].clone(), of_module]) && !has_digests(&bounds));
+        // A call of its tool has told the digest.
+        let called = BTreeMap::from([("away".to_owned(), "aa".to_owned())]);
+        assert_eq!(server_tool(&bounds[0], &called), None);
     }
 
     #[test]
