@@ -158,7 +158,7 @@ impl Recorder {
         self.open.len()
     }
 
-    /// Number of calls whose row could not be written: the log lacks their ends.
+    /// Number of calls whose row could not be written when they ended. The log lacks the row until it is written later.
     pub fn failed(&self) -> usize {
         self.failed.load(Ordering::Relaxed)
     }

@@ -3,7 +3,8 @@
 //! What is written to a file outlasts a killed process as a committed row does, without a transaction and without another
 //! thread. Only a process that finds its owner dead reads it. Each line is the begin of a call, or its end. The file may lack
 //! ends, because an end is written with the next begin, and the file is emptied when no call is open. So the reader asks the
-//! audit log for the row of each call without an end.
+//! audit log for the row of each call without an end. Where the log refused the row of a call that ended, the file has that
+//! row, and the reader writes it: the call was not interrupted.
 
 use crate::audit_rows::Draft;
 use parking_lot::Mutex;
@@ -22,6 +23,9 @@ const EXTENSION: &str = "calls";
 const UNFINISHED: &str = "calls-new";
 /// Bytes of a file that is written anew with the open calls alone.
 const RENEWED_BYTES: u64 = 1 << 20;
+/// Maximum bytes of the lines of all open calls with which a refused row is kept: they are in memory, too. Few rows are
+/// refused, because no call begins in an outage. A call whose row is not kept is in the log as interrupted later.
+const MAX_OPEN_BYTES: usize = 64 << 20;
 
 /// A line of the file. It begins with a line feed: what a failed write left stands before it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +36,12 @@ enum CallLine<T> {
         /// Number of a row of the audit log that is older than the call's.
         after: i64,
         /// The row that the log gets if the process dies before the call has ended.
+        draft: T,
+    },
+    /// The call ended, and the audit log refused its row.
+    Refused {
+        call: String,
+        /// That row, which the log gets in the place of the one in the begin.
         draft: T,
     },
     Ended(String),
@@ -49,9 +59,9 @@ pub struct CallsFile {
 #[derive(Debug, Default)]
 struct CallsState {
     file: Option<File>,
-    /// The lines of the calls that have begun and not ended.
+    /// The lines of the calls that have begun and have no row in the audit log.
     open: BTreeMap<String, Vec<u8>>,
-    /// Lines of ends that are not written yet.
+    /// Lines of ends, and of refused rows, that are not written yet.
     ends: Vec<u8>,
     /// Bytes of the file.
     bytes: u64,
@@ -101,6 +111,31 @@ impl CallsFile {
         state.append(&self.path, &begun)?;
         state.open.insert(call.to_owned(), begun);
         Ok(())
+    }
+
+    /// Keeps the row of a call that has ended, because the audit log refused it. If the file cannot be written now, the row
+    /// is written with the next begin or when this is dropped. Only for calls that have begun here.
+    pub fn refused(&self, call: &str, row: &Draft) {
+        let refused = line(&CallLine::Refused {
+            call: call.to_owned(),
+            draft: row,
+        });
+        let Ok(refused) = refused else {
+            return;
+        };
+        let mut state = self.state.lock();
+        let bytes: usize = state.open.values().map(Vec::len).sum();
+        if bytes.saturating_add(refused.len()) > MAX_OPEN_BYTES {
+            return;
+        }
+        let Some(lines) = state.open.get_mut(call) else {
+            return;
+        };
+        lines.extend_from_slice(&refused);
+        state.ends.extend(refused);
+        if let Err(error) = state.append(&self.path, &[]) {
+            tracing::debug!(%error, "the row of an ended call is not kept in a file yet");
+        }
     }
 
     /// Notes that the audit log has the row of a call.
@@ -271,7 +306,7 @@ pub fn left_calls(path: &Path) -> io::Result<Vec<LeftCall>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut left = BTreeMap::new();
+    let mut left: BTreeMap<String, LeftCall> = BTreeMap::new();
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;
         if line.is_empty() {
@@ -281,6 +316,11 @@ pub fn left_calls(path: &Path) -> io::Result<Vec<LeftCall>> {
             Ok(CallLine::Begun { call, after, draft }) => {
                 let named = call.clone();
                 left.insert(named, LeftCall { call, after, draft });
+            }
+            Ok(CallLine::Refused { call, draft }) => {
+                if let Some(begun) = left.get_mut(&call) {
+                    begun.draft = draft;
+                }
             }
             Ok(CallLine::Ended(call)) => drop(left.remove(&call)),
             // The process was killed, or had no room, while it wrote the begin: it did not make the call.
@@ -360,6 +400,37 @@ mod tests {
         file.ended("d");
         drop(file);
         assert!(!path.exists());
+    }
+
+    /// Texts of the rows that the log would get for the calls that are left.
+    fn texts(file: &CallsFile) -> Vec<serde_json::Value> {
+        let left = left_calls(&file.path).unwrap();
+        let rows = left
+            .iter()
+            .map(|it| serde_json::to_value(&it.draft).unwrap());
+        rows.map(|mut row| row["details"]["digest"].take())
+            .collect()
+    }
+
+    #[test]
+    fn a_refused_row_stands_in_the_place_of_the_begin() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = CallsFile::of(folder.path(), "one");
+        file.refused("unknown", &draft("x"));
+        assert!(!file.path.exists());
+        file.begin("a", 1, &draft("begun")).unwrap();
+        file.begin("b", 2, &draft("begun too")).unwrap();
+        file.refused("a", &draft("ended"));
+        assert_eq!(texts(&file), ["ended", "begun too"]);
+        assert_eq!(left(&file), names([("a", 1), ("b", 2)]));
+        // Written anew.
+        fs::remove_file(&file.path).unwrap();
+        file.begin("c", 3, &draft("begun last")).unwrap();
+        assert_eq!(texts(&file), ["ended", "begun too", "begun last"]);
+        // The log takes the row after all.
+        file.ended("a");
+        file.begin("d", 4, &draft("another")).unwrap();
+        assert_eq!(texts(&file), ["begun too", "begun last", "another"]);
     }
 
     /// A process that was killed without an open call leaves no arguments.

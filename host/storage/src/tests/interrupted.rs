@@ -93,6 +93,38 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
     }
 }
 
+/// The process knows what came of the call, and its caller has the error.
+#[tokio::test]
+async fn a_call_whose_row_was_refused_is_in_the_log_as_it_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("toolhold.db"));
+    let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+    let until = Durability::OnDisk;
+    for id in ["open", "refused"] {
+        store.audit_begin(&record(id), until).await.unwrap();
+    }
+    let trigger = "CREATE TRIGGER refusal BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no row'); END";
+    sqlx::query(trigger).execute(&store.pool).await.unwrap();
+    let (content, usage) = (AuditContent::default(), ToolUsage::default());
+    let row = record("refused").ended(&content, Ok(&json!(1)), &usage, None, false);
+    let written = store.audit_call("refused", row, until, Box::new(())).await;
+    assert!(written.is_err());
+    let allows = sqlx::query("DROP TRIGGER refusal").execute(&store.pool);
+    allows.await.unwrap();
+    belongs_to_a_dead_process(&store).await;
+    for _ in 0..2 {
+        store.audit_interrupted().await.unwrap();
+    }
+    let rows = all(&store).await;
+    let ends: Vec<_> = rows
+        .iter()
+        .map(|it| (it["call"].as_str().unwrap(), it["status"].as_str().unwrap()))
+        .collect();
+    assert_eq!(ends, [("open", "interrupted"), ("refused", "ok")]);
+    assert!(rows[1]["result_digest"].is_string(), "{rows:?}");
+    assert!(faults(&store).await.is_empty());
+}
+
 /// A process that looks may be killed as well, after it wrote the rows and before it removed the file.
 #[tokio::test]
 async fn calls_that_a_killed_process_left_are_written_once_by_those_who_look() {

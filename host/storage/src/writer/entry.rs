@@ -47,6 +47,15 @@ impl WriteEntry {
         })
     }
 
+    /// The call of no run that has ended with this entry, and its row.
+    pub fn ended_call(&self) -> Option<(&str, &Draft)> {
+        let call = self.changes.iter().find_map(|change| match change {
+            Change::CallEnded { call } => Some(call.as_str()),
+            _ => None,
+        })?;
+        Some((call, self.drafts().next()?))
+    }
+
     /// Notes the calls that have ended, now that it is committed.
     pub fn note_ends(&self, calls: &CallsFile) {
         if let Some((number, _)) = &self.expected_head {

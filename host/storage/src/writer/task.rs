@@ -24,6 +24,9 @@ const BATCH_ENTRIES: usize = 256;
 const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// Waits between attempts to commit one batch.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+/// Entries of the backlog beyond which no row of an ended call is kept whose caller has the error. An outage begins while at
+/// most so many calls run or wait for their rows, and no other call begins in it.
+const MAX_REFUSED_ROWS: usize = 4_096;
 /// How long another process may lock SQLite's file before that counts as an outage.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two probes whether an outage is over.
@@ -81,8 +84,8 @@ pub struct BatchWriter {
     /// Longest time for which a batch is retried during an outage.
     outage_timeout: Duration,
     health: Health,
-    /// Audit rows of results that were given out, until the database takes them. While there are any, the database
-    /// counts as out of order.
+    /// Audit rows of results that were given out, until the database takes them, and of ended calls whose caller was told
+    /// that the row could not be written. While there are any, the database counts as out of order.
     backlog: VecDeque<WriteEntry>,
     /// Entries of the backlog for one transaction: fewer if a disk is nearly full.
     backlog_batch: usize,
@@ -257,7 +260,26 @@ impl BatchWriter {
         let is_failure = matches!(error, WriteError::Database(_));
         let error = Arc::new(error);
         for mut entry in batch.drain(..) {
+            if let (true, Some(calls)) = (is_failure, &self.calls)
+                && let Some((call, row)) = entry.ended_call()
+            {
+                // The process may end before the log takes the row.
+                calls.refused(call, row);
+            }
             match entry.done.take() {
+                // The begin of the call stays until the log has its row: without the row, the call would look interrupted.
+                Some(done)
+                    if may_pass
+                        && entry.ended_call().is_some()
+                        && self.backlog.len() < MAX_REFUSED_ROWS =>
+                {
+                    let _ = done.send(Err(error.clone()));
+                    // Without its attachment: the caller and what bounds it wait no longer.
+                    self.backlog.push_back(WriteEntry {
+                        attachment: None,
+                        ..entry
+                    });
+                }
                 Some(done) => {
                     if is_failure {
                         self.tally.refused(entry.drafts().count());
@@ -467,6 +489,30 @@ mod tests {
             backlog: 0,
         };
         assert_eq!(batches.tally.now(), counted);
+    }
+
+    /// Its caller has the error, and its process goes on: nothing else would write the row.
+    #[tokio::test]
+    async fn the_refused_row_of_an_ended_call_is_written_after_the_outage() {
+        for TestDatabase { location, .. } in databases().await {
+            let (store, mut batches) = batches(&location).await;
+            let (done, is_done) = tokio::sync::oneshot::channel();
+            let mut ended = rows(0..1);
+            let end = Change::CallEnded { call: "c".into() };
+            ended[0].changes.insert(0, end);
+            ended[0].done = Some(done);
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            batches.refuse(&mut ended, sqlx::Error::Io(late).into());
+            assert!(is_done.await.unwrap().is_err());
+            let waiting = AuditLosses {
+                backlog: 1,
+                ..AuditLosses::default()
+            };
+            assert_eq!(batches.tally.now(), waiting);
+            batches.probe().await;
+            assert_eq!((batches.backlog.len(), written(&store).await), (0, 1));
+            assert_eq!(batches.tally.now(), AuditLosses::default());
+        }
     }
 
     /// The backlog does not hold up other entries.
