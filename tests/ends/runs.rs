@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
+use support::records::Records;
 use support::server::Server;
 use support::transcript::{answers, calls};
 use support::until;
@@ -252,6 +253,31 @@ fn a_direct_call_whose_server_is_killed_ends() {
             "unfinished"
         };
         assert_eq!(end(&events(&server, &run))["error"]["kind"], kind, "{tool}");
+        assert_eq!(row(&host)["status"], "interrupted", "{tool}");
+        assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
+    });
+}
+
+/// The server is killed after it wrote the request of a cancellation, and before it stopped the run: a plan, which is over
+/// once its only call is lost.
+#[test]
+fn a_direct_call_that_was_cancelled_ends_as_that_though_its_server_is_killed() {
+    with_each_call(|tool, arguments| {
+        let host = host("");
+        let (endpoint, mut server) = serve(&host, tool, &json!({}));
+        let _client = ask_directly(&server, tool, &arguments);
+        let run = newest_run(&host);
+        until_the_call_runs(&host, &run, tool);
+        server.kill();
+        Records::of(&host).request_cancellations();
+        let server = Server::start(&host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
+        let path = format!("/v1/runs/{run}");
+        until("the end of the run", || {
+            (server.get(&path).good()["state"] == "done").then_some(())
+        });
+        let events = events(&server, &run);
+        assert_eq!(events.last().unwrap()["reason"], "cancelled", "{tool}");
+        assert_eq!(end(&events)["error"]["kind"], "unfinished", "{tool}");
         assert_eq!(row(&host)["status"], "interrupted", "{tool}");
         assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{tool}");
     });

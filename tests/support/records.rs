@@ -76,6 +76,15 @@ impl Records {
         });
     }
 
+    /// Requests the cancellation of all runs that have not ended, as a server does before it stops them.
+    pub fn request_cancellations(&self) {
+        self.with(async |connection| {
+            sqlx::query("UPDATE runs SET cancel_ms = 1 WHERE ended_ms IS NULL")
+                .execute(connection)
+                .await
+        });
+    }
+
     /// Keeps bytes, as base64, with each of the runs: what a result of a run may have been.
     pub fn keep_bytes(&self, runs: &[String], digest: &str, bytes: usize, base64: &str) {
         self.with(async |connection| {
