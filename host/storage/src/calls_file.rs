@@ -41,7 +41,7 @@ enum CallLine<T> {
     /// The call ended, and the audit log refused its row.
     Refused {
         call: String,
-        /// That row, which the log gets in the place of the one in the begin.
+        /// The refused row, which the log gets in the place of the one in the begin.
         draft: T,
     },
     Ended(String),

@@ -24,8 +24,8 @@ const BATCH_ENTRIES: usize = 256;
 const BATCH_DELAY: Duration = Duration::from_millis(10);
 /// Waits between attempts to commit one batch.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-/// Entries of the backlog beyond which no row of an ended call is kept whose caller has the error. An outage begins while at
-/// most so many calls run or wait for their rows, and no other call begins in it.
+/// Entries of the backlog beyond which no row of an ended call is kept whose caller has the error. At most this number of
+/// calls run or wait for their rows when an outage begins, and no other call begins in it.
 const MAX_REFUSED_ROWS: usize = 4_096;
 /// How long another process may lock SQLite's file before that counts as an outage.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -84,8 +84,8 @@ pub struct BatchWriter {
     /// Longest time for which a batch is retried during an outage.
     outage_timeout: Duration,
     health: Health,
-    /// Audit rows of results that were given out, until the database takes them, and of ended calls whose caller was told
-    /// that the row could not be written. While there are any, the database counts as out of order.
+    /// Audit rows of results that were given out, and of ended calls whose caller has the error of the write, until the
+    /// database takes them. While there are any, the database counts as out of order.
     backlog: VecDeque<WriteEntry>,
     /// Entries of the backlog for one transaction: fewer if a disk is nearly full.
     backlog_batch: usize,
