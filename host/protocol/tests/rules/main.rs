@@ -89,6 +89,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 69] = [
     ("7.14", LOOP, "demanded.rs", "a_call_that_is_demanded_comes_before_the_answer"),
     ("7.14", LOOP, "demanded.rs", "a_client_with_tools_is_given_a_call_of_one_of_them"),
     ("7.15", LOOP, "blobs.rs", "the_model_is_shown_an_image_of_which_the_record_has_the_digest"),
+    ("7.15", "host/agent/src/run/driver", "nested.rs", "the_record_of_a_nested_call_refuses_names_of_bytes_that_its_tool_gives"),
     ("8.3", LOOP, "plans.rs", "eager_planning_is_execution_and_latent_outputs_are_written_in_place"),
     ("8.4", LOOP, "plans.rs", "a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs"),
     ("8.6", LOOP, "plans.rs", "plan_and_state_are_carried_by_step_and_followed_extended_or_replaced"),
