@@ -24,11 +24,15 @@ fn a_real_model_solves_a_task_with_two_components() {
     }
 }
 
-fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
-    let host = Host::new();
-    host.ship("calculator").ship("text");
-    // What the quickstart sets for a model this small.
-    let task = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
+/// The events of a run by a small model. Only later attempts choose tokens by chance: asked as before, the model would answer
+/// as before.
+pub(super) fn events(
+    host: &Host,
+    url: &str,
+    model: &str,
+    task: &str,
+    attempt: usize,
+) -> Result<Vec<Value>, String> {
     let mut command = host.command(&[
         "run",
         task,
@@ -38,11 +42,11 @@ fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
         "400",
         "--json",
     ]);
+    // What the quickstart sets for a model this small.
     command
         .env("TOOLHOLD_RUN__REASONS", "false")
         .env("TOOLHOLD_MODEL", model);
     if attempt > 0 {
-        // As it was asked before, it would answer as before.
         command
             .env("TOOLHOLD_RUN__TEMPERATURE", "0.3")
             .env("TOOLHOLD_RUN__SEED", attempt.to_string());
@@ -51,11 +55,22 @@ fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
     if done.code != Some(0) {
         return Err(format!("{done:?}"));
     }
-    let events: Vec<Value> = done
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an event"))
-        .collect();
+    let lines = done.stdout.lines();
+    let events = lines.map(|line| serde_json::from_str(line).expect("an event"));
+    Ok(events.collect())
+}
+
+/// The output of a run, from its last event; empty if the run has none.
+pub(super) fn output(events: &[Value]) -> String {
+    let last = events.last().and_then(|event| event["output"].as_str());
+    last.unwrap_or_default().to_owned()
+}
+
+fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
+    let host = Host::new();
+    host.ship("calculator").ship("text");
+    let task = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
+    let events = events(&host, url, model, task, attempt)?;
     let worked: Vec<_> = events
         .iter()
         .filter(|event| event["event"] == "tool_result" && event.get("output").is_some())
@@ -64,11 +79,7 @@ fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
     if !(worked.contains(&"calculator.evaluate") && worked.contains(&"text.count")) {
         return Err(format!("{worked:?}"));
     }
-    let output = events
-        .last()
-        .and_then(|event| event["output"].as_str())
-        .unwrap_or_default()
-        .to_owned();
+    let output = output(&events);
     if answers_both(&output) {
         Ok(())
     } else {

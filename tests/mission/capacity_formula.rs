@@ -1,6 +1,7 @@
 //! 000.74: latency ≈ L_in/P + L_out/(D/B) + N_tools×(T_tool+T_marshal) + O, from speeds in tokens a second.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::time::Instant;
 use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 
@@ -63,11 +64,17 @@ fn statement_000_74_latency_follows_from_speeds() {
     assert_eq!(done.code, Some(2), "{done:?}");
 }
 
+/// Each reply says that it has 400 prompt tokens and 21 of its own. It begins after 200 ms, and its seven events up to these
+/// numbers are 10 ms apart. A machine with other work makes times longer, but none of them longer than the command.
 #[test]
 fn statement_000_74_speeds_are_measured() {
-    let reply = Reply::content("1\n2\n3\n4\n5\n6\n7\n8\n").delayed_ms(40, 10);
+    let reply = Reply {
+        usage: Some((400, 21)),
+        ..Reply::content("1\n2\n3\n4\n5\n6\n7\n8\n").delayed_ms(200, 10)
+    };
     let endpoint = Endpoint::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
     let url = endpoint.base_url();
+    let began = Instant::now();
     let done = Host::new().run(&[
         "plan-capacity",
         "--measure",
@@ -76,11 +83,53 @@ fn statement_000_74_speeds_are_measured() {
         &url,
         "--json",
     ]);
+    let took = began.elapsed().as_secs_f64();
     assert_eq!(done.code, Some(0), "{done:?}");
     let plan: Value = serde_json::from_str(&done.stdout).unwrap();
-    let terms = &plan["p50"]["terms"];
-    for speed in ["prefill_tokens_per_s", "decode_tokens_per_s"] {
-        assert!(terms[speed].as_f64() > Some(0.0), "{speed}: {plan}");
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    // The level that the plan is made from.
+    let inputs = &plan["inputs"];
+    let batch = number(&inputs["in_flight_of_a_replica"]["p50"]);
+    let mut levels = plan["measured"].as_array().unwrap().iter();
+    let level = levels.find(|level| is(&level["in_flight"], batch));
+    let level = level.unwrap();
+    assert_eq!(level["tokens_counted"], true, "{plan}");
+    for (input, expected) in [("prompt_tokens", 400.0), ("completion_tokens", 21.0)] {
+        let found = &inputs[input]["p50"];
+        assert!(is(found, expected), "{input} is {found}, not {expected}");
     }
-    assert_ne!(terms["sum_s"], json!(0.0));
+    for column in ["mean", "p50", "p95"] {
+        let first = number(&level["first_token_s"][column]);
+        let between = number(&level["between_tokens_s"][column]);
+        assert!((0.2..took).contains(&first), "{first} of {took} s: {plan}");
+        assert!(between > 0.0 && between < took, "{between} of {took} s");
+        let terms = &plan[column]["terms"];
+        for (term, expected) in [
+            ("prefill_tokens_per_s", 400.0 / first),
+            ("decode_tokens_per_s", batch / between),
+            ("prefill_s", first),
+            ("decode_s", 21.0 * between),
+            ("tools_s", 0.0),
+            ("overhead_s", 0.0),
+        ] {
+            let found = &terms[term];
+            assert!(
+                is(found, expected),
+                "{column}: {term} is {found}, not {expected}"
+            );
+        }
+        // L_in / P + L_out / (D / B) with what is printed.
+        let speed = |term: &str| number(&terms[term]);
+        let prefill = 400.0 / speed("prefill_tokens_per_s");
+        let decode = 21.0 / (speed("decode_tokens_per_s") / batch);
+        let sum = prefill + decode;
+        let found = &terms["sum_s"];
+        assert!(is(found, sum), "{column}: the sum is {found}, not {sum}");
+    }
+    // Whole replies: the first token and twenty spaces between tokens.
+    let mean = |time: &str| number(&level[time]["mean"]);
+    let latency = mean("latency_s");
+    assert!((0.26..took).contains(&latency), "{latency} of {took} s");
+    let sum = mean("first_token_s") + 20.0 * mean("between_tokens_s");
+    assert!((latency - sum).abs() < 1e-9, "{latency} {sum}");
 }

@@ -33,6 +33,8 @@ pub enum Need {
     Nginx,
     /// A server of PostgreSQL, or its programs.
     PostgreSql,
+    /// A system and a processor for which a program by others was compiled.
+    Processor,
     /// A program that developers have, such as `npm`.
     Program,
     /// `promtool`, which checks rules of Prometheus.
@@ -44,13 +46,14 @@ pub enum Need {
 }
 
 impl Need {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Chromium,
         Self::Dbus,
         Self::Model,
         Self::Module,
         Self::Nginx,
         Self::PostgreSql,
+        Self::Processor,
         Self::Program,
         Self::Promtool,
         Self::Registry,
@@ -66,6 +69,7 @@ impl Need {
             Self::Module => "modules",
             Self::Nginx => "nginx",
             Self::PostgreSql => "postgresql",
+            Self::Processor => "processor",
             Self::Program => "programs",
             Self::Promtool => "promtool",
             Self::Registry => "registries",

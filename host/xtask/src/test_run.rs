@@ -21,6 +21,7 @@ use crate::{interrupt, long_tests, modules, narrate, nextest, test_budget};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
+const WEIGHTS: &str = "TOOLHOLD_E2E_WEIGHTS";
 const SWITCH: &str = "TOOLHOLD_E2E";
 
 /// Tells the tests' support, and the setup script of `.config/nextest.toml`, that `toolhold` is built.
@@ -28,6 +29,9 @@ const IS_BUILT: &str = "TOOLHOLD_TEST_BINARY";
 
 /// Memory of the server beside the weights: contexts, prompt cache, Python.
 const SERVER_MIB: u64 = 900;
+/// Memory of the server that a test starts with a template's options: a window of 32 768 tokens, buffers, and weights in the
+/// order of its kernels.
+const TEMPLATE_SERVER_MIB: u64 = 1400;
 /// Memory of the tests; results of a swapping machine would be meaningless.
 const TESTS_MIB: u64 = 1500;
 
@@ -40,7 +44,8 @@ const TESTS_MIB: u64 = 1500;
     cargo xtask test --long                   what takes most of an hour\n\n\
     Environment: TOOLHOLD_E2E=off leaves the real model out; \
     TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours; \
-    TOOLHOLD_TEST_REQUIRED=chromium,dbus,model,modules,nginx,postgresql,programs,promtool,registries,systemd-analyze fails \
+    TOOLHOLD_E2E_WEIGHTS is the GGUF file that llama-server is then started with; \
+    TOOLHOLD_TEST_REQUIRED=chromium,dbus,model,modules,nginx,postgresql,processor,programs,promtool,registries,systemd-analyze fails \
     tests that would be left out for want of these."
 )]
 pub struct TestArguments {
@@ -84,7 +89,9 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     test.args(&arguments.chosen).env(IS_BUILT, "built");
     let local = real_model()?;
     if let Some(local) = &local {
-        test.env(BASE_URL, &local.base_url).env(MODEL, local.name);
+        test.env(BASE_URL, &local.base_url)
+            .env(MODEL, local.name)
+            .env(WEIGHTS, &local.weights);
     }
     let left_out = LeftOutFolder::create()?;
     test.env(toolhold_needs::FOLDER, left_out.path());
@@ -222,7 +229,7 @@ fn real_model() -> Result<Option<LocalModel>> {
 }
 
 fn start(model: &'static Model) -> Result<LocalModel> {
-    let needed = (model.bytes >> 20) + SERVER_MIB + TESTS_MIB;
+    let needed = (model.bytes >> 20) + SERVER_MIB + TEMPLATE_SERVER_MIB + TESTS_MIB;
     if let Some(available) = available_mib().filter(|available| *available < needed) {
         bail!("{available} MiB of memory are available and {needed} are needed");
     }

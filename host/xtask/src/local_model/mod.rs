@@ -14,6 +14,7 @@ mod python;
 mod record;
 mod server;
 
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
@@ -29,6 +30,8 @@ use crate::narrate::{self, Narration};
 pub struct LocalModel {
     pub base_url: String,
     pub name: &'static str,
+    /// The file of the weights, in the cache.
+    pub weights: PathBuf,
     _own: Option<LocalServer>,
 }
 
@@ -42,6 +45,7 @@ impl LocalModel {
             return Ok(Self {
                 base_url: running.base_url(),
                 name: &model.name,
+                weights: fetch::weights_file(model)?,
                 _own: None,
             });
         }
@@ -50,6 +54,7 @@ impl LocalModel {
         Ok(Self {
             base_url: server.base_url(),
             name: &model.name,
+            weights: installed.weights,
             _own: Some(server),
         })
     }
@@ -69,8 +74,8 @@ pub fn fetch_meanwhile(model: &'static Model) -> JoinHandle<()> {
 #[derive(Debug)]
 struct InstalledModel {
     model: &'static Model,
-    python: std::path::PathBuf,
-    weights: std::path::PathBuf,
+    python: PathBuf,
+    weights: PathBuf,
 }
 
 fn install(model: &'static Model, narration: Narration) -> Result<InstalledModel> {

@@ -75,6 +75,11 @@ pub const INTEGRATION: &[TestClass] = &[
         180.0,
         "conversations of up to 300 turns",
     ),
+    class(
+        "mission::serving_templates::",
+        240.0,
+        "installs llama-server, and a model on the CPU",
+    ),
     class("mission::", 60.0, "a server and a run for each language"),
     class(
         "serve::clients::",

@@ -23,9 +23,17 @@ enum Event {
     Failed { text: String },
 }
 
+/// The file of a model's weights, which may not be there yet.
+pub fn weights_file(model: &Model) -> Result<PathBuf> {
+    Ok(folder()?.join(format!("{}.gguf", model.name)))
+}
+
+fn folder() -> Result<PathBuf> {
+    home::subfolder("models")
+}
+
 pub fn fetch(python: &Path, model: &Model, narration: Narration) -> Result<PathBuf> {
-    let folder = home::subfolder("models")?;
-    let there = folder.join(format!("{}.gguf", model.name));
+    let there = weights_file(model)?;
     // fetch.py gives this name only to files with the right SHA-256. The size is compared instead of hashing
     // half a gigabyte at every start; a truncated file is noticed.
     if there.metadata().is_ok_and(|file| file.len() == model.bytes) {
@@ -38,7 +46,7 @@ pub fn fetch(python: &Path, model: &Model, narration: Narration) -> Result<PathB
             .arg(helper.join("fetch.py"))
             .arg(helper.join("models.json"))
             .arg(&model.name)
-            .arg(&folder),
+            .arg(folder()?),
         narration,
     )
     .context("the model could not be fetched; use an endpoint of your own (--base-url), or try again: what was loaded is kept")
