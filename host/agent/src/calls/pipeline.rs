@@ -468,3 +468,7 @@ fn asks(rules: &CallRules, tool: &CallableTool, name: &str) -> bool {
 
 /// The step number in records of calls that belong to no step of a run.
 pub(crate) const STEP: u32 = 1;
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

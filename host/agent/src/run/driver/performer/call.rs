@@ -26,7 +26,7 @@ use toolhold_protocol::failure::{INTERRUPTED, NOT_MADE, UNFINISHED};
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::shield::ShieldPlace;
 
-/// A call on its way, with what it needs of the run.
+/// A call on its way, with what it needs of the run. Its futures hold it by `&mut`, so that it need not be `Sync`.
 struct CallTask {
     work: Work,
     tools: Arc<RunTools>,
