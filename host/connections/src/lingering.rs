@@ -132,6 +132,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_head_and_its_body_are_one_write() {
+        let (mut client, mut server) = pair().await;
+        assert!(server.is_write_vectored());
+        let pieces = [io::IoSlice::new(b"head, "), io::IoSlice::new(b"body")];
+        assert_eq!(server.write_vectored(&pieces).await.unwrap(), 10);
+        let mut answer = [0; 10];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"head, body");
+    }
+
+    #[tokio::test]
     async fn closing_waits_only_so_long() {
         let (client, mut server) = pair().await;
         let started = Instant::now();

@@ -18,7 +18,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use std::io::IoSlice;
+    use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     const TIMEOUT: Duration = Duration::from_secs(30);
     const BUFFER_BYTES: usize = 1_000;
@@ -36,6 +37,17 @@ mod tests {
         let failed = server.write_all(&[7]).await.unwrap_err();
         assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
         assert!(started.elapsed() >= TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vectored_write_times_out_as_others_do() {
+        let (_client, mut server) = pair();
+        assert!(server.is_write_vectored());
+        let pieces = [IoSlice::new(&[7; BUFFER_BYTES]), IoSlice::new(&[8])];
+        let written = server.write_vectored(&pieces).await.unwrap();
+        assert_eq!(written, BUFFER_BYTES);
+        let failed = server.write_vectored(&pieces).await.unwrap_err();
+        assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]

@@ -212,14 +212,18 @@ impl CallPipeline {
         recording: &mut dyn CallRecording,
     ) -> Result<ToolResult, CallStop> {
         let tool = request.tool.clone();
-        let asked = std::mem::take(&mut request.arguments);
+        let arguments = std::mem::take(&mut request.arguments);
         let caller = self.hiding.as_ref();
         let seen = caller.and_then(|caller| caller.of_tool(&tool.bound));
-        let arguments = match &seen {
-            Some(seen) => seen.hide_value(asked.clone()),
-            None => asked.clone(),
-        };
+        let waits = asks(&self.rules, &tool, &request.name);
         let (check, repair) = (tool.check.clone(), self.rules.repair);
+        // Arguments that nothing changes are not copied: they may have megabytes.
+        let may_change = seen.is_some() || repair || waits || self.is_screened(&tool);
+        let asked = may_change.then(|| arguments.clone());
+        let arguments = match &seen {
+            Some(seen) => seen.hide_value(arguments),
+            None => arguments,
+        };
         let fits = move |arguments: &Value| check.repaired(arguments, repair);
         let repaired = checked(tool.bound.called(), &arguments, fits).await?;
         let (arguments, repairs) = repaired.unwrap_or((arguments, Vec::new()));
@@ -233,24 +237,26 @@ impl CallPipeline {
             recording.event(repaired).await;
         }
         let (arguments, _) = self.screened(&request, arguments, recording).await?;
-        let arguments = self.approved(&request, arguments, recording).await?;
+        let arguments = if waits {
+            self.approved(&request, arguments, recording).await?
+        } else {
+            arguments
+        };
         self.ready().map_err(CallStop::NotCalled)?;
         let _permit = self.budget.take().map_err(|none| match none {
             NoBudget::Refused(failure) => CallStop::Refused(failure),
             NoBudget::Busy(message) => CallStop::NotCalled(NotCalled::Busy(message)),
         })?;
-        let others = (arguments != asked).then_some(&arguments);
+        let is_changed = asked.is_some_and(|asked| asked != arguments);
+        let others = is_changed.then_some(&arguments);
         let started = recording.started(others).await;
         started.map_err(|failure| CallStop::NotCalled(NotCalled::NotRecorded(failure)))?;
         for caller in &request.callers {
             caller.effects.note(tool.bound.tool.annotations);
         }
         let (mut call, effects) = self.tool_call(request, arguments, seen.clone());
-        let rules = &self.rules;
-        let waits = || asks(rules, &tool, &call.tool);
-        let mut caching = rules
-            .results
-            .begin(&call, &tool.bound, waits, &*self.toolbox.source);
+        let results = &self.rules.results;
+        let mut caching = results.begin(&call, &tool.bound, || waits, &*self.toolbox.source);
         let known = caching.known();
         let nested = effects.clone();
         let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, nested);
@@ -307,15 +313,14 @@ impl CallPipeline {
         arguments: Value,
         recording: &mut dyn CallRecording,
     ) -> Result<(Value, bool), ToolFailure> {
-        let (shields, place) = (&self.rules.shields, ShieldPlace::ToolInput);
-        let name = request.tool.bound.called();
-        if !shields.applies_to(place, Some(name)) {
+        if !self.is_screened(&request.tool) {
             return Ok((arguments, false));
         }
+        let (shields, name) = (&self.rules.shields, request.tool.bound.called());
         let screening = Screening {
             call: request.id.clone(),
             depth: self.depth(request),
-            place,
+            place: ShieldPlace::ToolInput,
             tool: Some(name.to_owned()),
             value: arguments.clone(),
             context: Vec::new(),
@@ -334,7 +339,13 @@ impl CallPipeline {
         }
     }
 
-    /// The arguments with which a person lets the call be made, where a person has to.
+    /// True if a shield screens the arguments of calls of the tool.
+    fn is_screened(&self, tool: &CallableTool) -> bool {
+        let name = Some(tool.bound.called());
+        self.rules.shields.applies_to(ShieldPlace::ToolInput, name)
+    }
+
+    /// The arguments with which a person lets the call be made, which waits for one.
     async fn approved(
         &self,
         request: &CallRequest,
@@ -343,9 +354,6 @@ impl CallPipeline {
     ) -> Result<Value, CallStop> {
         let CallRequest { tool, name, .. } = request;
         let annotations = tool.bound.tool.annotations;
-        if !asks(&self.rules, tool, name) {
-            return Ok(arguments);
-        }
         let call = Call {
             id: request.asked_as.clone(),
             tool: name.clone(),
@@ -461,3 +469,7 @@ fn asks(rules: &CallRules, tool: &CallableTool, name: &str) -> bool {
 
 /// The step number in records of calls that belong to no step of a run.
 pub(crate) const STEP: u32 = 1;
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

@@ -80,3 +80,30 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::io::IoSlice;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    #[tokio::test]
+    async fn reads_count_and_vectored_writes_pass_whole_and_uncounted() {
+        let (mut peer, stream) = duplex(1_000);
+        let mut metered = Metered::new(stream, 5);
+        assert!(metered.is_write_vectored());
+        let pieces = [IoSlice::new(b"two "), IoSlice::new(b"pieces")];
+        assert_eq!(metered.write_vectored(&pieces).await.unwrap(), 10);
+        let mut text = [0; 10];
+        peer.read_exact(&mut text).await.unwrap();
+        assert_eq!(&text, b"two pieces");
+        assert!(!metered.is_spent());
+        peer.write_all(b"answer").await.unwrap();
+        metered.read_exact(&mut text[..5]).await.unwrap();
+        assert!(metered.is_spent());
+        assert!(metered.read(&mut text).now_or_never().is_none());
+        metered.refill();
+        assert_eq!(metered.read(&mut text).await.unwrap(), 1);
+    }
+}

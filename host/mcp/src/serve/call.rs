@@ -171,7 +171,7 @@ fn caller(rules: &Rules, metadata: &RequestMetadata) -> RecordedCaller {
         ("session".to_owned(), Value::from(&*metadata.session)),
     ]);
     if let Some(client) = &metadata.client {
-        way.insert("client".into(), client.clone());
+        way.insert("client".into(), Value::clone(client));
     }
     RecordedCaller {
         policy: rules.policy.clone(),

@@ -54,7 +54,7 @@ pub struct RequestMetadata {
     /// Owner of the calls, for the record; empty for the user of this machine.
     pub owner: &'static str,
     /// The client's name for itself.
-    pub client: Option<Value>,
+    pub client: Option<Arc<Value>>,
     /// The client's trace context.
     pub trace: Context,
     /// Asked by the request's calls before they begin. Absent: the request is alone on its connection, and ends with that.
@@ -132,10 +132,10 @@ pub fn progress(params: &Map<String, Value>) -> Option<Value> {
 }
 
 /// Name and version of a client, shortened for the record.
-pub fn client(info: &Value) -> Option<Value> {
+pub fn client(info: &Value) -> Option<Arc<Value>> {
     let said = |key: &str| Some(visible(info.get(key)?.as_str()?, MAX_CLIENT_CHARS));
     let name = said("name")?;
-    Some(json!({"name": name, "version": said("version")}))
+    Some(Arc::new(json!({"name": name, "version": said("version")})))
 }
 
 /// The trace context of a request.

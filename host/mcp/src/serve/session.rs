@@ -25,7 +25,7 @@ pub struct ClientSession {
     pub id: Arc<str>,
     pub version: &'static str,
     elicits: bool,
-    client: Option<Value>,
+    client: Option<Arc<Value>>,
     least: Mutex<LogLevel>,
     next: AtomicU64,
     questions: Mutex<HashMap<u64, oneshot::Sender<Option<Value>>>>,

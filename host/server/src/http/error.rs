@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
+use toolhold_admission::WorkFailure;
 use toolhold_connections::is_too_slow;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_storage::{RecordError, StoreError};
@@ -348,6 +349,15 @@ impl From<StoreError> for ApiError {
         match error.outage() {
             Some(trouble) => Self::unavailable(format!("{trouble}; try again in a while")),
             None => Self::unavailable("the database cannot be used just now; try again in a while"),
+        }
+    }
+}
+
+impl From<WorkFailure> for ApiError {
+    fn from(failure: WorkFailure) -> Self {
+        match failure {
+            WorkFailure::Full | WorkFailure::Late => Self::unavailable(failure.to_string()),
+            WorkFailure::Stopped | WorkFailure::Panicked { .. } => Self::internal(&failure),
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::http::auth::Scraper;
 use crate::http::error::{ApiError, ErrorBody};
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
-use toolhold_admission::WorkFailure;
 use toolhold_telemetry::ScrapeError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -25,9 +24,7 @@ async fn metrics(
 ) -> Result<([(HeaderName, &'static str); 1], String), ApiError> {
     let scraped = app.dispatcher.telemetry().scraped().await;
     let text = scraped.map_err(|error| match error {
-        ScrapeError::Work(busy @ (WorkFailure::Full | WorkFailure::Late)) => {
-            ApiError::unavailable(busy.to_string())
-        }
+        ScrapeError::Work(failure) => ApiError::from(failure),
         error => ApiError::internal(&error),
     })?;
     Ok(([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text))

@@ -152,25 +152,41 @@ impl App {
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
     }
 
-    /// The row as the client may see it: without the secrets that the run hides. Rows of older versions have them.
+    /// The row as the client may see it.
     pub async fn summary(&self, client: &Client, mut row: RunRow) -> RunSummary {
-        if !client.is_admin() && !find(&row.task, Kind::is_secret).is_empty() {
-            row.task = match secrets_of(self.dispatcher.store(), row.id).await {
-                Ok(mut secrets) => secrets.text(&row.task),
-                // A record that cannot be read hides no other run.
-                Err(_) => redaction::without(&row.task, Kind::is_secret).into_owned(),
-            };
-        }
+        let rows = std::slice::from_mut(&mut row);
+        self.mask_tasks(client, rows).await;
         RunSummary::of(row)
     }
 
     /// Many rows as the client may see them.
-    pub async fn summaries(&self, client: &Client, rows: Vec<RunRow>) -> Vec<RunSummary> {
-        let mut summaries = Vec::with_capacity(rows.len());
-        for row in rows {
-            summaries.push(self.summary(client, row).await);
+    pub async fn summaries(&self, client: &Client, mut rows: Vec<RunRow>) -> Vec<RunSummary> {
+        self.mask_tasks(client, &mut rows).await;
+        rows.into_iter().map(RunSummary::of).collect()
+    }
+
+    /// Removes the secrets that runs hide from their tasks. Rows of older versions have them.
+    async fn mask_tasks(&self, client: &Client, rows: &mut [RunRow]) {
+        if client.is_admin() {
+            return;
         }
-        summaries
+        let suspicious: Vec<&mut RunRow> = rows
+            .iter_mut()
+            .filter(|row| !find(&row.task, Kind::is_secret).is_empty())
+            .collect();
+        let runs: Vec<Uuid> = suspicious.iter().map(|row| row.id).collect();
+        let read = self.dispatcher.store().privacy_of(&runs).await;
+        let known = read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the privacy settings of listed runs could not be read");
+            BTreeMap::new()
+        });
+        for row in suspicious {
+            row.task = match known.get(&row.id) {
+                Some(privacy) => SecretMask::of(privacy).text(&row.task),
+                // The settings of one run that cannot be read hide no other run.
+                None => redaction::without(&row.task, Kind::is_secret).into_owned(),
+            };
+        }
     }
 
     /// Asks a run to stop, in this process or another. One that was cancelled stays so.

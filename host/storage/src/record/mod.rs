@@ -1,6 +1,7 @@
 //! Reads a run's record: its sealed events.
 
 mod exported;
+pub mod privacy;
 
 use crate::blobs;
 use crate::column::signed;

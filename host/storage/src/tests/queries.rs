@@ -1,14 +1,19 @@
 //! What is found, and that it is found without reading everything.
 
-use super::{EventScript, TestDatabase, databases, opened, pending, until};
+use super::{EventScript, TestDatabase, begin_with, databases, opened, pending, until};
 use crate::audit_log::{Filter, PageStart, statement};
+use crate::record::privacy::begins_statement;
 use crate::record::{PageBounds, RecordPage};
 use crate::*;
 use serde_json::json;
+use std::collections::BTreeMap;
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::bound::BoundTools;
 use toolhold_protocol::decision::{Decision, Verdict};
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _};
+use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result::ToolUsage;
 use uuid::Uuid;
 
@@ -70,6 +75,49 @@ async fn runs_are_listed_by_owner() {
             let plan = plan(&store, runs::before_statement(true)).await;
             assert!(plan.contains("runs_by_owner"), "{plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn privacy_of_many_runs_is_read_in_queries_of_bounded_bytes() {
+    for database in databases().await {
+        let store = opened(&database).await;
+        let mut expected = BTreeMap::new();
+        for kinds in [vec![], vec![Kind::ApiKey], vec![Kind::Email, Kind::Jwt]] {
+            let mut script = EventScript::new();
+            let hidden = Privacy {
+                hide: kinds.into_iter().collect(),
+                ..Privacy::default()
+            };
+            let mut begin = begin_with(&BoundTools::default());
+            if let EventKind::Run { request, .. } = &mut begin {
+                request.settings.privacy = hidden.clone();
+            }
+            let mut journal = store.journal(script.run, Label::default());
+            let events = [script.event(begin), script.notice()];
+            journal.append(&events).await.unwrap();
+            expected.insert(script.run, hidden);
+        }
+        let unknown = Uuid::now_v7();
+        let runs: Vec<_> = expected.keys().copied().chain([unknown]).collect();
+        // With 0, each event is read alone.
+        for bytes in [0, 2_000, u64::MAX] {
+            let found = store.privacy_within(&runs, bytes).await.unwrap();
+            assert_eq!(found, expected, "{bytes}");
+        }
+        // A first event that cannot be read hides nothing of the others.
+        sqlx::query("UPDATE events SET line = 'none' WHERE run = $1 AND seq = 0")
+            .bind(runs[1].to_string())
+            .execute(&store.pool)
+            .await
+            .unwrap();
+        expected.remove(&runs[1]);
+        assert_eq!(store.privacy_of(&runs).await.unwrap(), expected);
+        assert!(store.privacy_of(&[]).await.unwrap().is_empty());
+        if is_file(&database) {
+            let plan = plan(&store, begins_statement(true).to_owned()).await;
+            assert!(!plan.contains("SCAN events"), "{plan}");
         }
     }
 }

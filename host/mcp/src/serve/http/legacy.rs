@@ -9,7 +9,7 @@ use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, RequestMetadata};
 use crate::serve::service::Service;
-use crate::serve::unread::RequestMemory;
+use crate::serve::unread::{RequestMemory, UnreadAnswers};
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::RETRY_AFTER;
@@ -32,6 +32,7 @@ pub async fn post(
     head: &Parts,
     message: Message,
     memory: RequestMemory,
+    answers: &UnreadAnswers,
 ) -> Response {
     if let Message::Request(request) = &message
         && request.method == "initialize"
@@ -43,7 +44,9 @@ pub async fn post(
         Err(refused) => return refused.into_response(),
     };
     match message {
-        Message::Request(request) => request_of(endpoint, &held, head, request, memory).await,
+        Message::Request(request) => {
+            request_of(endpoint, &held, head, request, memory, answers).await
+        }
         Message::Notification { method, params } => {
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
@@ -61,6 +64,7 @@ pub async fn batch(
     head: &Parts,
     messages: Vec<Result<Message, InvalidMessage>>,
     memory: &RequestMemory,
+    answers: &UnreadAnswers,
 ) -> Response {
     let headers = &head.headers;
     let held = match held(endpoint, headers) {
@@ -70,7 +74,6 @@ pub async fn batch(
     if let Err(error) = Batch::may_come(Some(&held.session)) {
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
-    let answers = &endpoint.answers(head);
     let (client_sender, said) = reply::message_channel(answers);
     let mut batch = Batch::default();
     for message in messages {
@@ -141,6 +144,7 @@ async fn request_of(
     head: &Parts,
     request: RpcRequest,
     memory: RequestMemory,
+    answers: &UnreadAnswers,
 ) -> Response {
     let id = request.id.clone();
     let begun = match StartedRequest::new(endpoint, held, head, request, memory) {
@@ -148,7 +152,6 @@ async fn request_of(
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
     let streams = accepts(&head.headers, "text/event-stream");
-    let answers = &endpoint.answers(head);
     let work = RequestWork::begin(id, answers, streams, false, |client_sender| {
         begun.work(client_sender)
     });

@@ -71,10 +71,13 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
         return refused.into_response();
     }
     match head.method {
-        Method::POST => match read(&endpoint, &head, body).await {
-            Ok(body) => post(&endpoint, &head, &body.bytes).await,
-            Err(refused) => refused.into_response(),
-        },
+        Method::POST => {
+            let answers = endpoint.answers(&head);
+            match read(&endpoint, headers, body, &answers).await {
+                Ok(body) => post(&endpoint, &head, &body.bytes, &answers).await,
+                Err(refused) => refused.into_response(),
+            }
+        }
         Method::GET => legacy::stream(&endpoint, headers).into_response(),
         Method::DELETE => legacy::end(&endpoint, headers).into_response(),
         _ => {
@@ -87,10 +90,10 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
 /// The body of a message, if it has an accepted type and size.
 async fn read(
     endpoint: &HttpEndpoint,
-    head: &Parts,
+    headers: &HeaderMap,
     body: Body,
+    answers: &UnreadAnswers,
 ) -> Result<KeptBody, HttpRejection> {
-    let headers = &head.headers;
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
@@ -111,7 +114,6 @@ async fn read(
         let reason = format!("a message has at most {most} bytes (mcp_server.message_bytes)");
         HttpRejection::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
-    let answers = endpoint.answers(head);
     let bytes = u64::try_from(most).unwrap_or(u64::MAX);
     let read = KeptBody::read(body, bytes, answers.kept()).await;
     read.map_err(|error| match error {
@@ -133,9 +135,14 @@ async fn read(
 }
 
 /// The era of a message is in its header or in its `_meta`.
-async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Response {
+async fn post(
+    endpoint: &Arc<HttpEndpoint>,
+    head: &Parts,
+    body: &[u8],
+    answers: &UnreadAnswers,
+) -> Response {
     let takes = |tool: &str, bytes| endpoint.service.takes(tool, bytes);
-    let memory = match endpoint.answers(head).reserve(body) {
+    let memory = match answers.reserve(body) {
         Ok(memory) => memory,
         Err(error) => {
             let id = rpc::id_of(body);
@@ -145,7 +152,7 @@ async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Respon
     let message = match rpc::parse(body, &takes) {
         Ok(Transmission::One(message)) => message,
         Ok(Transmission::Batch(messages)) => {
-            return legacy::batch(endpoint, head, messages, &memory).await;
+            return legacy::batch(endpoint, head, messages, &memory, answers).await;
         }
         Err(malformed) => {
             // The header alone may say anything: the log has a session that there is, or none.
@@ -163,9 +170,9 @@ async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Respon
         }
     };
     if modern::is_modern(&head.headers, &message) {
-        modern::post(endpoint, head, message, memory).await
+        modern::post(endpoint, head, message, memory, answers).await
     } else {
-        legacy::post(endpoint, head, message, memory).await
+        legacy::post(endpoint, head, message, memory, answers).await
     }
 }
 

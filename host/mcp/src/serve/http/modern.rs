@@ -5,7 +5,7 @@ use super::{HttpEndpoint, VERSION, accepts, remote};
 use crate::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
-use crate::serve::unread::RequestMemory;
+use crate::serve::unread::{RequestMemory, UnreadAnswers};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -36,6 +36,7 @@ pub async fn post(
     head: &Parts,
     message: Message,
     memory: RequestMemory,
+    answers: &UnreadAnswers,
 ) -> Response {
     let headers = &head.headers;
     let request = match message {
@@ -73,7 +74,6 @@ pub async fn post(
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let answers = &endpoint.answers(head);
     let work = RequestWork::begin(id, answers, streams, true, |client_sender| async move {
         let outcome = service
             .answer(request, metadata, None, &client_sender)
