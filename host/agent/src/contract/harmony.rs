@@ -16,8 +16,12 @@ const UNMARKED_ANSWER: &str = "assistantfinal";
 const UNMARKED_ROLE: &str = "assistant";
 const UNMARKED_CALL: &str = "commentary to=";
 const UNMARKED_NEXT: &str = "assistantcommentary to=";
-/// Tools have names of at most 64 characters; the rest is marks.
+/// Maximum bytes of a header. Tools have names of at most 64 characters; the rest is marks.
 const MAX_HEADER: usize = 256;
+/// Maximum bytes of a text that may still become one that begins with a header.
+pub(super) const MAX_OPENING: usize = MAX_HEADER + MESSAGE.len();
+/// Beginnings of messages.
+pub(super) const MARKS: [&str; 2] = [ROLE, CHANNEL];
 /// White space behind the mark that ends a reply.
 const MAX_SPACE: usize = 64;
 
@@ -48,8 +52,8 @@ pub(super) enum HeaderMatch<'t> {
 
 /// Whether `text` begins with the header of a message.
 pub(super) fn begins(text: &str) -> HeaderMatch<'_> {
-    if ![ROLE, CHANNEL].iter().any(|mark| text.starts_with(mark)) {
-        let is_begun = [ROLE, CHANNEL].iter().any(|mark| mark.starts_with(text));
+    if !MARKS.iter().any(|mark| text.starts_with(mark)) {
+        let is_begun = MARKS.iter().any(|mark| mark.starts_with(text));
         return if is_begun {
             HeaderMatch::Open
         } else {
@@ -57,13 +61,13 @@ pub(super) fn begins(text: &str) -> HeaderMatch<'_> {
         };
     }
     // No more is looked at, however long the text is.
-    let head = &text[..text.floor_char_boundary(MAX_HEADER + MESSAGE.len())];
+    let head = &text[..text.floor_char_boundary(MAX_OPENING)];
     match head.split_once(MESSAGE) {
         Some((head, _)) => {
             let content = &text[head.len() + MESSAGE.len()..];
             header(head, content).map_or(HeaderMatch::WithNone, HeaderMatch::With)
         }
-        None if text.len() < MAX_HEADER + MESSAGE.len() => HeaderMatch::Open,
+        None if text.len() < MAX_OPENING => HeaderMatch::Open,
         None => HeaderMatch::WithNone,
     }
 }
@@ -74,12 +78,7 @@ fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
     let (role, said) = head.split_once(CHANNEL)?;
     let said = said.split_once(CONSTRAIN).map_or(said, |(said, _)| said);
     let mut words = said.split_whitespace();
-    let channel = match words.next()? {
-        "analysis" => Channel::Analysis,
-        "commentary" => Channel::Commentary,
-        "final" => Channel::Final,
-        _ => return None,
-    };
+    let channel = channel_of(words.next()?)?;
     let mut recipient = None;
     for word in role.split_whitespace().chain(words) {
         // Models write the type as a word of its own, too.
@@ -95,6 +94,25 @@ fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
         recipient,
         content,
     })
+}
+
+/// The channel of this name.
+fn channel_of(name: &str) -> Option<Channel> {
+    match name {
+        "analysis" => Some(Channel::Analysis),
+        "commentary" => Some(Channel::Commentary),
+        "final" => Some(Channel::Final),
+        _ => None,
+    }
+}
+
+/// Whether the channel that a text names, which begins like a message and ends with white space, is known. True where it
+/// names none so far.
+pub(super) fn may_have_channel(text: &str) -> bool {
+    let said = text.split_once(CHANNEL).map_or("", |(_, said)| said);
+    let mut words = said.split(|c: char| c.is_whitespace() || c == '<');
+    let name = words.find(|word| !word.is_empty());
+    name.is_none_or(|name| channel_of(name).is_some())
 }
 
 /// The recipients and arguments of calls in a text that lost its marks: servers that drop special tokens

@@ -54,6 +54,7 @@ enum JsonString {
 impl ReplyAnswer {
     pub(super) fn new(names: OfferedNames) -> Self {
         Self {
+            search: CallSearch::of(names.clone()),
             names,
             ..Self::default()
         }
@@ -104,7 +105,11 @@ impl ReplyAnswer {
     /// Passes on a text, up to the mark of a call and to white space at the end.
     fn pass(&mut self, mut text: String, answer: &mut String) {
         let prose = self.search.pass(&text);
-        self.held = text.split_off(prose.bytes);
+        self.held = if prose.bytes == 0 {
+            mem::take(&mut text)
+        } else {
+            text.split_off(prose.bytes)
+        };
         if prose.is_before_call {
             self.opening = ReplyOpening::Marks;
             self.held.clear();
@@ -120,6 +125,11 @@ impl ReplyAnswer {
     }
 
     pub(super) fn finish(&mut self, contract: Contract, answer: &mut String) {
+        // The name of a tool alone is a call, too.
+        if self.search.is_at_call() {
+            self.opening = ReplyOpening::Marks;
+            self.held.clear();
+        }
         let text = mem::take(&mut self.held);
         let text = text.trim();
         // Without a whole mark there is no object behind it.
@@ -137,10 +147,10 @@ impl ReplyAnswer {
                 self.read_object(answers, &mut text, answer);
                 continue;
             }
-            // No mark has a brace, so none goes on behind it.
+            // No mark has a brace, and a brace behind one decides: what is held has none.
             let end = text.find('{').map_or(text.len(), |at| at + 1);
             let (head, rest) = text.split_at_checked(end).unwrap_or((text, ""));
-            let prose = self.search.pass(head);
+            let prose = self.search.pass_before_json(head);
             if prose.is_before_call {
                 self.opening = ReplyOpening::Marks;
                 return;

@@ -1,11 +1,17 @@
 use super::*;
 use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::json;
+use std::sync::Arc;
+use toolhold_agent::contract::{RequestView, read};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Bound;
+use toolhold_protocol::completion::Completion;
+use toolhold_protocol::compose::Composition;
 use toolhold_protocol::event::{RunFailure, UnusableReply};
 use toolhold_protocol::knowledge::Retrieval;
 use toolhold_protocol::settings::Settings;
+use toolhold_protocol::solution::Solution;
 use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
@@ -89,6 +95,10 @@ fn neither_thoughts_nor_white_space_nor_calls_around_a_text_are_the_answer() {
             "I use `<tool_call>`:\n<tool_call>{\"name\":",
             "I use `<tool_call>`:",
         ),
+        (
+            "I use marks:\n<tool_call> begins a call.\n</tool_call> ends it.\n",
+            "I use marks:\n<tool_call> begins a call.\n</tool_call> ends it.",
+        ),
     ] {
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
@@ -134,6 +144,10 @@ fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
         "I convert it: [TOOL_CALLS]convert{\"output\": \"b\", \"final_answer\": \"b\"}",
         "{\"a\": 1}\n<tool_call>convert\n{\"output\": \"b\", \"final_answer\": \"b\"}</tool_call>",
         "<answer><tool_call>{\"output\": \"b\", \"final_answer\": \"b\"}</tool_call></answer>",
+        // Within a sentence.
+        "I convert it: <function=convert>{\"output\": \"b\", \"final_answer\": \"b\"}</function>",
+        "Then <tool_call>convert\n{\"output\": \"b\", \"final_answer\": \"b\"}</tool_call> is next.",
+        "I write <tools>{\"output\": \"b\", \"final_answer\": \"b\"}</tools>",
     ] {
         for contract in [Contract::Schema, Contract::Simple] {
             for (at, _) in text.char_indices() {
@@ -148,6 +162,8 @@ fn arguments_of_a_call_between_marks_are_no_answer_in_json() {
         "I know: {\"final_answer\": \"a\"}",
         "<p>{\"final_answer\": \"a\"}",
         "I know `<tool_call>` and [it]:\n{\"final_answer\": \"a\"}",
+        "I know <tool_call> and then:\n{\"final_answer\": \"a\"}",
+        "I know it.\n<tool_call> is a mark:\n{\"final_answer\": \"a\"}",
         "{\"b\": \"\\n<tool_call>\", \"final_answer\": \"a\"}",
         // Marks that are not of calls.
         "<json>{\"final_answer\": \"a\"}</json>",
@@ -304,6 +320,124 @@ fn a_text_that_may_be_a_call_of_a_tool_is_held() {
     let answer = r#"{"sky": "blue"}"#;
     assert_eq!(heard(&mut answer_stream, &[request(1), wrote(answer)]), "");
     assert_eq!(answer_stream.rest(answer, true), AnswerRest::More(answer));
+}
+
+fn news() -> Bound {
+    Bound {
+        tool: Tool::new("news").into(),
+        runner: Runner::Activity("news".into()),
+    }
+}
+
+#[test]
+fn prose_behind_a_quoted_mark_is_streamed_before_the_reply_ends() {
+    let text = "Models write marks.\n<tool_call> begins a call and </tool_call> ends it.\n\
+        [TOOL_CALLS] is Mistral's.";
+    for tools in [Vec::new(), vec![news()]] {
+        let mut answer_stream = stream_of(settings(), tools);
+        let mut shown = heard(&mut answer_stream, &[request(1)]);
+        for (at, c) in text.char_indices() {
+            shown += &heard(&mut answer_stream, &[wrote(&c.to_string())]);
+            // A mark, and the words that tell.
+            let held = at + c.len_utf8() - shown.len();
+            assert!(held <= "\n<tool_call> begins ".len(), "{shown}");
+        }
+        assert_eq!(shown, text);
+    }
+}
+
+/// The name of a tool between marks is a call without arguments.
+#[test]
+fn a_name_behind_a_mark_is_held_at_the_end() {
+    let mut answer_stream = AnswerStream::new(Contract::Tools);
+    let shown = answer_stream.push("I look.\n<tool_call>news");
+    assert_eq!(shown, "I look.");
+    assert_eq!(answer_stream.finish(), "");
+    assert!(answer_stream.ends_at_call());
+}
+
+/// Text that quotes marks of calls.
+const QUOTING: &[&str] = &[
+    "It is so. ",
+    "Sure! ",
+    "I look: ",
+    "a < b. ",
+    "\n",
+    " </s> ",
+    "`<tool_call>` is a mark. ",
+    "\n<tool_call> opens a call.",
+    "\n\"<tool_call>\" is Hermes's. ",
+    "\n[TOOL_CALLS] is a mark of Mistral. ",
+    "\n```\n<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>\n```\n",
+    "<function=NAME> is one. ",
+    "\n<tool_calls> and </tool_calls> enclose calls (of all kinds). ",
+    "\n<tool_call> (of Hermes) and <function= of Llama: \"news\". ",
+    "Then <|channel|> is there. ",
+];
+
+/// Calls of `news` in the forms of many models, each at the begin of a line.
+const CALLS: &[&str] = &[
+    "\n<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>",
+    "\n<tool_call>news</tool_call>",
+    "\n<tool_call>news<arg_key>q</arg_key><arg_value>1</arg_value></tool_call>",
+    "\n<tool_call>\n```json\n{\"name\": \"news\"}\n```\n</tool_call>",
+    "\n<tools>{\"name\": \"news\"}</tools>",
+    "\n<function_call>{\"name\": \"news\"}</function_call>",
+    "\n<function=news>{}</function>",
+    "\n<function=news><parameter=q>1</parameter></function>",
+    "\n<invoke name=\"news\"><parameter name=\"q\">1</parameter></invoke>",
+    "\n[TOOL_CALLS][{\"name\": \"news\"}]",
+    "\n[TOOL_CALLS]news[ARGS]{}",
+    "\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>news\n```json\n{}\n```<｜tool▁call▁end｜>",
+    "\n<｜DSML｜invoke name=\"news\"></｜DSML｜invoke>",
+    "\n<|channel|>commentary to=functions.news <|constrain|>json<|message|>{}<|call|>",
+    "\n<|tool_call_begin|>functions.news:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "\n<|python_tag|>news(q=1)",
+    "\n<|tool_call|>[{\"name\": \"news\"}]",
+    "\n<|START_ACTION|>[{\"tool_name\": \"news\", \"parameters\": {}}]<|END_ACTION|>",
+    "\n<|plugin|>{\"name\": \"news\"}<|action_end|>",
+    "\n<start_function_call>call:news{}<end_function_call>",
+    "\n<|tool_call>call:news{}<tool_call|>",
+    "\n```tool_code\nprint(news(q=1))\n```",
+    "\n<tool_calls>[{\"name\": \"news\"}]</tool_calls>",
+    "\n<tool_calls><tool_call>news<tool_sep></tool_call></tool_calls>",
+    "\n<function_calls>\nnews(q=1)\n</function_calls>",
+    "\n<|tool_call_start|>[news(q=1)]<|tool_call_end|>",
+    "\n<seed:tool_call><function=news></function></seed:tool_call>",
+    "\n<longcat_tool_call>{\"name\": \"news\"}</longcat_tool_call>",
+    "\n<TOOLCALL>[{\"name\": \"news\"}]</TOOLCALL>",
+    "\n<|tools_prefix|>[{\"news\": {}}]<|tools_suffix|>",
+    "\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"news\"></steptml:invoke>",
+    "\n[unused11][{\"name\": \"news\"}][unused12]",
+    "\n[TOOL_REQUEST]{\"name\": \"news\"}[END_TOOL_REQUEST]",
+];
+
+/// The solution in a complete reply.
+fn whole(text: &str) -> Result<Solution, String> {
+    let completion = Completion {
+        content: text.to_owned(),
+        ..Completion::default()
+    };
+    let view = RequestView {
+        model: "",
+        instructions: "",
+        turns: &[],
+        tools: &[Arc::new(Tool::new("news"))],
+        output_schema: None,
+        settings: &settings(),
+        composition: Composition::default(),
+    };
+    read(Contract::Tools, &completion, &view)
+}
+
+/// [`CALLS`] are calls for the readers of complete replies.
+#[test]
+fn each_form_behind_a_sentence_is_a_call() {
+    for call in CALLS {
+        let solution = whole(&format!("It is so.{call}")).unwrap();
+        let tools: Vec<_> = solution.calls.iter().map(|call| &call.tool).collect();
+        assert_eq!(tools, ["news"], "{call}");
+    }
 }
 
 #[test]
@@ -502,6 +636,44 @@ fn missing_text_is_completed_at_the_end() {
 }
 
 proptest! {
+    /// The text that is streamed is the beginning of the answer. Without a call it is all of it, before the reply ends.
+    #[test]
+    fn a_call_is_not_streamed_and_prose_behind_quoted_marks_is(
+        parts in prop::collection::vec(prop_oneof![
+            3 => select(QUOTING).prop_map(|text| (text, false)),
+            1 => select(CALLS).prop_map(|text| (text, true)),
+        ], 0..6),
+        size in select(vec![1_usize, 2, 3, 7, 44, 4096]),
+    ) {
+        let mut text = "It is so. ".to_owned();
+        let mut first_call = None;
+        for (part, is_call) in parts {
+            if is_call {
+                first_call.get_or_insert(text.len());
+            }
+            text.push_str(part);
+        }
+        if first_call.is_none() {
+            text.push_str("\nThat is all, then.");
+        }
+        let letters: Vec<char> = text.chars().collect();
+        let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
+        let mut events = vec![request(1)];
+        events.extend(pieces.map(|piece| wrote(&piece)));
+        let mut answer_stream = stream_of(settings(), vec![news()]);
+        let streamed = heard(&mut answer_stream, &events);
+        let solution = whole(&text);
+        if let Some(at) = first_call {
+            prop_assert!(streamed.len() <= at, "{:?} of {:?}", streamed, text);
+        } else {
+            prop_assert_eq!(&streamed, &text);
+            prop_assert!(solution.is_ok(), "{:?} of {:?}", solution, text);
+        }
+        let answer = solution.ok().and_then(|solution| solution.output);
+        let answer = answer.as_ref().and_then(|answer| answer.as_str()).unwrap_or(&text);
+        prop_assert!(answer.starts_with(&streamed), "{:?} of {:?}", streamed, text);
+    }
+
     #[test]
     fn any_text_is_said_as_it_is(text in ".*") {
         let reply = json!({"calls": [], "output": text}).to_string();

@@ -31,6 +31,20 @@ const LEADS: [&str; 7] = [
     "print",
     "result",
 ];
+/// Names that calls may have beside those of the tools, as they are compared: of the functions for members of a solution, of the
+/// host's own tools, and words before a name.
+const OTHER_NAMES: [&str; 8] = [
+    "advisors",
+    "consultadvisor",
+    "findtools",
+    "finish",
+    "function",
+    "meta",
+    "print",
+    "readresult",
+];
+/// End of the name of a function for a member of a solution, where a tool has its name.
+const SOLUTION: &str = "solution";
 /// Characters between a name and its arguments.
 const BETWEEN: [char; 6] = ['*', '"', ':', '=', '-', '>'];
 /// First characters of arguments.
@@ -63,6 +77,14 @@ impl OfferedNames {
             ReplyOpening::Undecided if text.len() > MAX_UNDECIDED => ReplyOpening::Marks,
             kind => kind,
         }
+    }
+
+    /// Whether a word with these letters may mean a tool, perhaps with a namespace before it. True where no names are known.
+    pub(super) fn may_end(&self, letters: &str) -> bool {
+        let other = letters.trim_end_matches(SOLUTION);
+        self.0.is_empty()
+            || self.0.iter().any(|name| letters.ends_with(name.as_str()))
+            || OTHER_NAMES.iter().any(|name| other.ends_with(*name))
     }
 
     fn kind(&self, text: &str) -> ReplyOpening {

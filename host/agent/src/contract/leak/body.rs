@@ -153,6 +153,12 @@ impl CallableNames {
     }
 }
 
+/// Whether a name before arguments is one word. A sentence that ends with the name of a tool (`as in to=NAME(…)`) is no name
+/// of it, and what follows a mark is known to be prose by its first words. The rules before format 5 take any text.
+pub(super) fn is_one_word(rules: ReadingRules, name: &str) -> bool {
+    !rules.are_from_5() || !name.trim().contains(char::is_whitespace)
+}
+
 /// Members that hold a tool's name.
 pub(super) fn names(rules: ReadingRules) -> &'static [&'static str] {
     known(rules, &NAMES)

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use toolhold_json::rules::ReadingRules;
 use toolhold_json::strict;
 
-const CALL: &str = "call:";
+/// Beginning of each call.
+pub(super) const CALL: &str = "call:";
 /// The quotation marks of texts: FunctionGemma's and Gemma 4's.
 const QUOTES: [&str; 2] = ["<escape>", "<|\"|>"];
 /// Maximum depth of values; no tool takes deeper ones.

@@ -86,6 +86,7 @@
 mod bare;
 mod bare_opening;
 mod body;
+mod body_opening;
 mod call_search;
 mod closing;
 mod framed;

@@ -1,6 +1,6 @@
 //! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`, or one a line.
 
-use super::body::CallableNames;
+use super::body::{CallableNames, is_one_word};
 use super::{Leak, LeakedCalls, MAX_CALLS};
 use serde_json::{Map, Value};
 use toolhold_json::repair::RepairKind;
@@ -88,6 +88,9 @@ fn printed(text: &str, offer: &CallableNames) -> Option<Leak> {
 
 fn call(name: &str, inner: &str, offer: &CallableNames) -> Option<Leak> {
     let name = name.trim();
+    if !is_one_word(offer.rules(), name) {
+        return None;
+    }
     let tool = offer.identifier(name.strip_prefix(PACKAGE).unwrap_or(name))?;
     let is_current = offer.rules().are_from_4();
     let parts = parts(inner);

@@ -95,10 +95,18 @@ pub(super) fn begin(rules: ReadingRules, text: &str) -> bool {
     family(rules, text).is_some()
 }
 
+/// Beginnings of the tags of calls, with the tool's name behind them.
+pub(super) fn openings(rules: ReadingRules) -> impl Iterator<Item = &'static str> {
+    families(rules).map(|family| family.open)
+}
+
 fn family(rules: ReadingRules, text: &str) -> Option<&'static Family> {
+    families(rules).find(|family| text.starts_with(family.open))
+}
+
+fn families(rules: ReadingRules) -> impl Iterator<Item = &'static Family> {
     let later = rules.are_from_4().then_some(&LATER_FAMILY);
-    let mut known = FAMILIES.iter().chain(later);
-    known.find(|family| text.starts_with(family.open))
+    FAMILIES.iter().chain(later)
 }
 
 /// One call after the other.
@@ -136,6 +144,9 @@ pub(super) fn all(text: &str, offer: &CallableNames, end: TextEnd) -> Option<Lea
 /// `<function=NAME>…</function>` and `<invoke name="NAME">…</invoke>`, with parameters as tags or as JSON.
 fn named(family: &Family, text: &str, offer: &CallableNames, end: TextEnd) -> Option<LeakedCalls> {
     let (name, rest) = text.strip_prefix(family.open)?.split_once('>')?;
+    if !body::is_one_word(offer.rules(), name) {
+        return None;
+    }
     let name = if family.open.ends_with("name=") {
         unquoted(name)?
     } else {
@@ -286,7 +297,11 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: TextEnd) -> Option<L
 fn pairs_of(family: &PairFamily, text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let PairFamily { key, value } = family;
     let (name, rest) = text.split_once(key.0)?;
-    let tool = offer.tool(before_separator(offer.rules(), name))?;
+    let name = before_separator(offer.rules(), name);
+    if !body::is_one_word(offer.rules(), name) {
+        return None;
+    }
+    let tool = offer.tool(name)?;
     let mut arguments = Map::new();
     let mut rest = Some(rest);
     while let Some(text) = rest {

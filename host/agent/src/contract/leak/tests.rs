@@ -35,6 +35,18 @@ pub(super) fn assert_held(text: &str) {
     }
 }
 
+/// Asserts that readers of a stream are shown nothing of a call that stands behind a sentence.
+fn assert_held_behind_prose(call: &str) {
+    const BEFORE: &str = "It is so.\n";
+    let names = OfferedNames::of(["weather.now", "news", "a_b.c_d"]);
+    let text = format!("{BEFORE}{call}");
+    for (at, c) in text.char_indices() {
+        let begun = &text[..at + c.len_utf8()];
+        let shown = CallSearch::of(names.clone()).pass(begun).bytes;
+        assert!(shown <= BEFORE.len(), "{text:?} at {begun:?}");
+    }
+}
+
 /// Names are read in several spellings where a mark says that a call stands there, and in no other place: an answer may be a
 /// heading above an object.
 #[test]
@@ -80,6 +92,7 @@ fn a_heading_above_an_object_is_no_name() {
 /// `news` without arguments.
 #[test]
 fn every_form_is_read() {
+    let rules = ReadingRules::Current;
     let rome = call("weather.now", json!({"city": "Rome"}));
     let news = call("news", json!({}));
     let one = std::slice::from_ref(&rome);
@@ -609,7 +622,30 @@ fn every_form_is_read() {
         if body::unmarked(text, &offer(), TextEnd::Own).is_some() && !text.starts_with("analysis") {
             assert_held(text);
         }
+        if opening(rules, past_around(rules, text)).is_some() {
+            assert_held_behind_prose(text);
+        }
     }
+}
+
+/// A name before arguments is one word. A text behind a mark is prose where its first words are none of a call.
+#[test]
+fn a_sentence_that_ends_with_a_name_is_no_call() {
+    let tools = ["weather.now", "news"].map(|name| Arc::new(Tool::new(name)));
+    let names = Arc::new(ToolNames::new(&tools, &[]));
+    let offer = CallableNames::of(&tools).named(Some(&names));
+    for text in [
+        "It is so.\n<tool_call> opens a call as in to=news()",
+        "It is so.\n<tool_call> opens to=news<arg_key>q</arg_key><arg_value>1</arg_value>",
+        "It is so.\n<function= opens to=news></function>",
+        "It is so.\n<tool_call>n e w s()</tool_call>",
+    ] {
+        assert_eq!(find(text, &offer, TextEnd::Own), None, "{text}");
+        let former = offer.clone().under(ReadingRules::Format4);
+        assert!(find(text, &former, TextEnd::Own).is_some(), "{text}");
+    }
+    let call = "It is so.\n<tool_call>tools.news()</tool_call>";
+    assert!(find(call, &offer, TextEnd::Own).is_some());
 }
 
 /// Parameters beside the name are arguments if the tool has them, and the name is no word of a language.

@@ -5,7 +5,9 @@ use super::shapes::{self, Shape};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use toolhold_agent::contract::{CallSearch, Provenance, ReplyReader, RequestView, read_from};
+use toolhold_agent::contract::{
+    CallSearch, OfferedNames, Provenance, ReplyReader, RequestView, read_from,
+};
 use toolhold_json::bounded;
 use toolhold_json::coerce::coerce;
 use toolhold_json::grammar_subset::GrammarSubset;
@@ -284,6 +286,24 @@ const OPENS_NONE: &[Shape] = &[
     ("marks of calls in a sentence", |n| {
         format!("It {}", "is <tools> ".repeat(n / 11))
     }),
+    ("marks of calls before prose", |n| {
+        format!("It {}", "is.\n<tools> are ".repeat(n / 16))
+    }),
+    ("marks of calls before many blanks", |n| {
+        let blanks = " ".repeat(900);
+        format!("It {}", format!("is.\n<tools>{blanks}are so").repeat(n / 920))
+    }),
+    ("marks of calls before long words", |n| {
+        let word = "a<".repeat(450);
+        format!("It {}", format!("is.\n<tools>-{word} are so").repeat(n / 920))
+    }),
+    ("marks of calls in one word", |n| {
+        let marks = "<|plugin|>".repeat(90);
+        format!("It {}", format!("is {marks} so ").repeat(n / 907))
+    }),
+    ("headers that are none", |n| {
+        format!("It {}", "is <|start|>assistant so it is> ".repeat(n / 32))
+    }),
 ];
 
 /// Marks of calls are looked for in a reply that readers are shown while it comes.
@@ -296,7 +316,9 @@ fn replies_that_are_shown_while_they_come() {
             shapes,
             |text| {
                 for bytes in [1, 44, usize::MAX] {
-                    searched(text, bytes);
+                    searched(CallSearch::default(), text, bytes);
+                    let names = OfferedNames::of(["weather.now", "news"]);
+                    searched(CallSearch::of(names), text, bytes);
                 }
             },
         );
@@ -334,8 +356,7 @@ fn streamed(text: &str, bytes: usize, shown: &Provenance) {
 }
 
 /// Looks for a call in a reply as it comes, in pieces of `bytes` bytes.
-fn searched(text: &str, bytes: usize) {
-    let mut search = CallSearch::default();
+fn searched(mut search: CallSearch, text: &str, bytes: usize) {
     let mut held = String::new();
     for piece in pieces(text, bytes) {
         held.push_str(piece);
