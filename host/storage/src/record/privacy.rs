@@ -37,8 +37,8 @@ impl Store {
         let mut unread: BTreeSet<Uuid> = runs.iter().copied().collect();
         let mut found = BTreeMap::new();
         while !unread.is_empty() {
-            let listed =
-                serde_json::to_string(&unread).map_err(|error| sqlx::Error::Encode(error.into()))?;
+            let listed = serde_json::to_string(&unread)
+                .map_err(|error| sqlx::Error::Encode(error.into()))?;
             let rows: Vec<(String, String, Option<String>, Option<String>)> =
                 sqlx::query_as(statement)
                     .bind(listed)

@@ -103,7 +103,8 @@ async fn a_call_whose_row_was_refused_is_in_the_log_as_it_ended() {
     for id in ["open", "refused"] {
         store.audit_begin(&record(id), until).await.unwrap();
     }
-    let trigger = "CREATE TRIGGER refusal BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no row'); END";
+    let trigger =
+        "CREATE TRIGGER refusal BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no row'); END";
     sqlx::query(trigger).execute(&store.pool).await.unwrap();
     let (content, usage) = (AuditContent::default(), ToolUsage::default());
     let row = record("refused").ended(&content, Ok(&json!(1)), &usage, None, false);

@@ -291,11 +291,17 @@ const OPENS_NONE: &[Shape] = &[
     }),
     ("marks of calls before many blanks", |n| {
         let blanks = " ".repeat(900);
-        format!("It {}", format!("is.\n<tools>{blanks}are so").repeat(n / 920))
+        format!(
+            "It {}",
+            format!("is.\n<tools>{blanks}are so").repeat(n / 920)
+        )
     }),
     ("marks of calls before long words", |n| {
         let word = "a<".repeat(450);
-        format!("It {}", format!("is.\n<tools>-{word} are so").repeat(n / 920))
+        format!(
+            "It {}",
+            format!("is.\n<tools>-{word} are so").repeat(n / 920)
+        )
     }),
     ("marks of calls in one word", |n| {
         let marks = "<|plugin|>".repeat(90);
