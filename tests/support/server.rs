@@ -481,8 +481,8 @@ pub fn limit_descriptors(process: &Child, more: u64) {
 /// # Panics
 /// If a client is not answered, or each one is served.
 pub fn health_until_refused(address: &str) -> (Vec<TcpStream>, String) {
-    // As many numbers of descriptors as a process may have closed.
-    const MOST: usize = 500;
+    // More than the numbers of descriptors that a process has closed while it started.
+    const MOST: usize = 4_000;
     let mut served = Vec::new();
     for _ in 0..MOST {
         let mut client = TcpStream::connect(address).expect("a connection");

@@ -276,6 +276,11 @@ fn sweeps_beside_a_stopped_process(lab: &Lab) -> Result<String, AttackFailure> {
     }
     // What a call left whose process was killed goes; what a session has stays for the next call.
     let (mut call, mut session) = (host.begin("bad", LONG)?, host.begin("worse", LONG)?);
+    let ended = call.process.0.try_wait()?;
+    ensure(ended.is_none(), || {
+        let said = fs::read_to_string(&call.said).unwrap_or_default();
+        format!("the call ended with {ended:?} before its process was killed: {said:.300}")
+    })?;
     // The session's process first: on a busy machine its sweep runs late, and would remove what the other's leaves.
     session.process.kill()?;
     call.process.kill()?;

@@ -25,7 +25,7 @@ async fn metrics(
     let scraped = app.dispatcher.telemetry().scraped().await;
     let text = scraped.map_err(|error| match error {
         ScrapeError::Work(failure) => ApiError::from(failure),
-        error => ApiError::internal(&error),
+        error @ ScrapeError::Format(_) => ApiError::internal(&error),
     })?;
     Ok(([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text))
 }

@@ -7,7 +7,7 @@
 //! - with the name of a tool, which is one word ([`is_one_word`](super::body::is_one_word)), and one of [`BEHIND_NAME`] behind
 //!   it: arguments begin with these, and so do all marks.
 //!
-//! Any other text is none, whatever follows it. Each character is read once, however small the pieces are.
+//! No other text begins a call, with any text behind it. Each character is read once, however small the pieces are.
 
 use super::bare_opening::OfferedNames;
 use super::framed::FENCE;

@@ -79,8 +79,9 @@ impl CallSearch {
         self.pass_in(text, false)
     }
 
-    /// As [`Self::pass`], in a reply whose answer is JSON. There any mark outside of code may open a call, within a sentence,
-    /// too, and of any name: an object behind it is arguments, and no answer. A brace behind a mark always decides.
+    /// Returns the length of prose as [`Self::pass`] does, in a reply whose answer is JSON. Any mark outside of code may open
+    /// a call there, also within a sentence, and of any name: an object behind it is arguments, and no answer. A brace
+    /// behind a mark always decides.
     pub fn pass_before_json(&mut self, text: &str) -> ProseLength {
         self.pass_in(text, true)
     }

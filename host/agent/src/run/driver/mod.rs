@@ -204,8 +204,8 @@ impl Driver {
         })
     }
 
-    /// Goes on with a run whose process ended, or ends it if its journal says that it was cancelled. `journal` appends to the
-    /// events that were replayed.
+    /// Resumes a run whose process ended. The run ends at once if its journal says that it was cancelled. `journal` appends
+    /// to the events that were replayed.
     pub fn resume(&self, mut replayed: Replayed, journal: Box<dyn Journal>) -> Run {
         let notes = mem::take(&mut replayed.notes);
         self.take_up(replayed, journal, Input::Resumed { notes })

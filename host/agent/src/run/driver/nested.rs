@@ -173,7 +173,7 @@ struct RunRecording {
 }
 
 impl RunRecording {
-    /// What the record is told of the end of a call. One that was refused had no event with its arguments, and takes
+    /// Returns the events of the end of a call. One that was refused had no event with its arguments, and takes
     /// nothing of the budget of calls: the record has the beginning of long ones.
     fn end(&self, call: Call, end: &CallEnd) -> Vec<EventKind> {
         let told = (!self.is_told).then(|| EventKind::Plan {

@@ -46,7 +46,7 @@ pub(super) struct Performer {
     pub(super) driver: Arc<Driver>,
     /// Asked by the calls of the run before they begin.
     pub(super) end: Arc<RunEnd>,
-    /// What answers this run, once it has asked.
+    /// Model that answers this run, once it has asked.
     pub(super) session: Option<Arc<dyn Model>>,
     pub(super) class: Option<String>,
     pub(super) parent: Arc<RunRequest>,
@@ -67,7 +67,7 @@ pub(super) struct Performer {
     pub(super) jobs: BTreeMap<String, RecordedJob>,
     /// Jobs that the calls of the run wait for.
     pub(super) open_jobs: OpenJobs,
-    /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
+    /// Usage so far of the calls that calls of the run made, and of the calls of those, by the call of the run: it is
     /// part of that call's usage.
     pub(super) nested_spent: HashMap<String, RunUsage>,
     pub(super) offered: BoundTools,
@@ -77,7 +77,7 @@ pub(super) struct Performer {
     pub(super) doing: HashMap<Id, TaskKind>,
     /// Calls that go on when what they told is recorded.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
-    /// Of a candidate of the fallback.
+    /// Attempts of a candidate of the fallback.
     pub(super) attempts: FallbackAttempts,
     /// Attempts that are over, and not recorded yet.
     pub(super) untold: Vec<CandidateAttempt>,

@@ -27,12 +27,12 @@ use toolhold_protocol::window::{Counted, WrittenSummary};
 /// Time limit of a model that sums up a conversation: the run can go on with the statements alone.
 const SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What a task does, kept for the case that it panics.
+/// Work of a task, kept for the case that it panics.
 pub(in crate::run::driver) enum TaskKind {
     Ask,
     Call(String),
     Decide(Box<Pending>),
-    /// Of a call's arguments, or of the run itself.
+    /// Screens the arguments of a call, by its id, or the run itself.
     Screen(Option<String>),
     Retrieve,
     Count,
