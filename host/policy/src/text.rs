@@ -21,6 +21,9 @@ const MAX_NAME_BYTES: usize = 48;
 /// `text` without [`hidden`] characters, but with its lines and tabs and with those that its
 /// language or its emoji call for, cut to `max` characters. `docs/security.md`, promise 10.
 pub fn visible(text: &str, max: usize) -> String {
+    if text.len() <= max && hidden::is_printable_ascii(text) {
+        return text.to_owned();
+    }
     let mut kept = hidden::characters(text)
         .filter(|(c, is_hidden)| !is_hidden || matches!(*c, '\n' | '\t'))
         .map(|(c, _)| c);
@@ -112,7 +115,9 @@ pub enum UnseenText {
 /// True if `text` stands on one line as it is: without line breaks, controls and hidden characters, but for those that its
 /// language or its emoji call for.
 pub fn is_plain_line(text: &str) -> bool {
-    hidden::characters(text).all(|(c, is_hidden)| !is_hidden && !c.is_control())
+    let mut characters = hidden::characters(text);
+    hidden::is_printable_ascii(text)
+        || characters.all(|(c, is_hidden)| !is_hidden && !c.is_control())
 }
 
 /// True if every text in the JSON, keys included, [`is_plain_line`].
@@ -151,16 +156,23 @@ pub fn is_escaped(c: char) -> bool {
 
 /// `text` on one line, with every character that [`is_escaped`] names as its escape.
 pub fn line(text: &str) -> String {
-    one_line(text.chars().map(|c| (c, is_escaped(c))))
+    one_line(text, |text| text.chars().map(|c| (c, is_escaped(c))))
 }
 
 /// `text` on one line for reading, where no person decides about it: joiners and selectors that its language or its emoji
 /// call for stay as they are.
 pub fn readable_line(text: &str) -> String {
-    one_line(hidden::characters(text))
+    one_line(text, hidden::characters)
 }
 
-fn one_line(characters: impl Iterator<Item = (char, bool)>) -> String {
+fn one_line<'t, C>(text: &'t str, characters: impl FnOnce(&'t str) -> C) -> String
+where
+    C: Iterator<Item = (char, bool)>,
+{
+    if hidden::is_printable_ascii(text) {
+        return text.to_owned();
+    }
+    let characters = characters(text);
     let mut out = String::with_capacity(characters.size_hint().0);
     for each in characters {
         match each {
@@ -177,6 +189,9 @@ fn one_line(characters: impl Iterator<Item = (char, bool)>) -> String {
 /// `text` with escapes in place of hidden characters, and with its lines and tabs: for answers and other texts that are
 /// read and not decided about.
 pub fn readable(text: &str) -> String {
+    if hidden::is_printable_ascii(text) {
+        return text.to_owned();
+    }
     escaped(hidden::characters(text))
 }
 
@@ -233,15 +248,22 @@ fn barred(text: &str, indent: &str, shown: fn(&str) -> String) -> String {
 /// JSON in which every character that [`is_escaped`] names is written as `\uXXXX`. Its meaning is the same.
 /// `json` is JSON as `serde_json` writes it.
 pub fn json(json: &str) -> String {
-    escaped_json(json.chars().map(|c| (c, is_escaped(c))))
+    escaped_json(json, |json| json.chars().map(|c| (c, is_escaped(c))))
 }
 
 /// [`json`] for a model: joiners and selectors that a language or an emoji calls for stay as they are.
 pub fn readable_json(json: &str) -> String {
-    escaped_json(hidden::characters(json))
+    escaped_json(json, hidden::characters)
 }
 
-fn escaped_json(characters: impl Iterator<Item = (char, bool)>) -> String {
+fn escaped_json<'t, C>(json: &'t str, characters: impl FnOnce(&'t str) -> C) -> String
+where
+    C: Iterator<Item = (char, bool)>,
+{
+    if hidden::is_printable_ascii(json) {
+        return json.to_owned();
+    }
+    let characters = characters(json);
     let mut out = String::with_capacity(characters.size_hint().0);
     for (c, is_hidden) in characters {
         // Between values JSON has line breaks; inside of texts it has none that are not escaped.

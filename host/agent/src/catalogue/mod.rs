@@ -6,11 +6,13 @@
 
 mod check;
 mod compiled;
+mod forms;
 mod place;
 mod tool;
 
 pub use check::{SchemaError, ToolCheck};
 pub use compiled::validator;
+pub(crate) use forms::{FunctionForm, ToolForms};
 pub use tool::CallableTool;
 
 use crate::context::{Toolbook, stored, toolbook};
@@ -175,6 +177,12 @@ impl ToolCatalogue {
     /// Returns the tool of this name, if there is one.
     pub fn find(&self, name: &str) -> Option<&Arc<CallableTool>> {
         self.tools.get(self.place(name)?)
+    }
+
+    /// Returns the forms that are kept of a tool, if it is this one in memory.
+    pub(crate) fn forms(&self, tool: &Arc<Tool>) -> Option<&ToolForms> {
+        let known = self.find(&tool.name)?;
+        Arc::ptr_eq(&known.bound.tool, tool).then_some(&known.forms)
     }
 
     /// Returns the place of a tool in the lists.

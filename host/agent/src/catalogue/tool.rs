@@ -1,5 +1,6 @@
 //! One tool with what its calls need of it.
 
+use super::forms::{FORM_BYTES_A_BYTE, ToolForms};
 use super::{SchemaError, ToolCheck};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ pub struct CallableTool {
     pub check: Arc<ToolCheck>,
     schema: OnceLock<Arc<Value>>,
     bytes: OnceLock<usize>,
+    pub(crate) forms: ToolForms,
 }
 
 impl CallableTool {
@@ -37,6 +39,7 @@ impl CallableTool {
             bound,
             schema: OnceLock::new(),
             bytes: OnceLock::new(),
+            forms: ToolForms::default(),
         })
     }
 
@@ -65,7 +68,9 @@ impl CallableTool {
 
     /// Returns an estimate of the bytes that it takes in memory.
     pub(super) fn kept_bytes(&self) -> u64 {
-        self.check.compiled_bytes(&self.bound.tool)
+        let bytes = u64::try_from(self.bytes()).unwrap_or(u64::MAX);
+        let forms = bytes.saturating_mul(FORM_BYTES_A_BYTE);
+        forms.saturating_add(self.check.compiled_bytes(&self.bound.tool))
     }
 }
 

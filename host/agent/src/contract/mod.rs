@@ -26,6 +26,7 @@ pub use thought::{Filter as ThoughtFilter, ReplyText};
 use toolhold_protocol::contract::Contract;
 pub use tools::tool;
 
+use crate::catalogue::ToolCatalogue;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::sync::Arc;
@@ -86,12 +87,17 @@ pub struct RequestView<'a> {
     pub composition: Composition<'a>,
 }
 
-/// The chat completion request for `view`.
-pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
+/// The chat completion request for `view`. `catalogue` keeps the forms of its tools for the next Request; other tools are
+/// printed each time.
+pub fn request(
+    contract: Contract,
+    view: &RequestView<'_>,
+    catalogue: &ToolCatalogue,
+) -> ChatRequest {
     let mut request = match contract {
-        Contract::Schema => schema::request(view),
-        Contract::Tools => tools::request(view),
-        Contract::Simple => simple::request(view),
+        Contract::Schema => schema::request(view, catalogue),
+        Contract::Tools => tools::request(view, catalogue),
+        Contract::Simple => simple::request(view, catalogue),
     };
     if let Some(seed) = &view.settings.seed {
         request.extra.insert("seed".into(), seed.clone().into());

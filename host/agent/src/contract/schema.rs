@@ -1,12 +1,13 @@
 //! The `schema` contract: one JSON object that satisfies the composed schema.
 
+use crate::catalogue::ToolCatalogue;
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{ReplyPart, SolutionReader};
 use crate::contract::{ParsedReply, RequestView, simple, text};
 use serde_json::{Value, json};
 use std::mem;
 use std::sync::Arc;
-use toolhold_json::grammar_subset::MAX_REPETITIONS;
+use toolhold_json::grammar_subset::{GrammarSubset, MAX_REPETITIONS};
 use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_policy::prompt::PromptText;
@@ -16,35 +17,62 @@ use toolhold_protocol::compose::Shape;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::function_names::ToolNames;
 use toolhold_protocol::solution::{Call, Solution};
+use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::Exchange;
 
-pub fn request(view: &RequestView<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> ChatRequest {
     let settings = view.settings;
-    // About three characters a token: a string this long fills what the reply may have.
-    let bound = settings.max_tokens.saturating_mul(3);
-    let schema = compose::compose(
-        view.tools,
-        view.output_schema,
-        Composition {
-            max_string: Some(bound).filter(|bound| *bound <= MAX_REPETITIONS),
-            ..view.composition
-        },
-    );
+    let schema = composed(view, catalogue);
     let voice = Solutions {
         reasons: settings.reasons,
         names: view.composition.names,
     };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system(view), &voice, text::first(view)),
-        response_format: Some(json!({
-            "type": "json_schema",
-            "json_schema": {"name": "solution", "strict": true, "schema": schema},
-        })),
+        messages: conversation::messages(view, system(view, catalogue), &voice, text::first(view)),
+        // Not by `json!`, which would copy the schema twice.
+        response_format: Some(Value::from_iter([
+            ("type", Value::from("json_schema")),
+            (
+                "json_schema",
+                Value::from_iter([
+                    ("name", "solution".into()),
+                    ("strict", true.into()),
+                    ("schema", schema),
+                ]),
+            ),
+        ])),
         max_tokens: Some(settings.max_tokens),
         temperature: settings.temperature,
         ..ChatRequest::default()
     }
+}
+
+/// The schema of the solution.
+fn composed(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> Value {
+    // About three characters a token: a string this long fills what the reply may have.
+    let bound = view.settings.max_tokens.saturating_mul(3);
+    let how = Composition {
+        max_string: Some(bound).filter(|bound| *bound <= MAX_REPETITIONS),
+        ..view.composition
+    };
+    let form = how.call_form();
+    compose::compose_with(view.tools, view.output_schema, how, |tool, subset| {
+        let kept = catalogue.forms(tool).zip(form.shared());
+        let kept = kept.and_then(|(forms, form)| {
+            let key = (form, how.max_string);
+            let call = forms.calls.get_or_make(key, || lone_call(tool, how));
+            (*call).clone()
+        });
+        kept.unwrap_or_else(|| compose::call(tool, form, subset))
+    })
+}
+
+/// The schema of the tool's calls, if it has no definitions, which have a name beside those of other tools.
+fn lone_call(tool: &Tool, how: Composition<'_>) -> Option<Value> {
+    let mut subset = GrammarSubset::new(how.max_string);
+    let call = compose::call(tool, how.call_form(), &mut subset);
+    subset.is_free_of_definitions().then_some(call)
 }
 
 pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
@@ -118,12 +146,12 @@ fn repair(said: &ParsedReply<'_>) -> Option<Solution> {
 
 /// Instructions, tools and the form of a reply. The same bytes at every step of a run, so that
 /// prefix caches hit.
-fn system(view: &RequestView<'_>) -> PromptText {
+fn system(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> PromptText {
     let mut system = PromptText::instruction(view.instructions);
     if view.tools.is_empty() {
         system.words("\n\nReply with one JSON object: {\"calls\": [], \"output\": <your answer>}.");
     } else {
-        system.part(&text::tools(view));
+        system.part(&text::tools(view, catalogue));
         system.words(
             "\n# Form of a reply\nReply with one JSON object and nothing else.\n\
              To call tools: {\"calls\": [{\"_tool\": \"<name>\", <parameters>}], \"output\": null}\n\

@@ -1,5 +1,6 @@
 //! The `simple` contract: JSON in plain text, one call or the answer a reply (docs/protocol.md, 4.3).
 
+use crate::catalogue::ToolCatalogue;
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{ObjectFinder, SolutionPart, call_object};
 use crate::contract::{ParsedReply, RequestView, leak, text};
@@ -24,14 +25,14 @@ const REASON: &str = "_reasoningForCall";
 /// An object with one of these is the reply.
 const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
 
-pub fn request(view: &RequestView<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> ChatRequest {
     let voice = Objects {
         reasons: view.settings.reasons,
         names: view.composition.names,
     };
     ChatRequest {
         model: view.model.to_owned(),
-        messages: conversation::messages(view, system(view), &voice, text::first(view)),
+        messages: conversation::messages(view, system(view, catalogue), &voice, text::first(view)),
         max_tokens: Some(view.settings.max_tokens),
         temperature: view.settings.temperature,
         ..ChatRequest::default()
@@ -188,12 +189,12 @@ pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<SolutionPart>,
 
 /// Instructions, tools and the form of a reply, which here nothing but this text asks for. The same
 /// bytes at every step of a run, so that prefix caches hit.
-fn system(view: &RequestView<'_>) -> PromptText {
+fn system(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> PromptText {
     let mut system = PromptText::instruction(view.instructions);
     if view.tools.is_empty() {
         system.words("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
     } else {
-        system.part(&text::tools(view));
+        system.part(&text::tools(view, catalogue));
         system
             .words("\n# Form of a reply\nReply with one JSON object and nothing else.\n")
             .words("To call a tool, one in a reply: ")
@@ -276,7 +277,7 @@ mod tests {
     }
 
     fn body(turns: &[Turn], tools: &[Arc<Tool>], output_schema: Option<&Value>) -> Value {
-        request(&RequestView {
+        let view = RequestView {
             model: "m",
             instructions: "Be good.",
             turns,
@@ -284,8 +285,8 @@ mod tests {
             output_schema,
             settings: &Settings::default(),
             composition: Composition::default(),
-        })
-        .body()
+        };
+        request(&view, &ToolCatalogue::default()).body()
     }
 
     fn reply(text: &str) -> Result<Solution, String> {

@@ -1,5 +1,6 @@
 //! Shared parts of the contracts in which the model writes JSON as text: `schema` and `simple`.
 
+use crate::catalogue::ToolCatalogue;
 use crate::contract::{RequestView, thought};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -19,30 +20,50 @@ use toolhold_text::cut;
 const MAX_REJECTED_CHARS: usize = 1_000;
 
 /// The tools, under a heading.
-pub(super) fn tools(view: &RequestView<'_>) -> PromptText {
+pub(super) fn tools(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> PromptText {
     let mut text = PromptText::from("\n\n# Tools\n");
-    for tool in view.tools {
-        let mut parameters = match view.composition.names {
-            Some(_) => function_names::outward_parameters(tool).into_owned(),
-            None => tool.parameters.clone(),
-        };
-        if let Some(schema) = parameters.as_object_mut() {
-            schema.remove("$schema");
-            schema.remove("title");
+    let Composition { names, lazy, .. } = view.composition;
+    let is_named = names.is_some();
+    for own in view.tools {
+        match catalogue.forms(own) {
+            Some(forms) => {
+                let kept = forms
+                    .texts
+                    .get_or_make((is_named, lazy), || tool(own, is_named, lazy));
+                text.part(&kept);
+            }
+            None => {
+                text.part(&tool(own, is_named, lazy));
+            }
         }
-        text.words("\n## ").line(&tool.name).words("\n");
-        text.quoted(&tool.description)
-            .words("\nParameters: ")
-            .json(&parameters)
+    }
+    text
+}
+
+/// A tool: its name, its description and its parameters.
+fn tool(tool: &Tool, is_named: bool, lazy: bool) -> PromptText {
+    let mut text = PromptText::default();
+    let mut parameters = if is_named {
+        function_names::outward_parameters(tool).into_owned()
+    } else {
+        tool.parameters.clone()
+    };
+    if let Some(schema) = parameters.as_object_mut() {
+        schema.remove("$schema");
+        schema.remove("title");
+    }
+    text.words("\n## ").line(&tool.name).words("\n");
+    text.quoted(&tool.description)
+        .words("\nParameters: ")
+        .json(&parameters)
+        .words("\n");
+    for line in reserved(tool, lazy) {
+        text.part(&line).words("\n");
+    }
+    if let (true, Some(output)) = (tool.is_latent(), &tool.output) {
+        text.words("\"_output\" must satisfy ")
+            .json(output)
             .words("\n");
-        for line in reserved(tool, view.composition) {
-            text.part(&line).words("\n");
-        }
-        if let (true, Some(output)) = (tool.is_latent(), &tool.output) {
-            text.words("\"_output\" must satisfy ")
-                .json(output)
-                .words("\n");
-        }
     }
     text
 }
@@ -61,7 +82,7 @@ pub(super) fn call_it(tools: &[Arc<Tool>]) -> &'static str {
 }
 
 /// Describes the reserved properties of a tool's calls, one line each.
-pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<PromptText> {
+pub(super) fn reserved(tool: &Tool, lazy: bool) -> Vec<PromptText> {
     let mut lines = Vec::new();
     if let Scopes::Requested(offered) = &tool.scopes {
         let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
@@ -88,7 +109,7 @@ pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<PromptText> {
             lines.push(line.json(&path.schema()).take());
         }
     }
-    if tool.is_latent() && how.lazy {
+    if tool.is_latent() && lazy {
         lines.push(
             "This tool is yours to answer, later: plan it without \"_output\", and write its result as \"_output\" \
              in the call when the plan was accepted and asks for it"

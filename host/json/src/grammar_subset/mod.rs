@@ -153,6 +153,11 @@ impl GrammarSubset {
         }
     }
 
+    /// True if no schema that was reduced so far has definitions, so that what is reduced next does not depend on it.
+    pub fn is_free_of_definitions(&self) -> bool {
+        self.names.counts.is_empty() && self.authored.is_empty()
+    }
+
     /// Hoists a schema that is reduced already. The names of others hold an underscore.
     pub fn define(&mut self, name: &str, schema: Value) {
         self.names.reserve(name);

@@ -83,6 +83,9 @@ impl ChatRequest {
     /// replayed without them comes to the same.
     pub fn recorded(&self) -> Value {
         let mut body = self.body();
+        if self.images() == 0 {
+            return body;
+        }
         let messages = body.get_mut("messages").and_then(Value::as_array_mut);
         let shown = shown::messages(&self.messages);
         for (message, own) in messages.into_iter().flatten().zip(shown.iter()) {

@@ -85,10 +85,65 @@ pub struct Composition<'a> {
     pub reading: ReadingRules,
 }
 
+impl<'a> Composition<'a> {
+    pub fn call_form(self) -> CallForm<'a> {
+        CallForm {
+            reasons: self.reasons,
+            wiring: self.wiring,
+            lazy: self.lazy,
+            answers: self.answers,
+            instances: self.instances,
+            is_named: self.names.is_some(),
+            authored: self.authored,
+        }
+    }
+}
+
+/// What the schema of a call depends on, beside its tool: see the members of [`Composition`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallForm<'a> {
+    pub reasons: bool,
+    pub wiring: bool,
+    pub lazy: bool,
+    pub answers: bool,
+    pub instances: &'a [String],
+    /// Whether parameters go out under names that every endpoint takes.
+    pub is_named: bool,
+    pub authored: bool,
+}
+
+impl CallForm<'_> {
+    /// The same form, if it names no instances, which are the run's own.
+    pub fn shared(self) -> Option<CallForm<'static>> {
+        self.instances.is_empty().then_some(CallForm {
+            reasons: self.reasons,
+            wiring: self.wiring,
+            lazy: self.lazy,
+            answers: self.answers,
+            instances: &[],
+            is_named: self.is_named,
+            authored: self.authored,
+        })
+    }
+}
+
 /// Composes the schema for `tools` and the user's output schema (plain text if there is none).
 /// The result uses only what every endpoint's grammar supports; the full schemas are validated on
 /// our side afterwards.
 pub fn compose(tools: &[impl Borrow<Tool>], output: Option<&Value>, how: Composition<'_>) -> Value {
+    let form = how.call_form();
+    compose_with(tools, output, how, |tool, subset| {
+        call(tool.borrow(), form, subset)
+    })
+}
+
+/// [`compose`], with the schema of a tool's calls from `call`, which may have kept it from an earlier Request.
+pub fn compose_with<T>(
+    tools: &[T],
+    output: Option<&Value>,
+    how: Composition<'_>,
+    mut call: impl FnMut(&T, &mut GrammarSubset) -> Value,
+) -> Value {
     let mut subset = GrammarSubset::new(how.max_string);
     let first: Vec<(&str, Value)> = [("meta", how.meta), ("advisors", how.advisors)]
         .into_iter()
@@ -103,12 +158,17 @@ pub fn compose(tools: &[impl Borrow<Tool>], output: Option<&Value>, how: Composi
         let empty = json!({"type": "array", "items": {}, "maxItems": 0});
         return subset.finish(solution(empty, output));
     }
-    let calls: Vec<Value> = tools
-        .iter()
-        .map(|tool| call(tool.borrow(), how, &mut subset))
-        .collect();
+    if how.wiring {
+        references::define(&mut subset);
+    }
+    let calls: Vec<Value> = tools.iter().map(|tool| call(tool, &mut subset)).collect();
+    // `json!` would copy the schemas of all calls, once for each level.
     let list = |least: usize| {
-        let mut list = json!({"type": "array", "items": {"anyOf": calls}, "minItems": least});
+        let mut list = Value::from_iter([
+            ("type", "array".into()),
+            ("items", Value::from_iter([("anyOf", calls)])),
+            ("minItems", least.into()),
+        ]);
         // More calls than that are counted, not constrained.
         if how.max_calls <= MAX_REPETITIONS as usize {
             list["maxItems"] = how.max_calls.into();
@@ -118,10 +178,13 @@ pub fn compose(tools: &[impl Borrow<Tool>], output: Option<&Value>, how: Composi
     let schema = match how.shape {
         _ if how.forced => solution(list(1), json!({"type": "null"})),
         Shape::Both => solution(list(0), json!({"anyOf": [output, {"type": "null"}]})),
-        Shape::Exclusive => json!({"anyOf": [
-            solution(list(1), json!({"type": "null"})),
-            solution(json!({"type": "array", "items": {}, "maxItems": 0}), output),
-        ]}),
+        Shape::Exclusive => Value::from_iter([(
+            "anyOf",
+            vec![
+                solution(list(1), json!({"type": "null"})),
+                solution(json!({"type": "array", "items": {}, "maxItems": 0}), output),
+            ],
+        )]),
     };
     subset.finish(schema)
 }
@@ -134,22 +197,27 @@ fn solution(first: &[(&str, Value)], calls: Value, output: Value) -> Value {
     properties.insert("calls".into(), calls);
     properties.insert("output".into(), output);
     let required: Vec<_> = properties.keys().cloned().collect();
-    json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
+    Value::from_iter([
+        ("type", "object".into()),
+        ("properties", Value::Object(properties)),
+        ("required", required.into()),
+        ("additionalProperties", false.into()),
+    ])
 }
 
 /// A call object of the composed schema.
-fn call(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Value {
-    let mut call = properties(tool, how, subset);
+pub fn call(tool: &Tool, form: CallForm<'_>, subset: &mut GrammarSubset) -> Value {
+    let mut call = properties(tool, form, subset);
     let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": tool.name}))]);
     properties.append(&mut call.properties);
     let mut required = vec!["_tool".to_owned()];
     required.append(&mut call.required);
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": call.additional})
+    Value::from_iter([
+        ("type", "object".into()),
+        ("properties", Value::Object(properties)),
+        ("required", required.into()),
+        ("additionalProperties", call.additional),
+    ])
 }
 
 /// What a call of one tool consists of besides its `_tool`, in the order in which a model writes it.
@@ -171,30 +239,30 @@ impl Properties {
 }
 
 /// Reserved properties and parameters of a call of `tool`.
-pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Properties {
-    if how.wiring {
+pub fn properties(tool: &Tool, form: CallForm<'_>, subset: &mut GrammarSubset) -> Properties {
+    if form.wiring {
         references::define(subset);
     }
-    let parameters = if how.authored && !how.wiring {
-        parameters::authored(tool, how, subset)
+    let parameters = if form.authored && !form.wiring {
+        parameters::authored(tool, form, subset)
     } else {
-        parameters::of(tool, how, subset)
+        parameters::of(tool, form, subset)
     };
     let mut call = Properties {
         properties: Map::new(),
         required: Vec::new(),
         additional: parameters.additional,
     };
-    if how.reasons {
+    if form.reasons {
         let mut reason = json!({"type": "string", "maxLength": 200});
         if subset.keeps_descriptions() {
             reason["description"] = json!("Why this call is made, in one sentence.");
         }
         call.put("_reasoningForCall", reason, true);
     }
-    if !how.instances.is_empty() {
+    if !form.instances.is_empty() {
         // In a plan, a call without one serves them all.
-        call.put("_instance", json!({"enum": how.instances}), !how.lazy);
+        call.put("_instance", json!({"enum": form.instances}), !form.lazy);
     }
     if let Scopes::Requested(keys) = &tool.scopes {
         call.put(
@@ -207,30 +275,30 @@ pub fn properties(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset)
         call.put(&name, schema, is_required);
     }
     // A choice is made with the answer, and not when the call is planned.
-    let is_planned = tool.is_latent() && how.lazy;
+    let is_planned = tool.is_latent() && form.lazy;
     match &tool.output_path {
         Some(OutputPath::Fixed(target)) => {
             call.put("_outputPath", json!({"const": target}), true);
         }
-        Some(OutputPath::OneOf(_)) if is_planned && !how.answers => {}
+        Some(OutputPath::OneOf(_)) if is_planned && !form.answers => {}
         Some(path) => {
             let is_needed = matches!(path, OutputPath::OneOf(_)) && !is_planned;
             let schema = subset.reduce(&path.schema(), &format!("{} output path", tool.name));
             call.put("_outputPath", schema, is_needed);
         }
-        None if how.wiring => call.put("_outputPath", references::reference(), false),
+        None if form.wiring => call.put("_outputPath", references::reference(), false),
         None => {}
     }
-    if how.wiring {
+    if form.wiring {
         let methods = ["set", "merge", "assign", "push", "concat"];
         call.put("_outputMethod", json!({"enum": methods}), false);
     }
-    if tool.is_latent() && (!how.lazy || how.answers) {
+    if tool.is_latent() && (!form.lazy || form.answers) {
         let output = match &tool.output {
             Some(schema) => subset.reduce(schema, &format!("{} output", tool.name)),
             None => json!({}),
         };
-        call.put("_output", output, !how.lazy);
+        call.put("_output", output, !form.lazy);
     }
     call
 }

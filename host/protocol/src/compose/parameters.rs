@@ -1,7 +1,7 @@
 //! A tool's parameters, one by one: a call holds them beside reserved properties, so their schema
 //! cannot stay one piece.
 
-use super::Composition;
+use super::CallForm;
 use super::references::{self, LEVELS};
 use crate::function_names;
 use crate::tool::Tool;
@@ -17,30 +17,26 @@ pub(super) struct Parameters {
 
 /// Which parameters go together is checked on our side. What matters here is that everything that
 /// satisfies the tool's schema can be written.
-pub(super) fn of(tool: &Tool, how: Composition<'_>, subset: &mut GrammarSubset) -> Parameters {
-    let wiring = how.wiring;
+pub(super) fn of(tool: &Tool, form: CallForm<'_>, subset: &mut GrammarSubset) -> Parameters {
+    let wiring = form.wiring;
     let members = subset.reduce_members(&tool.parameters, &tool.name, |definition| {
         if wiring {
             // It is at least inside of a parameter.
             references::offer_inside(definition, LEVELS - 1);
         }
     });
-    parameters(tool, how, members, subset)
+    parameters(tool, form, members, subset)
 }
 
 /// The parameters with the schemas that the tool's author wrote.
-pub(super) fn authored(
-    tool: &Tool,
-    how: Composition<'_>,
-    subset: &mut GrammarSubset,
-) -> Parameters {
+pub(super) fn authored(tool: &Tool, form: CallForm<'_>, subset: &mut GrammarSubset) -> Parameters {
     let members = subset.authored_members(&tool.parameters, &tool.name);
-    parameters(tool, how, members, subset)
+    parameters(tool, form, members, subset)
 }
 
 fn parameters(
     tool: &Tool,
-    how: Composition<'_>,
+    form: CallForm<'_>,
     members: ObjectMembers,
     subset: &GrammarSubset,
 ) -> Parameters {
@@ -49,8 +45,11 @@ fn parameters(
         required,
         additional,
     } = members;
-    let mut object = json!({"properties": properties, "additionalProperties": additional});
-    if how.wiring {
+    let mut object = Value::from_iter([
+        ("properties", Value::Object(properties)),
+        ("additionalProperties", additional),
+    ]);
+    if form.wiring {
         references::offer_inside(&mut object, LEVELS);
     }
     let mut member = |name: &str| object.get_mut(name).map(Value::take);
@@ -59,22 +58,26 @@ fn parameters(
         Some(Value::Object(named)) => named,
         _ => Map::new(),
     };
-    let outward = how.names.and_then(|_| function_names::parameters(tool));
+    let outward = if form.is_named {
+        function_names::parameters(tool)
+    } else {
+        None
+    };
     let is_described = subset.keeps_descriptions();
     // Without names that go out, a leading `_` is the host's.
-    let is_shown = |name: &String| how.names.is_some() || !name.starts_with('_');
+    let is_shown = |name: &String| form.is_named || !name.starts_with('_');
     let named = named.into_iter().filter(|(name, _)| is_shown(name));
     let named = named.map(|(name, schema)| {
         let is_required = required.contains(&name);
         match &outward {
             Some(outward) => {
-                let form = outward.outward(&name).into_owned();
-                let schema = if is_described && form != name {
+                let shown = outward.outward(&name).into_owned();
+                let schema = if is_described && shown != name {
                     named_otherwise(schema, &name)
                 } else {
                     schema
                 };
-                (form, schema, is_required)
+                (shown, schema, is_required)
             }
             None => (name, schema, is_required),
         }

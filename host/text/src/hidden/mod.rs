@@ -29,6 +29,12 @@ pub fn is_hidden(c: char) -> bool {
     is_in(table::HIDDEN, c)
 }
 
+/// True if all characters are letters, digits, marks and spaces of ASCII. Most texts are, and none of these characters is
+/// hidden or breaks a line, so such a text needs no second look.
+pub fn is_printable_ascii(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
 /// True for tags and variation selectors, of which each can stand for a letter that no person sees.
 pub fn can_spell(c: char) -> bool {
     matches!(c, '\u{FE00}'..='\u{FE0F}' | '\u{E0000}'..='\u{E0FFF}')

@@ -85,6 +85,15 @@ fn generated() -> String {
 }
 
 #[test]
+fn printable_ascii_is_seen_and_stays_on_its_line() {
+    for c in '\0'..='\u{FF}' {
+        let text = format!("a{c}b");
+        let is_plain = characters(&text).all(|(c, is_hidden)| !is_hidden && !c.is_control());
+        assert_eq!(is_printable_ascii(&text), is_plain && c.is_ascii(), "{c:?}");
+    }
+}
+
+#[test]
 fn the_table_is_what_unicode_says() {
     let generated = generated();
     if std::env::var_os("TOOLHOLD_UPDATE").is_some() {

@@ -11,26 +11,31 @@ pub(super) use names::given;
 pub use names::tool;
 pub use reply::read;
 
+use crate::catalogue::ToolCatalogue;
 use crate::contract::{RequestView, conversation, text};
 use names::{function, function_of_member, members};
-use parameters::{description, function_of, parameters, shown};
+use parameters::{function_of, shown};
 use toolhold_model::chat::{ChatRequest, ChatTool, ToolChoice};
 use toolhold_policy::prompt::PromptText;
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Forcing;
 use transcript::Functions;
 
-pub fn request(view: &RequestView<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>, catalogue: &ToolCatalogue) -> ChatRequest {
+    let composition = view.composition;
+    let form = composition.call_form();
     let mut tools: Vec<_> = view
         .tools
         .iter()
-        .map(|tool| ChatTool {
-            name: function(&tool.name, view.composition.names),
-            description: description(tool, view.composition).into(),
-            parameters: parameters(tool, view.composition),
+        .map(|tool| {
+            let shown = parameters::function(tool, form, catalogue);
+            ChatTool {
+                name: function(&tool.name, composition.names),
+                description: shown.description.as_str().to_owned(),
+                parameters: shown.parameters.clone(),
+            }
         })
         .collect();
-    let composition = view.composition;
     for (name, member, description, schema) in members(view) {
         let Some(schema) = schema else { continue };
         tools.push(ChatTool {

@@ -1,40 +1,58 @@
 //! Functions as a model is shown them: their descriptions, and the schemas of their parameters.
 
+use crate::catalogue::{FunctionForm, ToolCatalogue};
 use crate::contract::text;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use toolhold_json::descriptions::{self, DESCRIPTIONS};
 use toolhold_json::grammar_subset::{ALSO, GrammarSubset};
 use toolhold_policy::prompt::PromptText;
 use toolhold_policy::text::is_plain_json;
-use toolhold_protocol::compose::{self, Composition, Properties};
+use toolhold_protocol::compose::{self, CallForm, Properties};
 use toolhold_protocol::tool::Tool;
 
 /// Describes the tool and its reserved parameters.
-pub(super) fn description(tool: &Tool, how: Composition<'_>) -> PromptText {
+fn description(tool: &Tool, lazy: bool) -> PromptText {
     let mut lines = vec![PromptText::default().quoted(&tool.description).take()];
-    lines.extend(text::reserved(tool, how));
+    lines.extend(text::reserved(tool, lazy));
     PromptText::joined(&lines, "\n")
 }
 
+/// The function that stands for a tool.
+pub(super) fn function(
+    tool: &Arc<Tool>,
+    form: CallForm<'_>,
+    catalogue: &ToolCatalogue,
+) -> Arc<FunctionForm> {
+    let make = || FunctionForm {
+        description: description(tool, form.lazy),
+        parameters: parameters(tool, form),
+    };
+    match catalogue.forms(tool).zip(form.shared()) {
+        Some((forms, form)) => forms.functions.get_or_make(form, make),
+        None => Arc::new(make()),
+    }
+}
+
 /// The parameters of a call of `tool`, reserved ones included.
-pub(super) fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
+fn parameters(tool: &Tool, form: CallForm<'_>) -> Value {
     // Functions stand before the conversation: the same bytes at every step, so that prefix caches hit.
-    let how = Composition {
+    let form = CallForm {
         answers: true,
-        ..how
+        ..form
     };
     let mut subset = GrammarSubset::new(None).with_descriptions();
     let Properties {
         properties,
         required,
         additional,
-    } = compose::properties(tool, how, &mut subset);
-    shown(subset.finish(json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": additional,
-    })))
+    } = compose::properties(tool, form, &mut subset);
+    shown(subset.finish(Value::from_iter([
+        ("type", "object".into()),
+        ("properties", Value::Object(properties)),
+        ("required", required.into()),
+        ("additionalProperties", additional),
+    ])))
 }
 
 /// The parameters of a function that stands for one member of the solution. `authored` leaves its schema as it was written.
@@ -140,6 +158,7 @@ fn is_of_texts(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_protocol::compose::Composition;
 
     #[test]
     fn each_text_that_describes_a_parameter_stands_behind_a_bar() {
@@ -208,7 +227,7 @@ mod tests {
                 wiring,
                 ..Composition::default()
             };
-            let schema = parameters(&tool, how);
+            let schema = parameters(&tool, how.call_form());
             assert_eq!(schema["required"][0], "n");
             match expect {
                 Some(expect) => assert_eq!(schema["properties"]["n"], *expect),

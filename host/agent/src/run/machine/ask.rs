@@ -127,7 +127,7 @@ impl Machine {
             instructions: &instructions,
             ..self.view(&turns, meta.as_ref())
         };
-        let request = contract::request(self.contract(), &view);
+        let request = contract::request(self.contract(), &view, self.tools.catalogue());
         let before = self.privacy.counts();
         let request = self.privacy.hide_request(request);
         self.tell_hidden(&before, effects);
