@@ -23,6 +23,8 @@ pub(crate) struct ToolForms {
     pub texts: Kept<(bool, bool), PromptText>,
     /// The function that stands for it where calls are native.
     pub functions: Kept<CallForm<'static>, FunctionForm>,
+    /// Its description and its schema, as texts of a model are compared with them.
+    pub plain: Kept<(), PlainText>,
 }
 
 /// A tool as a function of an endpoint with native calls.
@@ -30,6 +32,15 @@ pub(crate) struct ToolForms {
 pub(crate) struct FunctionForm {
     pub description: PromptText,
     pub parameters: Value,
+}
+
+/// A text in its plain form, without marks that a copy may have otherwise.
+#[derive(Debug)]
+pub(crate) struct PlainText {
+    /// SHA-256 and bytes of the text itself.
+    pub digest: [u8; 32],
+    pub bytes: usize,
+    pub plain: String,
 }
 
 /// A few values by their keys, the latest at the end.

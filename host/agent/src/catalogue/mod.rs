@@ -12,7 +12,7 @@ mod tool;
 
 pub use check::{SchemaError, ToolCheck};
 pub use compiled::validator;
-pub(crate) use forms::{FunctionForm, ToolForms};
+pub(crate) use forms::{FunctionForm, PlainText, ToolForms};
 pub use tool::CallableTool;
 
 use crate::context::{Toolbook, stored, toolbook};

@@ -20,7 +20,7 @@ mod tools;
 pub use examples::MAX_EXAMPLES;
 pub use leak::{CallSearch, OfferedNames, ProseLength, ReplyOpening};
 pub use provenance::Provenance;
-pub(crate) use provenance::TextSource;
+pub(crate) use provenance::{TextSource, plain_text};
 pub use reader::{ReplyPart, ReplyReader};
 pub use thought::{Filter as ThoughtFilter, ReplyText};
 use toolhold_protocol::contract::Contract;

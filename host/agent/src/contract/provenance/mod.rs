@@ -7,6 +7,7 @@ mod plain;
 mod quotation;
 
 use super::simple::{ARGUMENTS, TOOL_NAME};
+use crate::catalogue::PlainText;
 use marks::MarkComparison;
 use plain::{DecodedText, plain};
 use quotation::CallText;
@@ -55,6 +56,15 @@ pub(crate) enum TextSource {
     Other,
 }
 
+/// The plain form of a text, to be kept for all runs that show it.
+pub(crate) fn plain_text(text: &str) -> PlainText {
+    PlainText {
+        digest: Sha256::digest(text).into(),
+        bytes: text.len(),
+        plain: plain(text),
+    }
+}
+
 /// Texts that a model was shown in a run, without its own calls. They only grow.
 #[derive(Debug, Clone, Default)]
 pub struct Provenance {
@@ -93,9 +103,26 @@ impl Corpus {
             self.is_full = true;
             return None;
         };
-        self.text.push(BETWEEN);
-        self.text.push_str(&plain);
+        self.push(&plain);
         Some(decoded)
+    }
+
+    /// Keeps a text whose plain form was made before.
+    fn add_plain(&mut self, text: &PlainText) {
+        if self.is_full || text.bytes == 0 || !self.seen.insert(text.digest) {
+            return;
+        }
+        let has_room = |bytes: usize| self.text.len().saturating_add(bytes) <= MAX_KEPT_BYTES;
+        if has_room(text.bytes) && has_room(text.plain.len()) {
+            self.push(&text.plain);
+        } else {
+            self.is_full = true;
+        }
+    }
+
+    fn push(&mut self, plain: &str) {
+        self.text.push(BETWEEN);
+        self.text.push_str(plain);
     }
 
     fn has(&self, call: &CallText) -> bool {
@@ -138,6 +165,11 @@ impl Provenance {
             self.worded.push(BETWEEN);
             self.worded.push_str(&worded);
         }
+    }
+
+    /// The model is shown a text of [`TextSource::Host`] whose plain form is kept.
+    pub(crate) fn add_of_host(&mut self, text: &PlainText) {
+        self.host.add_plain(text);
     }
 
     /// Sets the endpoint that replies from here on; `None` is the one of the run's own model.

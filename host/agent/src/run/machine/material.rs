@@ -2,8 +2,9 @@
 //! waits for a person where some of them are text of others (docs/protocol.md, 4.10).
 
 use super::Machine;
-use crate::contract::{Provenance, TextSource};
+use crate::contract::{Provenance, TextSource, plain_text};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use toolhold_json::rules::ReadingRules;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::Message;
@@ -69,17 +70,17 @@ impl Machine {
     }
 
     fn note_tools(&mut self) {
-        let shown = self.tools.shown().iter();
-        let new: Vec<(String, String)> = shown
-            .filter(|tool| !self.material.tools.contains(&tool.name))
-            .map(|tool| {
-                let text = format!("{}\n{}", tool.description, tool.parameters);
-                (tool.name.clone(), text)
-            })
-            .collect();
-        for (name, text) in new {
-            self.material.provenance.add(TextSource::Host, &text);
-            self.material.tools.insert(name);
+        let catalogue = self.tools.catalogue();
+        for tool in self.tools.shown() {
+            if !self.material.tools.insert(tool.name.clone()) {
+                continue;
+            }
+            let make = || plain_text(&format!("{}\n{}", tool.description, tool.parameters));
+            let text = match catalogue.forms(tool) {
+                Some(forms) => forms.plain.get_or_make((), make),
+                None => Arc::new(make()),
+            };
+            self.material.provenance.add_of_host(&text);
         }
     }
 
