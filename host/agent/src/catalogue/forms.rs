@@ -10,7 +10,7 @@ use toolhold_protocol::compose::CallForm;
 /// Forms of one kind that are kept of a tool. Endpoints that are asked at the same time may need different ones.
 const MAX_FORMS: usize = 2;
 /// Bytes in memory of all forms of a tool, for each byte of its definition.
-pub(super) const FORM_BYTES_A_BYTE: u64 = 40;
+pub(super) const FORM_BYTES_A_BYTE: u64 = 60;
 
 /// The forms of one tool.
 #[derive(Debug, Default)]

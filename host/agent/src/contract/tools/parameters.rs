@@ -24,6 +24,11 @@ pub(super) fn function(
     form: CallForm<'_>,
     catalogue: &ToolCatalogue,
 ) -> Arc<FunctionForm> {
+    // Functions stand before the conversation: the same bytes at every step, so that prefix caches hit.
+    let form = CallForm {
+        answers: true,
+        ..form
+    };
     let make = || FunctionForm {
         description: description(tool, form.lazy),
         parameters: parameters(tool, form),
@@ -36,11 +41,6 @@ pub(super) fn function(
 
 /// The parameters of a call of `tool`, reserved ones included.
 fn parameters(tool: &Tool, form: CallForm<'_>) -> Value {
-    // Functions stand before the conversation: the same bytes at every step, so that prefix caches hit.
-    let form = CallForm {
-        answers: true,
-        ..form
-    };
     let mut subset = GrammarSubset::new(None).with_descriptions();
     let Properties {
         properties,
