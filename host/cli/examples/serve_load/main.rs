@@ -41,7 +41,7 @@ async fn main() -> Result<()> {
     println!("at rest: {}", mib(server.memory()?));
 
     println!(
-        "runs at once   runs/s   p50 (model alone)      p99 (model alone)      memory per run"
+        "runs at once   runs/s   p50 (model alone)      p99 (model alone)      memory per run   CPU per run"
     );
     for (at_once, runs) in LEVELS {
         let alone = Load::of(at_once, runs, async || {
@@ -50,16 +50,19 @@ async fn main() -> Result<()> {
         .await?;
         let before = server.memory()?;
         let peak = server.peak_memory();
+        let worked = server.processor_time()?;
         let load = Load::of(at_once, runs, task).await?;
+        let worked = server.processor_time()?.saturating_sub(worked);
         let each = peak.read()?.saturating_sub(before) / at_once as u64;
         println!(
-            "{at_once:>12} {:>8.0}   {:>8} ({:>8})    {:>8} ({:>8})    {:>8}",
+            "{at_once:>12} {:>8.0}   {:>8} ({:>8})    {:>8} ({:>8})    {:>8}   {:>8} µs",
             load.rate(),
             ms(load.percentile(50)),
             ms(alone.percentile(50)),
             ms(load.percentile(99)),
             ms(alone.percentile(99)),
             kib(each),
+            worked.as_micros() / runs as u128,
         );
     }
     let runs = WARM_UP + LEVELS.iter().map(|(_, runs)| runs).sum::<usize>();

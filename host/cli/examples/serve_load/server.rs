@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
+use toolhold_hostile::processor_time_of;
 
 pub struct ServerProcess {
     child: Child,
@@ -103,6 +104,11 @@ impl ServerProcess {
         let text = answer.text().await?;
         ensure!(status.is_success(), "{status}: {text}");
         Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Processor time that it has used so far.
+    pub fn processor_time(&self) -> Result<Duration> {
+        processor_time_of(self.child.id()).context("the server ended")
     }
 
     /// Resident bytes.
