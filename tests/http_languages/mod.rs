@@ -3,6 +3,7 @@
 mod bounds;
 mod trials;
 
+use crate::new_module::answered;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -20,7 +21,7 @@ use support::host::{Finished, Host};
 use support::sandbox::{call, registry, repository};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
-use toolhold_needs::{Need, has_program, is_built, leave_out};
+use toolhold_needs::{has_program, is_built};
 use toolhold_policy::{CallError, Grant, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
@@ -249,22 +250,14 @@ async function* numbers() {
 const value = (found) => ({ tag: "value", val: JSON.stringify(found) });
 "#;
 
-/// Whether the build ended well; nothing where JavaScript cannot be built here.
+/// The end of the build; `None` where JavaScript cannot be built here.
 fn built(host: &Host) -> Option<Finished> {
     for program in ["node", "npm"] {
         if !has_program(program, "no JavaScript is built") {
             return None;
         }
     }
-    let built = host.run(&["build", "waits"]);
-    if built.code != Some(0) && built.stderr.contains("reaches its registry") {
-        leave_out(
-            Need::Registry,
-            "npm does not reach its registry, so no JavaScript is built",
-        );
-        return None;
-    }
-    Some(built)
+    answered("build", || host.run(&["build", "waits"]))
 }
 
 /// Built and called as an author does.

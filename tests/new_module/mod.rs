@@ -319,6 +319,35 @@ fn a_crash_in_c_names_its_lines() {
     );
 }
 
+/// A deadline, a package that does not exist and a message of a compiler are faults, and the test fails.
+#[test]
+fn only_a_registry_that_does_not_answer_leaves_a_template_out() {
+    let advice = "check that npm reaches its registry (network, proxy)";
+    for (code, told, is_left_out) in [
+        (1, format!("npm error code ETIMEDOUT\n{advice}"), true),
+        (
+            1,
+            format!("Could not resolve host: a.example\n{advice}"),
+            true,
+        ),
+        (1, format!("the build timed out\n{advice}"), false),
+        (1, format!("npm error code E404\n{advice}"), false),
+        (101, format!("npm error code ETIMEDOUT\n{advice}"), false),
+        (
+            1,
+            "test a_connection: connection timed out".to_owned(),
+            false,
+        ),
+    ] {
+        let done = Finished {
+            code: Some(code),
+            stdout: String::new(),
+            stderr: told,
+        };
+        assert_eq!(is_unreached(&done), is_left_out, "{done:?}");
+    }
+}
+
 /// A folder in the way comes first; a name that is nowhere is said as it was written.
 #[test]
 fn a_module_is_found_by_its_name_when_it_is_built() {

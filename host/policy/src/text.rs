@@ -289,8 +289,8 @@ pub fn shell_word(text: &str) -> String {
     }
 }
 
-/// Text that a module, a server or a file brings, for people: it can only be shown escaped, on one line by `Display`,
-/// or as a [`block`](Self::block). For programs it is what it is.
+/// Text that a module, a server or a file brings. `Display` and `Debug` escape it and keep it on one line; a
+/// [`block`](Self::block) escapes it in several. Only [`raw`](Self::raw) gives the text as it came.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UntrustedText(String);

@@ -38,11 +38,53 @@ const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct ServedKnowledge {
     pub configured: Arc<ConfiguredKnowledge>,
     pub extractors: Extractors,
-    adding: Arc<FairQueue<String>>,
-    fetching: Arc<FairQueue<String>>,
-    searching: Arc<FairQueue<String>>,
+    adding: WorkQueue,
+    fetching: WorkQueue,
+    searching: WorkQueue,
     /// Something was deleted or replaced.
     deleted: Notify,
+}
+
+/// The queue for one kind of work, whose owners are keys.
+#[derive(Debug)]
+struct WorkQueue {
+    queue: Arc<FairQueue<String>>,
+    /// Permits that one owner may hold at the same time.
+    most_of_one: usize,
+    /// How long an entry waits for its permit.
+    patience: Duration,
+}
+
+impl WorkQueue {
+    fn adding() -> Self {
+        Self {
+            queue: FairQueue::new(ADDING, ADDING_WAITING),
+            most_of_one: ADDING_OF_ONE,
+            patience: ADDING_PATIENCE,
+        }
+    }
+
+    fn fetching() -> Self {
+        Self {
+            queue: FairQueue::new(FETCHING, FETCHING_WAITING),
+            most_of_one: FETCHING_OF_ONE,
+            patience: FETCHING_PATIENCE,
+        }
+    }
+
+    fn searching() -> Self {
+        Self {
+            queue: FairQueue::new(SEARCHING, SEARCHING_WAITING),
+            most_of_one: SEARCHING_OF_ONE,
+            patience: SEARCHING_PATIENCE,
+        }
+    }
+
+    async fn enter(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
+        let deadline = Instant::now() + self.patience;
+        let lane = Lane::of(owner.to_owned());
+        self.queue.enter(lane, self.most_of_one, deadline).await
+    }
 }
 
 impl ServedKnowledge {
@@ -50,9 +92,9 @@ impl ServedKnowledge {
         Self {
             configured,
             extractors,
-            adding: FairQueue::new(ADDING, ADDING_WAITING),
-            fetching: FairQueue::new(FETCHING, FETCHING_WAITING),
-            searching: FairQueue::new(SEARCHING, SEARCHING_WAITING),
+            adding: WorkQueue::adding(),
+            fetching: WorkQueue::fetching(),
+            searching: WorkQueue::searching(),
             deleted: Notify::new(),
         }
     }
@@ -62,9 +104,7 @@ impl ServedKnowledge {
     /// # Errors
     /// Too many wait, or the wait took too long.
     pub async fn may_add(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
-        let deadline = Instant::now() + ADDING_PATIENCE;
-        let lane = Lane::of(owner.to_owned());
-        self.adding.enter(lane, ADDING_OF_ONE, deadline).await
+        self.adding.enter(owner).await
     }
 
     /// Waits until `owner` may have a document fetched. The permit is given back when the document is added.
@@ -72,9 +112,7 @@ impl ServedKnowledge {
     /// # Errors
     /// As [`Self::may_add`].
     pub async fn may_fetch(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
-        let deadline = Instant::now() + FETCHING_PATIENCE;
-        let lane = Lane::of(owner.to_owned());
-        self.fetching.enter(lane, FETCHING_OF_ONE, deadline).await
+        self.fetching.enter(owner).await
     }
 
     /// Waits until `owner` may search.
@@ -82,9 +120,7 @@ impl ServedKnowledge {
     /// # Errors
     /// As [`Self::may_add`].
     pub async fn may_search(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
-        let deadline = Instant::now() + SEARCHING_PATIENCE;
-        let lane = Lane::of(owner.to_owned());
-        self.searching.enter(lane, SEARCHING_OF_ONE, deadline).await
+        self.searching.enter(owner).await
     }
 
     /// Says that something was deleted or replaced, so that its passages are removed soon.
@@ -113,6 +149,64 @@ impl ServedKnowledge {
                     tracing::warn!(%error, "deleted passages could not be removed; they will be later");
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn documents_and_searches_at_the_same_time_are_bounded_by_key_and_in_all() {
+        for (queue, of_one, seconds) in [
+            (WorkQueue::adding(), 1, 30),
+            (WorkQueue::searching(), 4, 10),
+        ] {
+            let mut permits = Vec::new();
+            for owner in ["a", "b"] {
+                for _ in 0..of_one {
+                    permits.push(queue.enter(owner).await.unwrap());
+                }
+            }
+            for (owner, refusal) in [
+                ("a", QueueRefusal::GroupLimit),
+                ("c", QueueRefusal::Deadline),
+            ] {
+                let begun = Instant::now();
+                assert_eq!(queue.enter(owner).await.unwrap_err(), refusal);
+                assert_eq!(begun.elapsed().as_secs(), seconds);
+            }
+            drop(permits.pop());
+            queue.enter("c").await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn documents_and_searches_that_wait_are_bounded() {
+        for (queue, in_all, waiting) in [
+            (WorkQueue::adding(), 2, 64),
+            (WorkQueue::searching(), 8, 256),
+        ] {
+            let queue = Arc::new(queue);
+            let mut permits = Vec::new();
+            for owner in 0..in_all {
+                permits.push(queue.enter(&owner.to_string()).await.unwrap());
+            }
+            let mut entries = Vec::new();
+            for owner in in_all..in_all + waiting + 10 {
+                let queue = queue.clone();
+                entries.push(tokio::spawn(async move {
+                    queue.enter(&owner.to_string()).await
+                }));
+            }
+            let mut refused = 0;
+            for entry in entries {
+                if entry.await.unwrap().unwrap_err() == QueueRefusal::Full {
+                    refused += 1;
+                }
+            }
+            assert_eq!(refused, 10);
         }
     }
 }

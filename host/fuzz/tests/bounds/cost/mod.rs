@@ -193,7 +193,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "jobs of calls",
         Proof::Tests(
             "host/agent/tests/scripted_runs/jobs.rs",
-            &["a_job_that_takes_too_long_fails_its_call_and_is_told_to_stop"],
+            &[
+                "a_job_that_takes_too_long_fails_its_call_and_is_told_to_stop",
+                "progress_without_end_is_recorded_a_hundred_times",
+            ],
         ),
     ),
     (
@@ -225,10 +228,14 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         ),
     ),
     (
+        // The bounds of one question are in the test of documents over HTTP.
         "searches over HTTP",
         Proof::Tests(
-            "tests/serve/knowledge.rs",
-            &["what_is_no_document_and_no_question_is_refused_with_its_reason"],
+            "host/server/src/knowledge.rs",
+            &[
+                "documents_and_searches_at_the_same_time_are_bounded_by_key_and_in_all",
+                "documents_and_searches_that_wait_are_bounded",
+            ],
         ),
     ),
     (
