@@ -102,9 +102,9 @@ fn sqlite() -> Command {
     command
 }
 
-/// Tests of `tests/faults`, those of servers, which its table names, and all bases of a dev build.
+/// Tests of `tests/faults`, those of servers, which its table names, all bases of a dev build, and a deep tree.
 fn faults() -> Command {
-    let filter = "test(/^(dev_build|faults|serve)::/)";
+    let filter = "test(/^(dev_build|faults|serve)::|::a_deep_tree_goes_/)";
     let mut command = xtask(&["test", "--", "--profile", "long", "-E", filter]);
     command.env(WHOLE.0, WHOLE.1);
     command
