@@ -240,20 +240,24 @@ impl Shield for Domains {
 }
 
 impl Domains {
-    /// The strangers of a text as it is written, with its characters of full width as those of ASCII, and of URLs inside of
-    /// URLs.
+    /// The strangers of a text, and of URLs inside of its URLs.
     fn all_strangers(&self, text: &str, found: &mut Vec<String>) {
+        self.strangers_in_all_forms(text, found);
+        if let Some(decoded) = decoded(text) {
+            self.strangers_in_all_forms(&decoded, found);
+        }
+    }
+
+    /// The strangers of a text as it is written, with its characters of full width as those of ASCII, and without its hidden
+    /// characters, as a model is shown it.
+    fn strangers_in_all_forms(&self, text: &str, found: &mut Vec<String>) {
         self.strangers(text, found);
         let folded = Folded::of(text);
         if folded.text() != text {
             self.strangers(folded.text(), found);
         }
-        if let Some(decoded) = decoded(text) {
-            self.strangers(&decoded, found);
-            let folded = Folded::of(&decoded);
-            if folded.text() != decoded {
-                self.strangers(folded.text(), found);
-            }
+        if let Some(without_hidden) = Folded::without_hidden(text) {
+            self.strangers(without_hidden.text(), found);
         }
     }
 

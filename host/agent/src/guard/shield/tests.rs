@@ -308,6 +308,12 @@ async fn statement_000_81_only_known_hosts_are_named() {
         (r"http://example.com\n@evil.test", false),
         (r"http://example.com\n\tann@evil.test", false),
         ("<//169.254.169.254/x", false),
+        // Hidden characters, which a model is not shown, and escapes.
+        ("w\u{200b}ww.evil.test", false),
+        ("ht\u{ad}tps:evil.test", false),
+        ("http://exam\u{200b}ple.com/x", true),
+        (r"a\nwww.evil.test", false),
+        (r"\u003ewww.evil.test", false),
         ("_//evil.test.", false),
         (r"http://example.com\n\@evil.test", false),
         (r"http://example.com\x@evil.test", false),
