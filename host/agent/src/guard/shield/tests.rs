@@ -308,6 +308,13 @@ async fn statement_000_81_only_known_hosts_are_named() {
         (r"http://example.com\n@evil.test", false),
         (r"http://example.com\n\tann@evil.test", false),
         ("<//169.254.169.254/x", false),
+        // Shares of Windows, and paths of it.
+        (r"open \\evil.test\share", false),
+        (r#"{"path": "\\\\evil.test\\share"}"#, false),
+        (r"see /\evil.test/x", false),
+        (r"C:\\Users\\a.txt", true),
+        (r#""Папка\\файл.txt""#, true),
+        (r"say \\n or (\\d+.\\w)", true),
         // Hidden characters, which a model is not shown, and escapes.
         ("w\u{200b}ww.evil.test", false),
         ("ht\u{ad}tps:evil.test", false),
