@@ -22,7 +22,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 77,
         name: "values_in_other_forms",
-        attack: "the same with digits and colons of full width, other spaces between groups, names of other languages, other slashes and dots",
+        attack: "the same with digits and colons of full width, other spaces between groups, names of other languages, other slashes and dots, hidden characters, behind escapes",
         must: "no model is shown one",
         company: Company::Others,
         tries: |lab| Box::pin(ready(values_in_other_forms(lab))),
@@ -57,7 +57,7 @@ const ADDRESSES: [&str; 5] = [
     "wss://evil.test",
 ];
 /// Texts, and the part of each that no model may be shown.
-const OTHER_FORMS: [(&str, &str); 18] = [
+const OTHER_FORMS: [(&str, &str); 24] = [
     ("卡号４１１１１１１１１１１１１１１１有效", "４１１１１"),
     ("マイナンバーは１２３４５６７８９０１８です", "５６７８"),
     ("card_4111111111111111", "41111111"),
@@ -88,15 +88,26 @@ const OTHER_FORMS: [(&str, &str); 18] = [
     ("СНИЛС: 112-233-445-95", "233-445"),
     ("паспорт РФ 4508123456", "8123456"),
     ("паспорт 45 08 № 123456", "123456"),
+    // Hidden characters, which no model is shown.
+    ("4111\u{200b}1111\u{ad}1111\u{2060}1111", "4111111111"),
+    ("jo\u{200b}e@exam\u{ad}ple.com", "joe@example"),
+    // Behind escapes, as servers write HTML into JSON, and URLs into URLs.
+    (r"\u003e5500005555555559\u003c", "55000055"),
+    ("next=%2F%3Fcard%3D5500005555555559", "55000055"),
+    // Other dots, and a name on a line of its own.
+    ("5500.0055.5555.5559", "0055.5555"),
+    ("ИНН:\n500100732259", "0100732"),
 ];
 /// Addresses whose host is another than it seems, or that only some readers take for one.
-const OTHER_ADDRESSES: [&str; 6] = [
+const OTHER_ADDRESSES: [&str; 8] = [
     "访问www。evil.test",
     "_//evil.test/x",
     "<//evil.test>",
     "`//evil.test/x`",
     "ｈｔｔｐ://evil.test/",
     "http://example.com\\@evil.test",
+    "w\u{200b}ww.evil.test",
+    r"see\nwww.evil.test",
 ];
 
 /// A server with both shields, and the model that it asks.

@@ -4,7 +4,11 @@
 //!
 //! Digits are those of the general category `Nd`, and spaces those of `Zs` (UAX #44). Of the full-width forms of ASCII
 //! (FF01 to FF5E, which NFKC folds to ASCII) there are digits, letters and the signs that values are written with.
+//!
+//! A model is shown texts without hidden characters. So a value that they divide is looked for in a text without them,
+//! too: [`Folded::without_hidden`].
 
+use crate::hidden;
 use std::borrow::Cow;
 
 /// The zeros of all scripts besides ASCII and its full-width forms. Nine other digits follow each.
@@ -45,6 +49,13 @@ pub fn in_ascii(c: char) -> Option<char> {
     }
 }
 
+/// Form of a character in a text that is searched.
+enum FoldedForm {
+    Same,
+    As(char),
+    Absent,
+}
+
 /// A text in which such characters are of ASCII.
 #[derive(Debug)]
 pub struct Folded<'t> {
@@ -62,35 +73,61 @@ struct Stretch {
 
 impl<'t> Folded<'t> {
     pub fn of(text: &'t str) -> Self {
-        Self::by(text, in_ascii)
+        Self::by(text, |c| {
+            in_ascii(c).map_or(FoldedForm::Same, FoldedForm::As)
+        })
     }
 
     /// Folds digits, letters and spaces alone, and leaves signs as they are.
     pub fn of_digits(text: &'t str) -> Self {
         Self::by(text, |c| {
-            in_ascii(c).filter(|ascii| *ascii == ' ' || ascii.is_ascii_alphanumeric())
+            let ascii = in_ascii(c);
+            let ascii = ascii.filter(|ascii| *ascii == ' ' || ascii.is_ascii_alphanumeric());
+            ascii.map_or(FoldedForm::Same, FoldedForm::As)
         })
     }
 
-    fn by(text: &'t str, in_ascii: impl Fn(char) -> Option<char>) -> Self {
+    /// Folds a text as [`Self::of`], and leaves its hidden characters out but for controls. `None` if it has none.
+    /// Separators of lines and paragraphs become spaces, as in a text that a model is shown.
+    pub fn without_hidden(text: &'t str) -> Option<Self> {
+        let is_left_out = |c: char| !c.is_ascii() && !c.is_control() && hidden::is_hidden(c);
+        let has_hidden = !text.is_ascii() && text.chars().any(is_left_out);
+        has_hidden.then(|| {
+            Self::by(text, |c| match in_ascii(c) {
+                Some(ascii) => FoldedForm::As(ascii),
+                None if is_left_out(c) && c.is_whitespace() => FoldedForm::As(' '),
+                None if is_left_out(c) => FoldedForm::Absent,
+                None => FoldedForm::Same,
+            })
+        })
+    }
+
+    fn by(text: &'t str, form: impl Fn(char) -> FoldedForm) -> Self {
         let mut stretches: Vec<Stretch> = Vec::new();
-        if text.is_ascii() || !text.chars().any(|c| in_ascii(c).is_some()) {
+        let is_same = |c: char| matches!(form(c), FoldedForm::Same);
+        if text.is_ascii() || text.chars().all(is_same) {
             let text = Cow::Borrowed(text);
             return Self { text, stretches };
         }
         let mut folded = String::with_capacity(text.len());
         for (origin, c) in text.char_indices() {
-            let ascii = in_ascii(c);
-            let width = ascii.map_or(1, |_| c.len_utf8());
-            if stretches.last().is_none_or(|last| last.width != width) {
-                let begin = folded.len();
+            let (written, width) = match form(c) {
+                FoldedForm::Same => (c, 1),
+                FoldedForm::As(ascii) => (ascii, c.len_utf8()),
+                FoldedForm::Absent => continue,
+            };
+            let begin = folded.len();
+            let goes_on = stretches.last().is_some_and(|last| {
+                last.width == width && last.origin + (begin - last.begin) * width == origin
+            });
+            if !goes_on {
                 stretches.push(Stretch {
                     begin,
                     origin,
                     width,
                 });
             }
-            folded.push(ascii.unwrap_or(c));
+            folded.push(written);
         }
         let text = Cow::Owned(folded);
         Self { text, stretches }
@@ -102,7 +139,17 @@ impl<'t> Folded<'t> {
 
     /// The place in the text of before that this place of [`text`](Self::text) is.
     pub fn origin(&self, at: usize) -> usize {
-        let behind = self.stretches.partition_point(|it| it.begin <= at);
+        self.origin_in(self.stretches.partition_point(|it| it.begin <= at), at)
+    }
+
+    /// The place in the text of before at which a part ends that ends at this place of [`text`](Self::text): in front of
+    /// characters that were left out there.
+    pub fn origin_of_end(&self, at: usize) -> usize {
+        self.origin_in(self.stretches.partition_point(|it| it.begin < at), at)
+    }
+
+    /// The origin of `at`, counted in the last of the first `behind` stretches.
+    fn origin_in(&self, behind: usize, at: usize) -> usize {
         let stretch = behind.checked_sub(1).and_then(|it| self.stretches.get(it));
         stretch.map_or(at, |it| it.origin + (at - it.begin) * it.width)
     }
@@ -153,6 +200,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn hidden_characters_are_left_out_within_a_part_and_around_it() {
+        let text = "a\u{200b}４\u{ad}1\u{2060}\u{feff}1\u{200b}。\u{2028}b";
+        let folded = Folded::without_hidden(text).unwrap();
+        assert_eq!(folded.text(), "a411。 b");
+        let (begin, end) = (folded.origin(1), folded.origin_of_end(4));
+        assert_eq!(&text[begin..end], "４\u{ad}1\u{2060}\u{feff}1");
+        assert_eq!(folded.origin_of_end(folded.text().len()), text.len());
+        for plain in ["4111", "４111 卡", "a\u{85}b\n"] {
+            assert!(Folded::without_hidden(plain).is_none(), "{plain:?}");
+        }
+    }
+
     proptest! {
         /// Each place between two characters is that place of the text of before, and nothing else is changed.
         #[test]
@@ -161,6 +221,7 @@ mod tests {
             let mut at = 0;
             for (origin, c) in text.char_indices() {
                 prop_assert_eq!(folded.origin(at), origin);
+                prop_assert_eq!(folded.origin_of_end(at), origin);
                 let shown = in_ascii(c).unwrap_or(c);
                 prop_assert!(folded.text().get(at..).unwrap().starts_with(shown));
                 at += shown.len_utf8();

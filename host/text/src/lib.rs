@@ -27,8 +27,33 @@ pub fn continues_value(c: char) -> bool {
 
 /// Whether a value may begin at this byte of the text.
 pub fn may_begin(text: &str, at: usize) -> bool {
-    let before = text.get(..at).and_then(|before| before.chars().next_back());
-    !before.is_some_and(continues_value)
+    let before = text.get(..at).unwrap_or_default();
+    let last = before.chars().next_back();
+    !last.is_some_and(continues_value) || ends_in_escaped_character(before)
+}
+
+/// True if the character behind `text` is escaped by a backslash at its end.
+pub fn ends_in_escape(text: &str) -> bool {
+    let backslashes = text.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    backslashes % 2 == 1
+}
+
+/// True if `text` ends in an escape for one character: `\n` of JSON, `\u003e` and `\x3e` of JSON and programs, `%3E` of
+/// URLs. Its letters and digits belong to no value that stands behind it.
+pub fn ends_in_escaped_character(text: &str) -> bool {
+    let mut all = text.chars();
+    let is_letter = all.next_back().is_some_and(|c| "nrtbf".contains(c));
+    if is_letter && ends_in_escape(all.as_str()) {
+        return true;
+    }
+    let marks = [("\\u", 4), ("\\x", 2), ("%", 2)];
+    marks.into_iter().any(|(mark, length)| {
+        let digits_at = text.len().checked_sub(length);
+        let parts = digits_at.and_then(|at| text.split_at_checked(at));
+        parts.is_some_and(|(head, digits)| {
+            head.ends_with(mark) && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    })
 }
 
 /// At most `max` characters of `text`, with an ellipsis where something is missing.
@@ -55,6 +80,20 @@ mod tests {
         for around in ["a", "Z", "0", "é", "ß", "ł", "Ａ"] {
             let text = format!("{around}4111");
             assert!(!may_begin(&text, around.len()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_begin_behind_an_escape() {
+        for before in [
+            r"a\n", r"a\t", r"a\u003e", r"a\u003D", r"\x3e", "a%3D", "%20",
+        ] {
+            let text = format!("{before}4111");
+            assert!(may_begin(&text, before.len()), "{text}");
+        }
+        for before in ["n", r"\\n", "u003e", "x3e", "3D", r"\u03e", "%é", "%3g"] {
+            let text = format!("{before}4111");
+            assert!(!may_begin(&text, before.len()), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Begin and end of a value in a text: characters beside it that make it a part of a longer one.
 
 use std::ops::Range;
-use toolhold_text::continues_value;
+use toolhold_text::{continues_value, ends_in_escaped_character};
 
 /// Separators of groups of digits.
 const SEPARATORS: &str = " -.";
@@ -12,21 +12,14 @@ pub(super) fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or_default()
 }
 
-/// The character before `at`, unless it is the letter of an escape such as `\n` in JSON text, and the
-/// one before that.
+/// The character before `at`, and the one before that. None if `at` is behind an escape such as `\n` or `%20`.
 pub(super) fn before(text: &str, at: usize) -> (Option<char>, Option<char>) {
-    let mut all = slice(text, 0..at).chars();
-    let (last, rest) = (all.next_back(), all.as_str());
-    if last.is_some_and(|c| "nrtbf".contains(c)) && is_escape(rest) {
+    let before = slice(text, 0..at);
+    if ends_in_escaped_character(before) {
         return (None, None);
     }
-    (last, rest.chars().next_back())
-}
-
-/// Whether what comes after `text` is escaped by a backslash at its end.
-pub(super) fn is_escape(text: &str) -> bool {
-    let backslashes = text.bytes().rev().take_while(|byte| *byte == b'\\').count();
-    backslashes % 2 == 1
+    let mut all = before.chars().rev();
+    (all.next(), all.next())
 }
 
 /// Whether no letter or digit stands directly before or after that makes both one longer value. An underscore does not, as

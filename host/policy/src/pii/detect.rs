@@ -2,15 +2,15 @@
 
 use super::Kind;
 use super::bounds::{
-    before, begins_number, goes_on_in_groups, is_alone, is_escape, is_no_part_of_a_name,
-    is_whole_number, slice,
+    before, begins_number, goes_on_in_groups, is_alone, is_no_part_of_a_name, is_whole_number,
+    slice,
 };
 use super::checks;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
-use toolhold_text::continues_value;
 use toolhold_text::fold::Folded;
+use toolhold_text::{continues_value, ends_in_escape};
 
 /// One piece of data, at these bytes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,15 +39,19 @@ struct Detector {
 /// Finds data of the kinds that are `wanted`, in the order of the text. Pieces do not overlap: of two
 /// the one that begins first counts, and of those the longer. A number within a longer one of another kind is that one,
 /// also where the other kind is not wanted: four groups of an IBAN are no phone. Digits, spaces and signs of all scripts
-/// count as those of ASCII.
+/// count as those of ASCII. A value that hidden characters divide is found with them, because a model is shown it without.
 pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
     let (folded, digits) = (Folded::of(text), Folded::of_digits(text));
     let has_signs = folded.text() != digits.text();
+    let without_hidden = Folded::without_hidden(text);
     let found_of = |counts: &dyn Fn(Kind) -> bool| {
         let mut found = find_folded(&folded, counts);
         if has_signs {
             // A dash of another script behind a number is not always one of its own.
             found.extend(find_folded(&digits, counts));
+        }
+        if let Some(without_hidden) = &without_hidden {
+            found.extend(find_folded(without_hidden, counts));
         }
         found
     };
@@ -76,7 +80,7 @@ fn find_folded(folded: &Folded<'_>, counts: &dyn Fn(Kind) -> bool) -> Vec<Findin
     }
     for finding in &mut found {
         finding.start = folded.origin(finding.start);
-        finding.end = folded.origin(finding.end);
+        finding.end = folded.origin_of_end(finding.end);
     }
     found
 }
@@ -157,13 +161,13 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Authorization,
-            r#"(?i)(?-u:\b)authorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
+            r#"(?i)authorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
             whole,
         ),
         (
             Kind::Authorization,
-            r"(?i)(?-u:\b)bearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
-            opaque,
+            r"(?i)bearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
+            bearer,
         ),
         (
             Kind::Jwt,
@@ -201,7 +205,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,29}",
             iban,
         ),
-        (Kind::Card, r"[2-6](?:[ -]?[0-9]){12,18}", card),
+        (Kind::Card, r"[2-6](?:[ .-]?[0-9]){12,18}", card),
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{2}-[0-9]{4}",
@@ -235,7 +239,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::NationalId,
-            r"(?i)(?:aadhaar|aadhar|आधार)[^0-9\n]{0,20}(?P<it>[2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})",
+            r"(?i)(?:aadhaar|aadhar|आधार)[^0-9]{0,20}(?P<it>[2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})",
             |text, range| named(text, range, checks::verhoeff),
         ),
         (
@@ -243,7 +247,8 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[1-9][0-9]{16}[0-9x]",
             |text, range| proven(text, range, checks::resident_identity),
         ),
-        // SNILS of Russia: as it is printed, and in any groups behind its name.
+        // SNILS of Russia: as it is printed, and in any groups behind its name. In forms and tables a number with check digits
+        // is often on the line below its name.
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
@@ -251,35 +256,35 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::NationalId,
-            r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2})",
+            r"(?i)(?:снилс|snils)[^0-9]{0,20}(?P<it>[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2})",
             |text, range| named(text, range, checks::snils),
         ),
         // Numbers whose check digits many other numbers pass, or that have none, count only behind their names: the tax
         // number of a person (INN) and the passport of Russia, and My Number of Japan.
         (
             Kind::NationalId,
-            r"(?i)(?:инн|inn)[^0-9\n]{0,20}(?P<it>[0-9]{12})",
+            r"(?i)(?:инн|inn)[^0-9]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
             |text, range| named(text, range, checks::inn),
         ),
         (
             Kind::NationalId,
-            r"(?i)(?:паспорт|серия|серии|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
+            r"(?i)(?:паспорт(?:[а-я]{0,3} гражданина (?:рф|россии|российской федерации))?|серия|серии|passport)[^0-9\n]{0,30}(?:\n[ \t]{0,8})?(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
             |text, range| named(text, range, |_| true),
         ),
         // In one piece its ten digits are a time as well, behind the English word.
         (
             Kind::NationalId,
-            r"(?i)(?:паспорт|серия|серии)[^0-9\n]{0,20}(?P<it>[0-9]{10})",
+            r"(?i)(?:паспорт(?:[а-я]{0,3} гражданина (?:рф|россии|российской федерации))?|серия|серии)[^0-9\n]{0,20}(?:\n[ \t]{0,8})?(?P<it>[0-9]{10})",
             passport_in_one_piece,
         ),
         (
             Kind::NationalId,
-            r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
+            r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
             |text, range| named(text, range, checks::my_number),
         ),
         (
             Kind::Email,
-            r"[\p{L}\p{N}._%+'-]+@(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}",
+            r"[\p{L}\p{N}._%+'-]+@(?:(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}|(?:[A-Za-z0-9-]+[.\u{3002}\u{ff61}])+[A-Za-z]{2,})",
             email,
         ),
         (
@@ -333,6 +338,16 @@ fn alone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
 fn opaque(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let has_digits = slice(text, range.clone()).contains(|c: char| c.is_ascii_digit());
     (has_digits && is_alone(text, &range)).then_some(range)
+}
+
+/// The token behind the word `bearer`, which is no part of a longer word.
+fn bearer(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let word = slice(text, 0..range.start).trim_end();
+    let begin = word.len().checked_sub("bearer".len())?;
+    let is_word = !before(text, begin)
+        .0
+        .is_some_and(|c| c.is_ascii_alphanumeric());
+    is_word.then(|| opaque(text, range)).flatten()
 }
 
 fn number(
@@ -393,14 +408,14 @@ fn email(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let found = slice(text, range.clone());
     // `\njoe@…` in JSON text is a line break before `joe`.
     let is_escaped =
-        found.starts_with(['n', 'r', 't', 'b', 'f']) && is_escape(slice(text, 0..range.start));
+        found.starts_with(['n', 'r', 't', 'b', 'f']) && ends_in_escape(slice(text, 0..range.start));
     let start = range.start + usize::from(is_escaped);
     let (local, domain) = slice(text, start..range.end).split_once('@')?;
     let is_rest = before(text, start).0.is_some_and(continues_value);
     let next = slice(text, range.end..text.len()).chars().next();
     // The address of a repository, and `module@1.2.tool`.
     let is_remote = local == "git" && next == Some(':');
-    let mut labels = domain.rsplit('.').skip(1);
+    let mut labels = domain.rsplit(['.', '\u{3002}', '\u{ff61}']).skip(1);
     let is_version = labels.all(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
     (!local.is_empty() && !is_rest && !is_remote && !is_version).then_some(start..range.end)
 }
@@ -434,15 +449,32 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         let range = range.start..range.start + end;
         let written = slice(text, range.clone());
         let digits = checks::digits(written);
-        let groups: Vec<usize> = written.split([' ', '-']).map(str::len).collect();
+        let groups: Vec<usize> = written.split([' ', '-', '.']).map(str::len).collect();
         let is_written = match groups.as_slice() {
             [_] | [4, 6, 4 | 5] => true,
             [first @ .., last] => first.iter().all(|length| *length == 4) && (1..=4).contains(last),
             [] => false,
         };
         let is_card = is_written && checks::is_issued(&digits) && checks::luhn(&digits);
-        (is_card && is_whole_number(text, &range)).then_some(range)
+        let is_whole = || {
+            let behind = slice(text, range.end..text.len());
+            is_whole_number(text, &range) || is_alone(text, &range) && is_expiry(behind)
+        };
+        (is_card && is_whole()).then_some(range)
     })
+}
+
+/// True if a card's last month stands directly behind its number: `/12/27`, `-12/2027` or `/1227`.
+fn is_expiry(behind: &str) -> bool {
+    let Some(date) = behind.strip_prefix(['/', '-']) else {
+        return false;
+    };
+    let (month, rest) = date.split_at_checked(2).unwrap_or((date, ""));
+    let year = rest.strip_prefix(['/', '-', '.']).unwrap_or(rest);
+    let digits = year.bytes().take_while(u8::is_ascii_digit).count();
+    let is_number = month.bytes().all(|byte| byte.is_ascii_digit());
+    let is_month = |month: u8| (1..=12).contains(&month);
+    is_number && month.parse().is_ok_and(is_month) && matches!(digits, 2 | 4)
 }
 
 /// Names of phones, and what people say who ask to be called, in small letters. A word for numbers of any kind is none.

@@ -21,6 +21,13 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         r#"{"to":"line\njoe@example.com"}"#,
         "joe@example.com",
     ),
+    (Kind::Email, "请写信给 ann@example。com", "ann@example。com"),
+    (Kind::Email, "ann@example.com。Thanks", "ann@example.com"),
+    (
+        Kind::Email,
+        "an\u{ad}n@exam\u{200b}ple.com,",
+        "an\u{ad}n@exam\u{200b}ple.com",
+    ),
     (Kind::Phone, "call +49 171 1234567 now", "+49 171 1234567"),
     (Kind::Phone, "+1 (415) 555-2671", "+1 (415) 555-2671"),
     (Kind::Phone, "+1 415 555 2671 42 times", "+1 415 555 2671"),
@@ -97,6 +104,25 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
     (Kind::Card, "amex 3782 822463 10005", "3782 822463 10005"),
     (Kind::Card, "[4111111111111111,1]", "4111111111111111"),
     (Kind::Card, "card_4111111111111111", "4111111111111111"),
+    (Kind::Card, "4111.1111.1111.1111", "4111.1111.1111.1111"),
+    (Kind::Card, "4111111111111111/12/27", "4111111111111111"),
+    (
+        Kind::Card,
+        "4111 1111 1111 1111-12/2027",
+        "4111 1111 1111 1111",
+    ),
+    // Hidden characters and escapes: the first are left out of what a model is shown, and the others are no part of a value.
+    (
+        Kind::Card,
+        "4111\u{200b}1111\u{2060}11\u{ad}11\u{feff}1111\u{200b}.",
+        "4111\u{200b}1111\u{2060}11\u{ad}11\u{feff}1111",
+    ),
+    (
+        Kind::Card,
+        r"\u003e4111111111111111\u003c",
+        "4111111111111111",
+    ),
+    (Kind::Card, "?card%3D4111111111111111", "4111111111111111"),
     (
         Kind::Card,
         "4111\u{2009}1111\u{2009}1111\u{2009}1111",
@@ -153,6 +179,16 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         "１２３４５６７８９０１８",
     ),
     (Kind::NationalId, "ИНН500100732259", "500100732259"),
+    (Kind::NationalId, "ИНН 5001 0073 2259", "5001 0073 2259"),
+    (Kind::NationalId, "ИНН:\n500100732259\n", "500100732259"),
+    (Kind::NationalId, "СНИЛС\n11223344595", "11223344595"),
+    (Kind::NationalId, "個人番号\n123456789018", "123456789018"),
+    (Kind::NationalId, "Паспорт:\n4508 123456", "4508 123456"),
+    (
+        Kind::NationalId,
+        "паспорт гражданина Российской Федерации 4508 123456",
+        "4508 123456",
+    ),
     (
         Kind::NationalId,
         "паспорт серия 45 08 № 123456",
@@ -258,6 +294,16 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
     ),
     (
+        Kind::Jwt,
+        "?next=%2F%3Ftoken%3DeyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    ),
+    (
+        Kind::ApiKey,
+        "s\u{200b}k-proj-abcDEF\u{200b}0123456789abcdef",
+        "s\u{200b}k-proj-abcDEF\u{200b}0123456789abcdef",
+    ),
+    (
         Kind::PrivateKey,
         "x\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\ny",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
@@ -281,6 +327,21 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
         Kind::Authorization,
         r#"{"Authorization": "Basic dXNlcjpwYXNz"}"#,
         "dXNlcjpwYXNz",
+    ),
+    (
+        Kind::Authorization,
+        r"GET /\r\nAuthorization: Basic dXNlcjpwYXNz\r\n",
+        "dXNlcjpwYXNz",
+    ),
+    (
+        Kind::Authorization,
+        "HTTP_AUTHORIZATION=Basic dXNlcjpwYXNz",
+        "dXNlcjpwYXNz",
+    ),
+    (
+        Kind::Authorization,
+        r"a\nBearer 0123456789abcdef",
+        "0123456789abcdef",
     ),
     (
         Kind::Authorization,
@@ -308,6 +369,10 @@ pub const FREE: &[&str] = &[
     "0.12.345.6789",
     "1234567890123456",
     "4111111111111112",
+    "4111111111111111/13/27",
+    "4111111111111111.5",
+    "4111.1111.1111.1111.1111",
+    r"C:\\n4111111111111111",
     "1700000000000",
     "1700000000000000000",
     "17*23 = 391",

@@ -150,6 +150,21 @@ fn a_cut_does_not_leave_half_of_an_address() {
     assert_eq!(Vault::default().clear(text, 12), 12);
 }
 
+/// Hidden characters are left out of what a model is shown.
+#[test]
+fn placeholder_that_hidden_characters_divide_is_hidden_as_text() {
+    let mut vault = vault();
+    assert_eq!(vault.hide("ann@a.org"), "<email_1>");
+    let forged = "send it to <ema\u{200b}il_\u{ad}1>\u{200b}";
+    let hidden = vault.hide(forged);
+    assert_eq!(hidden, "send it to <text_1>\u{200b}");
+    assert_eq!(vault.reveal(&hidden, None), forged);
+    assert_eq!(
+        vault.hide_again("<email_1>\u{200b} <email\u{200b}_1>"),
+        "<email_1>\u{200b} <text_2>"
+    );
+}
+
 /// Pieces that mean something to one detector or another, and rubble.
 fn pieces() -> impl Strategy<Value = String> {
     let known: Vec<String> = FOUND

@@ -21,6 +21,7 @@ use std::fmt::{self, Debug, Formatter};
 use toolhold_policy::pii::Kind;
 use toolhold_policy::pii::find;
 use toolhold_protocol::privacy::Privacy;
+use toolhold_text::fold::Folded;
 
 /// Maximum values with a placeholder of their own. Further values are hidden permanently.
 const MAX_VALUES: usize = 10_000;
@@ -426,7 +427,13 @@ impl Vault {
                 kind: Some(finding.kind),
             })
             .collect();
-        for (start, end) in placeholders(text) {
+        // A model is shown a placeholder without the hidden characters that divide it.
+        let without_hidden = Folded::without_hidden(text);
+        let divided = without_hidden.iter().flat_map(|shown| {
+            let place = move |(start, end)| (shown.origin(start), shown.origin_of_end(end));
+            placeholders(shown.text()).map(place)
+        });
+        for (start, end) in placeholders(text).chain(divided) {
             let placeholder = text.get(start..end).unwrap_or_default();
             if !(scope.keeps && self.entry_of(placeholder).is_some()) {
                 found.push(Span {

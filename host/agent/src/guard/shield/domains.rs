@@ -29,8 +29,8 @@ pub struct Domains {
 const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
 
 /// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
-/// after any other. Two without a scheme count behind every sign. Where a word goes before, [`Domains::strangers`] decides
-/// whether it is one.
+/// after any other. Two without a scheme count behind every sign, and with a backslash among them (a share of Windows) behind
+/// spaces and quotes. Where a word goes before, [`Domains::strangers`] decides whether it is one.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
 #[expect(
@@ -39,7 +39,7 @@ static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 )]
 fn pattern() -> Regex {
     Regex::new(
-        r"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?-i:^|[^A-Za-z0-9/\\.])(?P<rest>//)|www[.\u{3002}\u{ff0e}\u{ff61}]",
+        r"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?-i:^|[^A-Za-z0-9/\\.])(?P<rest>//|\\\\|/\\)|www[.\u{3002}\u{ff0e}\u{ff61}]",
     )
     .expect("a pattern")
 }
@@ -115,18 +115,17 @@ impl Domains {
             let has_path = url
                 .get(prefix..)
                 .is_some_and(|it| it.contains(['/', '\\', '?', '#']));
-            if is_long && end.is_none() && !has_path {
+            let is_relative = captures.name("rest").is_some();
+            let is_share = is_relative && candidate.as_str() != "//";
+            if is_long && end.is_none() && !has_path && !is_share {
                 // Whose host it is stands behind what is looked at.
                 note(url, found);
                 continue;
             }
-            if candidate.as_str() == "//"
-                && !names_host(url)
-                && !stands_before_urls(text, candidate.start())
-            {
+            if is_relative && !is_meant(text, candidate.start(), url) {
                 continue;
             }
-            if url.starts_with("//") {
+            if is_relative {
                 self.judge_url(&format!("https:{url}"), found);
             } else if is_of_www(url) {
                 self.judge_url(&format!("https://{url}"), found);
@@ -190,6 +189,16 @@ fn is_of_www(url: &str) -> bool {
     www.eq_ignore_ascii_case("www") && url.get(3..).is_some_and(|rest| rest.starts_with(DOTS))
 }
 
+/// Whether two slashes at this place begin a URL. Those of a path of Windows, such as `C:\\\\a.txt` in JSON, do not.
+fn is_meant(text: &str, at: usize, url: &str) -> bool {
+    if url.starts_with("//") {
+        return names_host(url) || stands_before_urls(text, at);
+    }
+    let before = text.get(..at).and_then(|before| before.chars().next_back());
+    let is_apart = before.is_none_or(|c| c.is_whitespace() || "\"'(=,".contains(c));
+    is_apart && names_host(url)
+}
+
 /// Whether `//` at this place begins a URL without a look at its host: where a text begins, and behind spaces, quotes,
 /// signs before values and letters of other scripts. Behind any other sign it may belong to a program.
 fn stands_before_urls(text: &str, at: usize) -> bool {
@@ -240,20 +249,24 @@ impl Shield for Domains {
 }
 
 impl Domains {
-    /// The strangers of a text as it is written, with its characters of full width as those of ASCII, and of URLs inside of
-    /// URLs.
+    /// The strangers of a text, and of URLs inside of its URLs.
     fn all_strangers(&self, text: &str, found: &mut Vec<String>) {
+        self.strangers_in_all_forms(text, found);
+        if let Some(decoded) = decoded(text) {
+            self.strangers_in_all_forms(&decoded, found);
+        }
+    }
+
+    /// The strangers of a text as it is written, with its characters of full width as those of ASCII, and without its hidden
+    /// characters, as a model is shown it.
+    fn strangers_in_all_forms(&self, text: &str, found: &mut Vec<String>) {
         self.strangers(text, found);
         let folded = Folded::of(text);
         if folded.text() != text {
             self.strangers(folded.text(), found);
         }
-        if let Some(decoded) = decoded(text) {
-            self.strangers(&decoded, found);
-            let folded = Folded::of(&decoded);
-            if folded.text() != decoded {
-                self.strangers(folded.text(), found);
-            }
+        if let Some(without_hidden) = Folded::without_hidden(text) {
+            self.strangers(without_hidden.text(), found);
         }
     }
 

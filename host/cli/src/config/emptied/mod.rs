@@ -1,12 +1,15 @@
 //! Files that lost what they are for: by a full disk, by a shell's `>`, by an editor for a moment, or by an edit. A reload
-//! that takes everything, the endpoint of agents or all grants away is not believed: what was lost stays in use until the
-//! files have such again, or a person says that it is meant. Other changes of the edit hold at once, so that nothing is
+//! that takes everything, the endpoint of agents, all grants or all shields away is not believed: what was lost stays in use
+//! until the files have such again, or a person says that it is meant. Other changes of the edit hold at once, so that nothing is
 //! given back that a person takes away; but a file without endpoints and grants is held back as a whole, as one that was cut.
+
+mod protection;
 
 use super::files::{ConfigFiles, flatten};
 use super::found::FoundLayer;
 use super::layers::Merged;
 use super::{known, presets};
+use protection::Protection;
 use std::collections::BTreeSet;
 use std::{fmt, mem};
 use toml::{Table, Value};
@@ -38,6 +41,7 @@ enum LostContent {
     /// The endpoint of this name, which agents use.
     EndpointInUse(String),
     Grants,
+    Protection(Protection),
 }
 
 impl fmt::Display for EmptiedFile {
@@ -60,6 +64,13 @@ impl fmt::Display for EmptiedFile {
                 "grants nothing any more, nor does another file".to_owned(),
                 "grants something",
             ),
+            LostContent::Protection(protection) => (
+                format!(
+                    "sets nothing of {:?} any more",
+                    known::named(&protection.key())
+                ),
+                "sets some of it",
+            ),
         };
         write!(
             f,
@@ -81,7 +92,8 @@ impl ContentInUse {
         }
     }
 
-    /// Gives files that lost everything, or the endpoint of agents, what they lost. `merged`: all layers as they are now,
+    /// Gives files that lost everything, the endpoint of agents, or shields and rules of calls that wait for a person, what
+    /// they lost. `merged`: all layers as they are now,
     /// where they hold together.
     pub fn restore(&self, files: &mut ConfigFiles, merged: Option<&Merged>) -> Option<EmptiedFile> {
         let now = EndpointsNow::of(files, merged);
@@ -98,6 +110,21 @@ impl ContentInUse {
         {
             lost.put_back_found(&then.1, found);
             emptied = Some(EmptiedFile::new(then, lost));
+        }
+        let unprotected = self.restore_protections(files);
+        emptied.or(unprotected)
+    }
+
+    /// Of a found file that changed, nothing holds without its shields until it is trusted again.
+    fn restore_protections(&self, files: &mut ConfigFiles) -> Option<EmptiedFile> {
+        let then = self.own.as_ref()?;
+        let mut emptied = None;
+        for protection in Protection::all_in(&then.1) {
+            if protection.is_gone(files) {
+                let lost = LostContent::Protection(protection);
+                lost.put_back(&then.1, table_of(&mut files.own, then));
+                emptied.get_or_insert_with(|| EmptiedFile::new(then, lost));
+            }
         }
         emptied
     }
@@ -139,6 +166,7 @@ impl LostContent {
             Self::Everything | Self::EndpointsAndGrants => now.clone_from(then),
             Self::Endpoints | Self::EndpointInUse(_) => put_endpoints_back(then, now),
             Self::Grants => put_grants_back(then, now),
+            Self::Protection(protection) => protection.put_back(then, now),
         }
     }
 

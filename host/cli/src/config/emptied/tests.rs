@@ -197,6 +197,74 @@ fn only_what_was_lost_is_put_back() {
     }
 }
 
+/// Without shields and rules of calls that wait, runs would show and do more than was meant.
+#[test]
+fn protections_that_a_cut_takes_away_are_put_back() {
+    let endpoint = "[endpoints.default]\nmodel = \"a\"\n";
+    let shield = "[shields.s]\nkind = \"pii\"\nhide = [\"card\"]\n";
+    let waits = "[decisions]\non_write = [\"m\"]\n";
+    let agent = "[agents.a]\ndescription = \"x\"\n";
+    let of_agent = "[agents.a.shields.t]\nkind = \"pii\"\nblock = [\"email\"]\n";
+    for (then, now, expected) in [
+        (
+            format!("{endpoint}{waits}{shield}"),
+            format!("{endpoint}{waits}"),
+            Some("shields"),
+        ),
+        (
+            format!("{endpoint}{waits}"),
+            endpoint.to_owned(),
+            Some("decisions"),
+        ),
+        (
+            format!("{endpoint}{agent}{of_agent}"),
+            format!("{endpoint}{agent}"),
+            Some("agents.a.shields"),
+        ),
+        (shield.to_owned(), String::new(), Some("shields")),
+        // The agent is gone, another shield is left, and no call waited.
+        (
+            format!("{endpoint}{agent}{of_agent}"),
+            endpoint.to_owned(),
+            None,
+        ),
+        (
+            format!("{endpoint}{shield}[shields.u]\nkind = \"pii\"\n"),
+            format!("{endpoint}{shield}"),
+            None,
+        ),
+        (
+            format!("{endpoint}[decisions]\ndefault = \"never\"\n"),
+            endpoint.to_owned(),
+            None,
+        ),
+    ] {
+        let (lost, [_, own]) = restored(
+            [None, Some(&then)],
+            [None, Some(&now)],
+            &Flags::default(),
+            &[],
+        );
+        let key = lost.map(|lost| match lost {
+            LostContent::Protection(protection) => protection.key(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(key.as_deref(), expected, "{then} -> {now}");
+        let after = if expected.is_some() { &then } else { &now };
+        assert_eq!(own, Some(table(after)), "{then} -> {now}");
+    }
+    // With the endpoint.
+    let then = format!("{endpoint}{GRANT}{shield}");
+    let (lost, [_, own]) = restored(
+        [None, Some(&then)],
+        [None, Some(GRANT)],
+        &Flags::default(),
+        &[],
+    );
+    assert_eq!(lost, Some(LostContent::Endpoints));
+    assert_eq!(own, Some(table(&then)));
+}
+
 /// A file that was changed since a person trusted it gets back what was trusted, and nothing that it takes away besides.
 #[test]
 fn changed_found_file_gets_no_grant_back() {
