@@ -3,7 +3,7 @@
 use crate::mcp_server::wire::Stdio;
 use serde_json::json;
 use support::endpoint::{Endpoint, Reply, Scenario};
-use support::host::Host;
+use support::host::{Host, finish};
 
 /// Where the user's own modules are.
 const USERS: &str = ".local/share/toolhold/modules";
@@ -74,6 +74,31 @@ fn a_modules_folder_has_what_it_has_and_the_others_are_found_by_name() {
         "other",
     ]);
     assert_ne!(called.code, Some(0), "{called:?}");
+}
+
+#[test]
+fn modules_that_come_with_the_program_are_put_into_the_cache_when_one_is_needed() {
+    let host = Host::new();
+    let component = wat::parse_str(
+        r#"(component
+             (core module $m (func (export "one") (result i32) (i32.const 1)))
+             (core instance $i (instantiate $m))
+             (func (export "one") (result u32) (canon lift (core func $i "one"))))"#,
+    );
+    host.write("modules/mine.wasm", component.unwrap());
+    let cache = host.path().join("cache");
+    let run = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        let ran = command.env("TOOLHOLD_PATHS__CACHE", &cache).output();
+        let done = finish(ran.unwrap());
+        assert_eq!(done.code, Some(0), "{done:?}");
+    };
+    run(&["modules", "list"]);
+    run(&["modules", "inspect", "mine"]);
+    let shipped = cache.join("shipped");
+    assert!(cache.is_dir() && !shipped.exists());
+    run(&["modules", "inspect", "calculator"]);
+    assert!(shipped.is_dir());
 }
 
 #[test]

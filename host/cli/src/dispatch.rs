@@ -6,7 +6,7 @@ use crate::commands::{
     knowledge, licences, mcp, memory, modules, plan, plan_capacity, policy, probe, record, run,
     runs, secrets, selftest, serve, show_config, stats, trust,
 };
-use crate::config::{self, ConfigError, Flags};
+use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags};
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::terminal::{
@@ -16,6 +16,7 @@ use crate::terminal::{
 };
 use crate::usage;
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use toolhold_devkit::build::DEFAULT_BUILD_TIMEOUT;
@@ -25,6 +26,25 @@ use tracing::Level;
 use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
+
+/// True for the command line by which this program starts itself as its compiler. A component compiles in milliseconds, of
+/// which the parsing of the command line and the set-up of the log would be a large part.
+pub fn is_compiler(command_line: impl Iterator<Item = OsString>) -> bool {
+    let mut arguments = command_line.skip(1);
+    let is_named = arguments.next().is_some_and(|own| own == COMPILER_COMMAND);
+    is_named && arguments.next().is_none()
+}
+
+/// The compiler's process: it has no runtime, log and configuration.
+pub fn compiler() -> ExitCode {
+    match toolhold_sandbox::compiler_process() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            output::say_whole(&reason);
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
@@ -48,13 +68,7 @@ pub fn command(cli: Cli) -> ExitCode {
         stderr::become_events();
     }
     if let Command::CompileComponent = cli.command {
-        return match toolhold_sandbox::compiler_process() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(reason) => {
-                output::say_whole(&reason);
-                ExitCode::FAILURE
-            }
-        };
+        return compiler();
     }
     if let Command::SuperviseBuild { command } = &cli.command {
         return match toolhold_devkit::build::supervise(command) {
@@ -261,6 +275,20 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_compiler_is_started_by_its_command_alone() {
+        for (line, expect) in [
+            (&["toolhold", COMPILER_COMMAND][..], true),
+            (&["toolhold"], false),
+            (&[COMPILER_COMMAND], false),
+            (&["toolhold", "run", COMPILER_COMMAND], false),
+            (&["toolhold", COMPILER_COMMAND, "--help"], false),
+        ] {
+            let command_line = line.iter().map(OsString::from);
+            assert_eq!(is_compiler(command_line), expect, "{line:?}");
+        }
+    }
 
     #[test]
     fn the_log_has_the_levels_that_are_named_and_notices() {

@@ -28,6 +28,9 @@ mod usage;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
+    if dispatch::is_compiler(std::env::args_os()) {
+        return terminal::pipe::quietly(dispatch::compiler);
+    }
     let cli = usage::parse();
     terminal::pipe::quietly(|| dispatch::command(cli))
 }

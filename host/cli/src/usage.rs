@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, MAX_WIDTH};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser as _};
 use std::fmt::Write as _;
 
 /// The groups of the commands in the help, in its order.
@@ -110,6 +110,12 @@ fn groups(command: &Command) -> String {
 
 /// Parses the command line; an error ends the process with exit code 2.
 pub fn parse() -> Cli {
+    // The texts of the help are made for those who need them: it takes longer than to parse a command line.
+    if let Ok(cli) = Cli::try_parse()
+        && cli.command.misplaced().is_none()
+    {
+        return cli;
+    }
     let mut command = command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));

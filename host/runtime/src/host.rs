@@ -68,8 +68,8 @@ pub async fn load(
     let has_sources = load_sources(registry, config, only, on_event).await;
     let has_others = has_sources || !config.servers().is_empty();
     let folder = config.modules_folder();
-    let needs_shipped = only.is_some() || !(has_others || config.has_own_modules());
-    if needs_shipped {
+    let may_need_shipped = only.is_some() || !(has_others || config.has_own_modules());
+    if may_need_shipped && !folder.exists() {
         config.put_shipped_modules().await;
     }
     if folder.exists() || !(has_others || config.shipped_modules().is_some()) {
@@ -91,10 +91,25 @@ pub async fn load(
                 other => other.into(),
             })?;
     }
-    if needs_shipped {
+    if may_need_shipped && !has_all(registry, config, only) {
+        config.put_shipped_modules().await;
         load_shipped(registry, config, only, on_event).await?;
     }
     Ok(())
+}
+
+/// True if each module that `only` names is in the modules folder, whether or not it can be used. Those that come with the
+/// program are not looked at then: they are megabytes that are compared with what they should be.
+fn has_all(registry: &Registry, config: &Configuration, only: Option<&[String]>) -> bool {
+    let folder = config.modules_folder();
+    let failures = registry.failures();
+    let has = |name: &String| {
+        let module = registry.module(name);
+        module.is_some_and(|module| Path::new(module.origin.raw()).starts_with(folder))
+            || folder.join(name).exists()
+            || failures.iter().any(|failed| failed.name.raw() == name)
+    };
+    only.is_some_and(|names| names.iter().all(has))
 }
 
 /// Loads modules that come with the program: those that `only` names, or else all, but none whose name is taken. A module

@@ -5,6 +5,7 @@ use crate::config::{Loaded, most_similar};
 use crate::terminal::output::{NoteMark, note, note_command};
 use crate::terminal::progress::Loading;
 use anyhow::{Result, bail};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use toolhold_policy::is_name;
@@ -98,11 +99,17 @@ pub fn similar(config: &Configuration, registry: &Registry, name: &str) -> Optio
     there.meant_by(name, None).map(str::to_owned)
 }
 
-/// The names of the modules that are loaded, could not be, or lie in the modules folder.
-struct Names(BTreeSet<String>);
+/// The names of the modules that are loaded, could not be, or lie in the modules folder, and of those that come with this
+/// program.
+struct Names<'a> {
+    config: &'a Configuration,
+    present: BTreeSet<String>,
+    /// Listed for the first name that no other module has: their folder is megabytes that are compared first.
+    shipped: OnceCell<BTreeSet<String>>,
+}
 
-impl Names {
-    fn of(config: &Configuration, registry: &Registry) -> Self {
+impl<'a> Names<'a> {
+    fn of(config: &'a Configuration, registry: &Registry) -> Self {
         let modules = registry.modules();
         let loaded = modules.iter().map(|module| module.name.clone());
         let failures = registry.failures();
@@ -115,18 +122,27 @@ impl Names {
             let slot = file.strip_suffix(".wasm").unwrap_or(&file);
             slot.split('@').next().map(str::to_owned)
         });
-        let shipped = config.shipped_modules().map(host::shipped_names);
-        let shipped = shipped.into_iter().flatten();
-        let all = loaded
-            .chain(failed)
-            .chain(sources)
-            .chain(lying)
-            .chain(shipped);
-        Self(all.filter(|name| is_name(name)).collect())
+        let present = loaded.chain(failed).chain(sources).chain(lying);
+        Self {
+            config,
+            present: present.filter(|name| is_name(name)).collect(),
+            shipped: OnceCell::new(),
+        }
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.present.contains(name) || self.shipped().contains(name)
+    }
+
+    fn shipped(&self) -> &BTreeSet<String> {
+        self.shipped.get_or_init(|| {
+            let folder = self.config.shipped_modules();
+            folder
+                .map(host::shipped_names)
+                .into_iter()
+                .flatten()
+                .collect()
+        })
     }
 
     /// The most similar name. Of a command that needs `only` some modules, and not one of this name, one of those.
@@ -134,7 +150,8 @@ impl Names {
         let needed = only.filter(|only| only.iter().all(|own| own != name));
         let is_meant =
             |known: &&str| needed.is_none_or(|needed| needed.iter().any(|own| own == known));
-        most_similar(self.0.iter().map(String::as_str).filter(is_meant), name)
+        let known = self.present.union(self.shipped()).map(String::as_str);
+        most_similar(known.filter(is_meant), name)
     }
 }
 
