@@ -23,6 +23,7 @@ const MAX_PRINTED: u64 = 64 << 10;
 /// Attacks that take longest and compute, the longest first. They begin first, so that no processor waits for one in the
 /// end.
 const LONGEST: [&str; 23] = [
+    "databases_of_many_writers",
     "keys_sent_elsewhere",
     "truncated_files",
     "foreign_component_under_a_shipped_name",
@@ -37,7 +38,6 @@ const LONGEST: [&str; 23] = [
     "weight_of_all_places",
     "grants_of_many_processes",
     "decisions_of_many_people",
-    "databases_of_many_writers",
     "module_becomes_a_fifo",
     "calls_that_begin_beside_sweeps",
     "schema_of_a_result",

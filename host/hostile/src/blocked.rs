@@ -85,7 +85,7 @@ fn computed() -> Duration {
 }
 
 async fn walks_of_one_caller(lab: &Lab) -> Result<String, AttackFailure> {
-    let (crowded, small) = (lab.folder_for_trees()?, lab.folder()?);
+    let (crowded, small) = (lab.folder_in_memory()?, lab.folder()?);
     for number in 0..ENTRIES {
         fs::write(crowded.path().join(format!("file-{number}")), "")?;
     }
@@ -128,7 +128,8 @@ async fn walks_of_one_caller(lab: &Lab) -> Result<String, AttackFailure> {
         folder: crowded.path().canonicalize()?,
         patience: lab.grace(),
     };
-    Box::pin(walks.repeated(lab.times(6, 40))).await
+    // Each round looks whether all of its walks have ended: what one leaves behind is seen in the first.
+    Box::pin(walks.repeated(lab.times(6, 16))).await
 }
 
 /// Walks through the crowded directory.

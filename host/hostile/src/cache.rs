@@ -51,7 +51,8 @@ struct Host {
 
 impl Host {
     fn new(lab: &Lab) -> Result<Self, AttackFailure> {
-        let folder = lab.folder()?;
+        // Each entry that is made again is flushed.
+        let folder = lab.folder_in_memory()?;
         fs::create_dir(folder.path().join("modules"))?;
         for number in [1, 2] {
             let bytes = components::parse(&components::which(number))?;

@@ -42,12 +42,25 @@ impl CommandFolder {
     /// # Errors
     /// [`AttackFailure::Unable`] if this host is no program of its own.
     pub fn new(lab: &Lab) -> Result<Self, AttackFailure> {
+        Self::at(lab, lab.folder()?)
+    }
+
+    /// A folder in memory where this machine has a place for that: for attacks whose commands flush small files thousands
+    /// of times, and that are not about disks.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn in_memory(lab: &Lab) -> Result<Self, AttackFailure> {
+        Self::at(lab, lab.folder_in_memory()?)
+    }
+
+    fn at(lab: &Lab, folder: TempDir) -> Result<Self, AttackFailure> {
         let program = lab.program().ok_or_else(|| {
             AttackFailure::Unable("this host has no process of its own for the compiler".into())
         })?;
         let folder = Self {
             program: program.to_owned(),
-            folder: lab.folder()?,
+            folder,
             variables: Vec::new(),
         };
         fs::create_dir(folder.path().join("modules"))?;
@@ -78,6 +91,13 @@ impl CommandFolder {
     pub fn with_variable(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
+    }
+
+    /// Has the commands find no programs. `doctor` asks the toolchains of all languages for their versions, which takes
+    /// longer than all else that it does.
+    pub fn without_programs(self) -> Self {
+        let nothing = self.path().join("no-programs").display().to_string();
+        self.with_variable("PATH", &nothing)
     }
 
     /// Makes an API key, and returns the `authorization` header of its requests.

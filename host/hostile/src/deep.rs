@@ -79,7 +79,7 @@ struct Kept {
 
 impl Kept {
     async fn new(lab: &Lab, keep: Keep) -> Result<Self, AttackFailure> {
-        let state = lab.folder_for_trees()?;
+        let state = lab.folder_in_memory()?;
         let mut arena = lab.arena(|policy| {
             policy.storage = storage(state.path());
             policy.limits.timeout_ms = 30_000;

@@ -127,7 +127,7 @@ async fn go_on(arena: &Arena, ground: &AttackFolders, lab: &Lab) -> Result<(), A
 
 async fn modules_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     process::bound_descriptors(DESCRIPTORS)?;
-    let folder = lab.folder_for_trees()?;
+    let folder = lab.folder_in_memory()?;
     let good = components::parse(&components::which(1))?;
     for number in 0..DESCRIPTORS * 2 {
         // In the order of names before, between and behind the good ones.

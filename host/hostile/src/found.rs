@@ -82,7 +82,9 @@ fn files(port: u16) -> Vec<(&'static str, String)> {
 }
 
 fn found_file_of_a_stranger(lab: &Lab) -> Result<String, AttackFailure> {
-    let folder = CommandFolder::new(lab)?.with_variable("AWS_SECRET_ACCESS_KEY", KEY);
+    let folder = CommandFolder::new(lab)?
+        .without_programs()
+        .with_variable("AWS_SECRET_ACCESS_KEY", KEY);
     // Answers nothing of use.
     let thief = Answering::start(400, "")?;
     // The user's own endpoint, which refuses at once.

@@ -137,7 +137,7 @@ fn found_files(places: &KeyPlaces) -> Vec<(&'static str, String, bool)> {
 
 fn keys_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
     let places = KeyPlaces::new()?;
-    let folder = CommandFolder::new(lab)?;
+    let folder = CommandFolder::in_memory(lab)?.without_programs();
     folder.write(".config/toolhold/config.toml", places.configuration())?;
     let (mut tried, mut broke, mut arrived) = (0, Vec::new(), Vec::new());
     let files = found_files(&places);

@@ -173,9 +173,9 @@ impl Lab {
             .tempdir()?)
     }
 
-    /// A folder for trees of very many folders: in memory where this machine has a place for that, because
-    /// some disks take milliseconds to remove each.
-    pub(crate) fn folder_for_trees(&self) -> Result<TempDir, AttackFailure> {
+    /// A folder in memory where this machine has a place for that: for trees of very many folders, because some disks take
+    /// milliseconds to remove each, and for files that are flushed very often. Such a place may have 64 MiB.
+    pub(crate) fn folder_in_memory(&self) -> Result<TempDir, AttackFailure> {
         match std::env::var_os(TREES) {
             Some(place) => Ok(tempfile::tempdir_in(place)?),
             None => self.folder(),
@@ -300,7 +300,7 @@ impl BoundedTries {
     }
 }
 
-/// The variable with the place for [`Lab::folder_for_trees`]. Who starts the process of an attack sets it, and
+/// The variable with the place for [`Lab::folder_in_memory`]. Who starts the process of an attack sets it, and
 /// removes what is left there.
 pub(crate) const TREES: &str = "HOSTILE_TREES";
 

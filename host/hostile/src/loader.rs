@@ -299,7 +299,11 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
-    let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
+    /// What is still a component fills all memory that it gets; how much that is, is what rows 4 and 5 try.
+    const MEMORY: u64 = 4 << 20;
+    let mut arena = lab
+        .against(components::COMPUTE, |l| l.memory_bytes = MEMORY)
+        .await?;
     let mut dice = PseudoRandom(0x5eed);
     let rounds = lab.times(40, 300);
     let whole = components::parse(components::GROWTH)?;

@@ -40,7 +40,7 @@ fn toml(text: &str) -> String {
 }
 
 fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
-    let folder = CommandFolder::new(lab)?;
+    let folder = CommandFolder::new(lab)?.without_programs();
     let nasty = toml(&format!("words {NASTY}{FORGED}"));
     // Each in a module of its own: one that is refused for its text does not hide the others.
     let version = |text: &str| format!("version = {}", toml(&format!("1.0.0{text}")));
