@@ -68,6 +68,9 @@ const WAITING: [&str; 15] = [
     "bytes_that_wait_for_a_place",
 ];
 
+/// Attacks of [`Company::One`] that take as long as all others of them.
+const LONGEST_OF_PAIRS: [&str; 1] = ["debug_information_bombs"];
+
 /// What happens while a suite runs.
 #[derive(Debug)]
 pub enum SuiteProgress<'a> {
@@ -103,18 +106,20 @@ impl<'a> AttackLane<'a> {
 }
 
 /// Runs `attacks` in processes: for each processor of this machine two at a time, because few compute all the time, and
-/// one more that only waits; afterwards those that want to be alone. `command` makes the command that runs one attack by
-/// [`crate::run`] and prints its verdict as one JSON object; `told` hears of each.
+/// one more that only waits. Those of [`Company::One`] come next, in pairs, and those of [`Company::Alone`] last.
+/// `command` makes the command that runs one attack by [`crate::run`] and prints its verdict as one JSON object; `told`
+/// hears of each.
 pub fn run_all(
     attacks: &[Attack],
     scale: Scale,
     command: &(dyn Fn(&Attack) -> Command + Sync),
     mut told: impl FnMut(SuiteProgress<'_>),
 ) {
-    let (alone, others): (Vec<&Attack>, Vec<&Attack>) = attacks
-        .iter()
-        .partition(|attack| attack.company == Company::Alone);
-    let (waiting, computing): (Vec<&Attack>, Vec<&Attack>) = others
+    let of = |company: Company| -> Vec<&Attack> {
+        let attacks = attacks.iter();
+        attacks.filter(|attack| attack.company == company).collect()
+    };
+    let (waiting, computing): (Vec<&Attack>, Vec<&Attack>) = of(Company::Others)
         .into_iter()
         .partition(|attack| WAITING.contains(&attack.name));
     // Without it, each compiles its guests anew.
@@ -135,8 +140,13 @@ pub fn run_all(
         AttackLane::new(computing, &LONGEST, 2 * processors),
         AttackLane::new(waiting, &WAITING, processors),
     ];
-    let apart = [AttackLane::new(alone, &[], 1)];
-    for lanes in [&beside[..], &apart[..]] {
+    let pairs = [AttackLane::new(
+        of(Company::One),
+        &LONGEST_OF_PAIRS,
+        processors.min(2),
+    )];
+    let apart = [AttackLane::new(of(Company::Alone), &[], 1)];
+    for lanes in [&beside[..], &pairs[..], &apart[..]] {
         let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             for lane in lanes {
@@ -295,6 +305,10 @@ mod tests {
             let attack = suite.iter().find(|attack| attack.name == *name);
             let company = attack.map(|attack| attack.company);
             assert_eq!(company, Some(Company::Others), "{name}");
+        }
+        for name in LONGEST_OF_PAIRS {
+            let attack = suite.iter().find(|attack| attack.name == name);
+            assert_eq!(attack.map(|attack| attack.company), Some(Company::One));
         }
         let in_both = LONGEST.iter().find(|name| WAITING.contains(name));
         assert_eq!(in_both, None);

@@ -32,6 +32,9 @@ pub struct Attack {
 pub enum Company {
     /// Other attacks: this one measures its own process at most.
     Others,
+    /// One other attack of this kind, where each has a processor: this one bounds times that are seconds, or spends them
+    /// asleep, and computes on one processor at a time.
+    One,
     /// Nothing: it compares times, to which other work would add.
     Alone,
 }

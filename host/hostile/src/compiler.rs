@@ -19,7 +19,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "compile_bomb",
         attack: "23 MB of code that is sound and of no use",
         must: "stopped in time and memory; others answer",
-        company: Company::Alone,
+        company: Company::One,
         tries: |lab| Box::pin(compile_bomb(lab)),
     },
     Attack {
@@ -27,7 +27,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "debug_information_bombs",
         attack: "debug information with 40 million lines, in circles, four million functions deep",
         must: "the crash is told in time; others answer",
-        company: Company::Alone,
+        company: Company::One,
         tries: |lab| Box::pin(debug_information_bombs(lab)),
     },
 ];

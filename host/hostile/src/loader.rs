@@ -31,7 +31,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "bombs",
         attack: "100 MB; 5 000 nested components; type bombs",
         must: "refused in seconds; others answer",
-        company: Company::Alone,
+        company: Company::One,
         tries: |lab| Box::pin(bombs(lab)),
     },
     Attack {

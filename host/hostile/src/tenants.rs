@@ -24,7 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "crowd_of_sleepers",
         attack: "64 calls that sleep, in the queue before others",
         must: "others get the next free place",
-        company: Company::Alone,
+        company: Company::One,
         tries: |lab| Box::pin(crowd_of_sleepers(lab)),
     },
 ];
