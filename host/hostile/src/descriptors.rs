@@ -162,7 +162,11 @@ async fn modules_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// Puts now a file with `content` and now a FIFO at a path, as fast as it can.
+/// Shorter than any read or load, so each of them meets changes. Without a pause the changes themselves would take a
+/// processor.
+const SWAP_PAUSE: Duration = Duration::from_micros(20);
+
+/// Puts now a file with `content` and now a FIFO at a path.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
@@ -182,6 +186,7 @@ impl Swapper {
                     // the name is free again.
                     fs::hard_link(source, &next)?;
                     fs::rename(&next, &path)?;
+                    std::thread::sleep(SWAP_PAUSE);
                 }
             }
             Ok(())
@@ -254,7 +259,7 @@ async fn fifo_by_a_race(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
-    let (folder, aside) = (lab.folder()?, lab.folder()?);
+    let (folder, aside) = (lab.folder_in_memory()?, lab.folder_in_memory()?);
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let bytes = components::parse(&components::which(1))?;
     let swapper = Swapper::start(&folder.path().join("raced.wasm"), aside.path(), &bytes)?;

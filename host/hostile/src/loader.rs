@@ -386,8 +386,8 @@ async fn file_being_written(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn file_being_swapped(lab: &Lab) -> Result<String, AttackFailure> {
-    let folder = lab.folder()?;
-    let aside = lab.folder()?;
+    let folder = lab.folder_in_memory()?;
+    let aside = lab.folder_in_memory()?;
     let path = folder.path().join("swapped.wasm");
     let variants: Vec<_> = [1, 2]
         .into_iter()

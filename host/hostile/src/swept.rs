@@ -311,7 +311,8 @@ fn caller(session: &str) -> Caller<'_> {
 }
 
 async fn calls_that_begin_beside_sweeps(lab: &Lab) -> Result<String, AttackFailure> {
-    let state = lab.folder()?;
+    // Sweeps follow each other without a pause, and beside a call there are more of them where no disk is waited for.
+    let state = lab.folder_in_memory()?;
     let root = state.path().join("scratch");
     let storage = Storage {
         scratch: Some(root.clone()),
