@@ -299,7 +299,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
-    /// What is still a component fills all memory that it gets; how much that is, is what rows 4 and 5 try.
+    /// Memory of each module in bytes. A component with flipped bytes fills all of it; the limit itself is tried by row 4.
     const MEMORY: u64 = 4 << 20;
     let mut arena = lab
         .against(components::COMPUTE, |l| l.memory_bytes = MEMORY)
