@@ -24,6 +24,7 @@ use crate::run::sub_agent::SubAgentEnd;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tasks::TaskKind;
@@ -95,6 +96,8 @@ impl Performer {
         let mut machine = Box::new(machine);
         let clock = self.clock;
         let deadline = tokio::time::Instant::from_std(self.deadline);
+        // One timer for the run: a new one for each piece of a reply would be registered and removed again.
+        let mut timed_out = pin!(tokio::time::sleep_until(deadline));
         let (heard, mut hearing) = updates();
         let elapsed = || clock.elapsed();
         self.subs = begin.subs;
@@ -137,7 +140,7 @@ impl Performer {
                     let reason = self.end.reason(reason).await;
                     (None, Some(Input::Cancelled { reason }))
                 }
-                () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
+                () = &mut timed_out => (None, Some(Input::TimedOut)),
                 Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => (Some(heard), None),
