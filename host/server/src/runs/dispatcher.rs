@@ -30,6 +30,10 @@ use uuid::Uuid;
 /// Events that a watcher may lag behind before it reads them from the database instead.
 const WATCHER_BACKLOG: usize = 128;
 
+/// Events of a run that are forwarded before its cancellation and the end of the server are looked at again: they
+/// take locks that all runs share, and pieces of replies come in bursts.
+const EVENT_BATCH: usize = 16;
+
 /// Poll interval for cancellations that other processes requested, and for rights that have ended.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = LOOK_INTERVAL;
 
@@ -470,11 +474,15 @@ impl Dispatcher {
             let _seat = permit;
             let _kept = kept;
             let mut has_begun = false;
+            let mut events = Vec::new();
             loop {
                 tokio::select! {
-                    event = run.events.recv() => match event {
-                        Some(event) => {
-                            has_begun = true;
+                    received = run.events.recv_many(&mut events, EVENT_BATCH) => {
+                        if received == 0 {
+                            break;
+                        }
+                        has_begun = true;
+                        for event in events.drain(..) {
                             observer.take(&event);
                             log.take(&event);
                             reply.take(&event);
@@ -483,8 +491,7 @@ impl Dispatcher {
                                 drop(live.send(LiveEvent::of(event, &room)));
                             }
                         }
-                        None => break,
-                    },
+                    }
                     end = right.ended(), if !run.cancel.is_cancelled() => {
                         tracing::warn!(run = %id, "cancelled: {end}");
                         run.cancel.cancel_because(end.to_string());
