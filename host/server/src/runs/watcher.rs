@@ -157,11 +157,16 @@ impl Watcher {
     /// [`WatchError`]: the viewer's right has ended, or the record cannot be read.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, WatchError> {
         let right = self.viewer.right.clone();
+        // The end of the right counts before an event that has arrived. To look at it is cheap; to wait for it takes a lock
+        // that all holders of the right share, so that is left out where an event is there.
+        right.check()?;
         tokio::select! {
-            // The end of the right counts before an event that has arrived.
             biased;
+            event = self.next_event() => {
+                right.check()?;
+                Ok(event?)
+            }
             end = right.ended() => Err(end.into()),
-            event = self.next_event() => Ok(event?),
         }
     }
 
