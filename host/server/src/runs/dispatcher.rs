@@ -1,7 +1,7 @@
 //! The runs of one server: admission, watching and cancellation.
 
 use crate::rights::{LOOK_INTERVAL, Rights};
-use crate::runs::live::{LiveEvent, LiveRoom, SharedReply};
+use crate::runs::live::{LiveEvent, LiveEvents, LiveRoom, PieceReaders, SharedReply};
 use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::readiness::KnownHealth;
@@ -96,6 +96,7 @@ struct ActiveRun {
     /// Another process drives it now.
     taken: CancellationToken,
     live: broadcast::Sender<LiveEvent>,
+    readers: PieceReaders,
     reply: SharedReply,
 }
 
@@ -456,13 +457,16 @@ impl Dispatcher {
         mut observer: Observer,
         log: RunLog,
         kept: Option<MemoryReservation>,
-    ) -> broadcast::Receiver<LiveEvent> {
-        let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
+    ) -> LiveEvents {
+        let (live, _) = broadcast::channel(WATCHER_BACKLOG);
+        let readers = PieceReaders::default();
+        let followed = LiveEvents::of(&live, &readers);
         let taken = CancellationToken::new();
         let active = ActiveRun {
             cancel: run.cancel.clone(),
             taken: taken.clone(),
             live: live.clone(),
+            readers: readers.clone(),
             reply: SharedReply::default(),
         };
         let (reply, room) = (active.reply.clone(), LiveRoom::default());
@@ -486,7 +490,8 @@ impl Dispatcher {
                             observer.take(&event);
                             log.take(&event);
                             reply.take(&event);
-                            if live.receiver_count() > 0 {
+                            let is_meant = !event.kind.is_shown_only() || readers.are_any();
+                            if is_meant && live.receiver_count() > 0 {
                                 // Fails if the last watcher went away meanwhile.
                                 drop(live.send(LiveEvent::of(event, &room)));
                             }
@@ -531,7 +536,7 @@ impl Dispatcher {
             }
             inner.forget(id, &live);
         });
-        receiver
+        followed
     }
 }
 
@@ -548,8 +553,11 @@ fn are_images_refused(error: &RunError) -> bool {
 
 impl DispatcherInner {
     /// Subscribes to the later events of a run, if it works in this process.
-    pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<LiveEvent>> {
-        self.lock().get(&run).map(|it| it.live.subscribe())
+    pub(super) fn live(&self, run: Uuid) -> Option<LiveEvents> {
+        let active = self.lock();
+        active
+            .get(&run)
+            .map(|it| LiveEvents::of(&it.live, &it.readers))
     }
 
     /// The reply that the model of a run is writing, if the run works in this process.

@@ -2,7 +2,7 @@
 
 use crate::rights::{Right, RightEnd};
 use crate::runs::dispatcher::DispatcherInner;
-use crate::runs::live::{LiveEvent, LivePlace};
+use crate::runs::live::{LiveEvent, LiveEvents, LivePlace};
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub enum WatchError {
 pub(super) enum LaterEvents {
     /// None: only the recorded events are wanted.
     No,
-    Live(broadcast::Receiver<LiveEvent>),
+    Live(LiveEvents),
     /// Events that another process writes; or this process, if it resumes the run. Until then no process here
     /// drives the run.
     Others(Option<Instant>),
@@ -369,6 +369,10 @@ impl Watcher {
     /// # Errors
     /// Those of [`Self::next`].
     pub async fn ended(mut self) -> Result<bool, WatchError> {
+        // What is awaited is the last event alone.
+        if let LaterEvents::Live(live) = &mut self.follow {
+            live.without_pieces();
+        }
         while self.next().await?.is_some() {}
         Ok(self.is_over)
     }
