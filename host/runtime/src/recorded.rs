@@ -111,7 +111,7 @@ impl Recorder {
         call: NewCall<'_>,
     ) -> Recording {
         let record = self.content().map(|content| {
-            let mut way = caller.way.clone();
+            let mut way = caller.members();
             if let Some(parent) = parent {
                 way.insert("parent".into(), parent.into());
             }

@@ -7,7 +7,7 @@ use super::elicitation::{ElicitationDecider, run_with_questions};
 use super::request::{OfferedRequest, note_run};
 use super::result;
 use super::revision::RequestMetadata;
-use super::seams::{RecordedCaller, RequestCall};
+use super::seams::{RecordedCaller, RecordedClient, RequestCall};
 use super::service::{CallSlotQueue, Rules, Service, shorten};
 use super::session::ClientSession;
 use crate::rpc::{INTERNAL_ERROR, RpcError};
@@ -166,17 +166,14 @@ impl Service {
 
 /// The caller, for the record.
 fn caller(rules: &Rules, metadata: &RequestMetadata) -> RecordedCaller {
-    let mut way = Map::from_iter([
-        ("via".to_owned(), "mcp".into()),
-        ("session".to_owned(), Value::from(&*metadata.session)),
-    ]);
-    if let Some(client) = &metadata.client {
-        way.insert("client".into(), Value::clone(client));
-    }
     RecordedCaller {
         policy: rules.policy.clone(),
         owner: metadata.owner.to_owned(),
-        way,
+        client: Some(RecordedClient {
+            session: metadata.session.clone(),
+            description: metadata.client.clone(),
+        }),
+        way: Map::new(),
         trace: metadata.trace.clone(),
     }
 }
