@@ -61,6 +61,8 @@ pub(super) struct Performer {
     /// For the waits for the sink.
     pub(super) grace: EndGrace,
     pub(super) cost: StepCost,
+    /// True if the last step of the machine was made on a thread for long checks.
+    pub(super) was_long: bool,
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
@@ -163,7 +165,9 @@ impl Performer {
                     machine = stepped;
                     effects.add(next);
                 }
-                if !effects.actions.is_empty() || effects.events.len() >= EVENT_BATCH {
+                let is_due = !effects.actions.is_empty()
+                    && (input.is_some() || !self.may_wait(&effects.actions));
+                if is_due || effects.events.len() >= EVENT_BATCH {
                     if input.is_none() {
                         break;
                     }
@@ -201,7 +205,8 @@ impl Performer {
         input: Input,
         elapsed: Duration,
     ) -> (Box<Machine>, Effects) {
-        if !self.cost.is_long(&input) {
+        self.was_long = self.cost.is_long(&input);
+        if !self.was_long {
             let effects = machine.handle(input, elapsed);
             return (machine, effects);
         }
@@ -211,6 +216,14 @@ impl Performer {
             (machine, effects)
         };
         apart(&lane, step).await
+    }
+
+    /// True if these actions may wait until further pieces of the reply are taken that are there already: calls in them
+    /// begin with the same write of the record, which takes longer than to read them. They do not wait for a second long
+    /// check.
+    fn may_wait(&self, actions: &[Action]) -> bool {
+        let mut actions = actions.iter();
+        !self.was_long && actions.all(|action| matches!(action, Action::Call(_)))
     }
 
     fn told(&mut self, event: CallEvent) -> TaskUpdate {
