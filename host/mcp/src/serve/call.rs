@@ -72,7 +72,10 @@ impl Service {
         ));
         let pipeline = CallPipeline {
             toolbox: match &offered.request {
-                None => self.modules.toolbox(&metadata.session),
+                None => {
+                    let make = || self.modules.toolbox(&metadata.session);
+                    session.map_or_else(make, |session| session.toolbox(make))
+                }
                 Some(request) => Toolbox {
                     source: Arc::new(NoModules),
                     runner: Arc::new(RequestTool {
