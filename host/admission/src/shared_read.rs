@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Mutex, OnceCell};
 
-/// A read that many ask for at the same time, such as that of a folder. One read is made at a time, and those who ask
-/// during one wait for the next and share it. So nobody gets a result of a read that began before they asked, and a crowd
-/// makes two reads instead of one each.
+/// A read that many callers ask for at the same time, such as that of a folder. One read is made at a time. Callers that
+/// ask during a read wait for the next one and share it. So no caller gets the result of a read that began before it asked,
+/// and a crowd makes two reads instead of one each.
 #[derive(Debug)]
 pub struct SharedRead<T> {
     /// Held by the read that is made.
     turn: Mutex<()>,
-    /// The read that has not begun. Gone if there is none, or nothing waits for it any more.
+    /// The read that has not begun. Gone if there is none, or no caller waits for it any more.
     next: StdMutex<Weak<OnceCell<T>>>,
 }
 
@@ -46,7 +46,7 @@ impl<T: Clone> SharedRead<T> {
         })
     }
 
-    /// Notes that a read begins, so that nobody joins it any more.
+    /// Notes that a read begins, so that no caller joins it any more.
     fn begin(&self, planned: &Arc<OnceCell<T>>) {
         let mut next = self.lock();
         if std::ptr::eq(next.as_ptr(), Arc::as_ptr(planned)) {

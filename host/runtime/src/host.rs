@@ -243,7 +243,7 @@ pub fn sources(config: &Configuration) -> Sources {
     }
 }
 
-/// The same without a fetcher: for callers that may not decide which hosts this machine contacts and what it loads.
+/// [`sources`] without a fetcher: for callers that may not decide which hosts this machine contacts and what it loads.
 pub(crate) fn local_sources(config: &Configuration) -> Sources {
     let chosen = config.sources();
     Sources {

@@ -24,8 +24,8 @@ pub enum LiveEvent {
     LargePiece(u64),
 }
 
-/// Counts the watchers of a run that show pieces of replies. Where there is none, pieces are sent to nobody. Clones share
-/// the count.
+/// Counts the watchers of a run that show pieces of replies. Pieces are not sent while there is none. Clones share the
+/// count.
 #[derive(Debug, Clone, Default)]
 pub struct PieceReaders(Arc<AtomicUsize>);
 
