@@ -8,7 +8,7 @@
 //! [`SlidingWindow`] (an exact minute);
 //! [`WorkKind`] is work that blocks a thread and that others cause, and [`own_work`] such work of the host itself;
 //! [`Backoff`] is how long to wait between attempts, [`Seldom`] a bound for lines of a log, and [`MemoryCeiling`] what
-//! may be kept in memory at a time, which keys share.
+//! may be kept in memory at a time, which keys share. [`SharedRead`] is a read that a crowd shares.
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,6 +40,7 @@ mod memory;
 mod queue;
 mod rate;
 mod seldom;
+mod shared_read;
 mod window;
 
 pub use backoff::Backoff;
@@ -52,4 +53,5 @@ pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 pub use queue::{FairQueue, Lane, LaneKey, MOST_DEPTHS, Permit, QueueRefusal};
 pub use rate::KeyedRate;
 pub use seldom::Seldom;
+pub use shared_read::SharedRead;
 pub use window::{SlidingWindow, WindowCharge};

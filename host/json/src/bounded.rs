@@ -199,7 +199,18 @@ pub fn weigh(text: &[u8]) -> Result<u64, TooMuchMemory> {
 /// # Errors
 /// The text is no `T`, its value needs more than [`MAX_MEMORY`], or it is nested deeper than [`depth::MAX_DEPTH`].
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
-    weigh(text).map_err(serde_json::Error::custom)?;
+    from_weighed(text, weigh(text))
+}
+
+/// [`from_slice`] for text whose weight is known.
+///
+/// # Errors
+/// As [`from_slice`].
+pub fn from_weighed<T: DeserializeOwned>(
+    text: &[u8],
+    weight: Result<u64, TooMuchMemory>,
+) -> Result<T, serde_json::Error> {
+    weight.map_err(serde_json::Error::custom)?;
     depth::check(text).map_err(serde_json::Error::custom)?;
     serde_json::from_slice(text)
 }

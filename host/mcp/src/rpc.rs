@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
+use toolhold_json::bounded::TooMuchMemory;
 use toolhold_json::hex::sha256;
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
@@ -142,11 +143,23 @@ pub type TakesArguments<'a> = &'a dyn Fn(&str, usize) -> Result<(), String>;
 /// # Errors
 /// It is neither a message nor a batch of at most [`MAX_BATCH`] messages, or its arguments are refused.
 pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, InvalidMessage> {
+    parse_weighed(bytes, bounded::weigh(bytes), takes)
+}
+
+/// [`parse`] of a transmission that was weighed.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_weighed(
+    bytes: &[u8],
+    weight: Result<u64, TooMuchMemory>,
+    takes: TakesArguments<'_>,
+) -> Result<Transmission, InvalidMessage> {
     if !bytes.trim_ascii_start().starts_with(b"[") {
         taken(bytes, takes)?;
-        return parse_exact(bytes).map(Transmission::One);
+        return parse_one(bytes, weight).map(Transmission::One);
     }
-    bounded::weigh(bytes).map_err(too_heavy)?;
+    weight.map_err(too_heavy)?;
     let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
     let reason = match (first.len(), more) {
         (0, _) => "a batch has at least one message".to_owned(),
@@ -154,7 +167,8 @@ pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, In
             let read = |message: &RawValue| {
                 let message = message.get().as_bytes();
                 taken(message, takes)?;
-                parse_exact(message)
+                // It weighs no more than all of them.
+                parse_one(message, weight)
             };
             return Ok(Transmission::Batch(first.into_iter().map(read).collect()));
         }
@@ -166,17 +180,9 @@ pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, In
     Err(malformed(None, INVALID_REQUEST, reason))
 }
 
-/// Parses one message.
-///
-/// # Errors
-/// It is no message, or a batch.
-pub fn parse_one(bytes: &[u8]) -> Result<Message, InvalidMessage> {
-    read(bounded::from_slice(bytes).map_err(no_json)?)
-}
-
-/// [`parse_one`], of a client. The numbers of a call are those that it wrote, or the call is refused.
-fn parse_exact(bytes: &[u8]) -> Result<Message, InvalidMessage> {
-    let message = parse_one(bytes)?;
+/// Parses one message of a client. The numbers of a call are those that it wrote, or the call is refused.
+fn parse_one(bytes: &[u8], weight: Result<u64, TooMuchMemory>) -> Result<Message, InvalidMessage> {
+    let message = read(bounded::from_weighed(bytes, weight).map_err(no_json)?)?;
     if let Message::Request(request) = &message
         && request.method == "tools/call"
     {
@@ -306,7 +312,7 @@ fn own_id(name: &str, value: &str) -> Option<Id> {
     Some(Id::Number(whole.parse::<u64>().ok()?.into()))
 }
 
-fn too_heavy(error: bounded::TooMuchMemory) -> InvalidMessage {
+fn too_heavy(error: TooMuchMemory) -> InvalidMessage {
     malformed(None, PARSE_ERROR, error.to_string())
 }
 

@@ -224,7 +224,7 @@ impl Agent {
     async fn toolbox(&self, behalf: &RunClient) -> (McpToolbox<SandboxTools>, Vec<String>) {
         let mut toolbox = SandboxTools::new(self.registry.clone())
             // References of clients are not fetched: the fetched module would be there for all clients.
-            .with_sources(host::sources(&self.config).without_fetching())
+            .with_sources(host::local_sources(&self.config))
             .with_requests(self.requests().await)
             .with_remote_requests(self.remote.clone())
             .on_behalf_of(&behalf.owner, &behalf.session)

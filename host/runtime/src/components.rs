@@ -25,12 +25,6 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Fetches nothing: for callers that may not decide which hosts this machine contacts and what it loads.
-    pub(crate) fn without_fetching(mut self) -> Self {
-        self.fetcher = None;
-        self
-    }
-
     /// Resolves `./path/to/file.wasm` below `folder`, after the folders that were added before. Files outside
     /// of it are not read, even through links.
     pub fn with_root(mut self, folder: impl Into<PathBuf>) -> Self {

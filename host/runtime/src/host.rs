@@ -252,10 +252,18 @@ pub fn fetcher(config: &Configuration) -> Result<Fetcher, FetchError> {
 
 /// The sources of modules that tools may name, as configured.
 pub fn sources(config: &Configuration) -> Sources {
+    Sources {
+        fetcher: Some(Arc::new(fetcher(config))),
+        ..local_sources(config)
+    }
+}
+
+/// [`sources`] without a fetcher: for callers that may not decide which hosts this machine contacts and what it loads.
+pub(crate) fn local_sources(config: &Configuration) -> Sources {
     let chosen = config.sources();
     Sources {
         roots: config.module_roots().to_vec(),
-        fetcher: Some(Arc::new(fetcher(config))),
+        fetcher: None,
         chosen: chosen
             .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
             .collect(),

@@ -31,19 +31,22 @@ use toolhold_sandbox::Registry;
 use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, Store};
 use toolhold_telemetry::{CallSpan, Telemetry};
 
-/// The recorder of calls outside of runs. Clones share it.
+/// The recorder of calls outside of runs. Clones share it: each call has some.
 #[derive(Debug, Clone)]
-pub struct Recorder {
+pub struct Recorder(Arc<RecorderState>);
+
+#[derive(Debug)]
+struct RecorderState {
     audit: Option<Audit>,
     telemetry: Telemetry,
     /// Counts calls whose row is not written or refused yet.
     open: TaskTracker,
     /// Number of calls whose row could not be written.
-    failed: Arc<AtomicUsize>,
+    failed: AtomicUsize,
 }
 
 /// The log, and the durability that a result waits for.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Audit {
     store: Store,
     until: Durability,
@@ -67,38 +70,38 @@ impl Recorder {
             until,
             room: Arc::new(Semaphore::new(MAX_OPEN_CALLS)),
         });
-        Self {
+        Self(Arc::new(RecorderState {
             audit,
             telemetry,
             open: TaskTracker::new(),
-            failed: Arc::default(),
-        }
+            failed: AtomicUsize::default(),
+        }))
     }
 
     /// Replaces the secrets that are removed from all records.
     pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
-        self.telemetry.renew_secrets(secrets.clone());
+        self.0.telemetry.renew_secrets(secrets.clone());
         if let Some(content) = self.content() {
             content.redaction.renew(secrets);
         }
     }
 
     pub fn watch(&self, registry: &Registry) {
-        watch_sandbox(&self.telemetry, registry);
+        watch_sandbox(&self.0.telemetry, registry);
     }
 
     pub fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
+        &self.0.telemetry
     }
 
     /// The audit log, if there is one.
     pub fn store(&self) -> Option<&Store> {
-        self.audit.as_ref().map(|audit| &audit.store)
+        self.0.audit.as_ref().map(|audit| &audit.store)
     }
 
     /// While the guard exists, [`Recorder::close`] waits for a write.
     pub fn open(&self) -> TaskTrackerToken {
-        self.open.token()
+        self.0.open.token()
     }
 
     async fn begin(
@@ -108,7 +111,7 @@ impl Recorder {
         call: NewCall<'_>,
     ) -> Recording {
         let record = self.content().map(|content| {
-            let mut way = caller.way.clone();
+            let mut way = caller.members();
             if let Some(parent) = parent {
                 way.insert("parent".into(), parent.into());
             }
@@ -121,12 +124,13 @@ impl Recorder {
                 way,
             }
         });
-        let room = match &self.audit {
+        let room = match &self.0.audit {
             // The semaphore is never closed.
             Some(audit) => audit.room.clone().acquire_owned().await.ok(),
             None => None,
         };
         let span = self
+            .0
             .telemetry
             .call(call.tool, call.id, &caller.trace, call.arguments);
         Recording {
@@ -135,44 +139,44 @@ impl Recorder {
             span: Some(span),
             began: Instant::now(),
             was_begun: false,
-            open: Some((self.open.token(), room)),
+            open: Some((self.0.open.token(), room)),
         }
     }
 
     /// Waits until all rows are written and all spans sent.
     pub async fn close(&self) {
-        self.open.close();
-        let written = tokio::time::timeout(CLOSE_GRACE, self.open.wait()).await;
+        self.0.open.close();
+        let written = tokio::time::timeout(CLOSE_GRACE, self.0.open.wait()).await;
         if written.is_err() {
-            let calls = self.open.len();
+            let calls = self.0.open.len();
             tracing::error!(
                 calls,
                 "the last calls are not in the audit log: it could not be written in time"
             );
         }
-        self.telemetry.close().await;
+        self.0.telemetry.close().await;
     }
 
     /// Number of calls whose row is not written or refused yet. Calls whose tool is not called yet count, too.
     pub fn unwritten(&self) -> usize {
-        self.open.len()
+        self.0.open.len()
     }
 
     /// Number of calls whose row could not be written when they ended. The log lacks the row until it is written later.
     pub fn failed(&self) -> usize {
-        self.failed.load(Ordering::Relaxed)
+        self.0.failed.load(Ordering::Relaxed)
     }
 
     /// Logs and counts a row that could not be written.
     fn note(&self, written: &io::Result<()>) {
         if let Err(error) = written {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.0.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, "a call is not in the audit log");
         }
     }
 
     fn content(&self) -> Option<&AuditContent> {
-        self.audit.as_ref().map(|audit| audit.store.content())
+        self.0.audit.as_ref().map(|audit| audit.store.content())
     }
 }
 
@@ -263,7 +267,7 @@ impl CallRecording for Recording {
             if let (Some(others), Some(content)) = (others, self.recorder.content()) {
                 record.arguments = content.kept(others);
             }
-            let Some(audit) = &self.recorder.audit else {
+            let Some(audit) = &self.recorder.0.audit else {
                 return Ok(());
             };
             let begun = audit.store.audit_begin(record, audit.until).await;
@@ -337,7 +341,7 @@ impl Recording {
 
     /// Begins to write the row. The guard that counts the call as open is dropped when the row is written or refused.
     fn writing(&mut self, (call, row): (String, Draft)) -> Option<RowWrite> {
-        let audit = self.recorder.audit.as_ref()?;
+        let audit = self.recorder.0.audit.as_ref()?;
         let open = Box::new(self.open.take());
         let write = audit.store.audit_call(&call, row, audit.until, open);
         Some(RowWrite {
@@ -445,7 +449,7 @@ mod tests {
         });
         let calls: Vec<_> = calls.collect();
         let begun = async {
-            while recorder.open.len() < CALLS {
+            while recorder.0.open.len() < CALLS {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -454,8 +458,8 @@ mod tests {
             call.abort();
         }
         sqlx::query("ROLLBACK").execute(&mut busy).await.unwrap();
-        recorder.open.close();
-        recorder.open.wait().await;
+        recorder.0.open.close();
+        recorder.0.open.wait().await;
         let most = u32::try_from(CALLS).unwrap() + 1;
         let entries = store
             .audited(&AuditFilter::default(), AuditOrder::After(0), most)
@@ -489,8 +493,8 @@ mod tests {
             }
             recording.forget();
         }
-        recorder.open.close();
-        recorder.open.wait().await;
+        recorder.0.open.close();
+        recorder.0.open.wait().await;
         let entries = store
             .audited(&AuditFilter::default(), AuditOrder::After(0), 9)
             .await

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::Mutex;
-use toolhold_admission::WorkKind;
+use toolhold_admission::{SharedRead, WorkKind};
 use toolhold_files::{FileStamp, ReadError, read_in};
 use toolhold_json::bounded;
 use toolhold_protocol::saved::SavedRequest;
@@ -108,6 +108,8 @@ impl Requests {
 pub struct RequestsFolder {
     path: PathBuf,
     read: Arc<Mutex<Option<(FolderStamp, Requests)>>>,
+    /// Runs that begin at the same time read the folder together: each read takes a thread, and one is made at a time.
+    shared: Arc<SharedRead<Requests>>,
 }
 
 impl RequestsFolder {
@@ -115,11 +117,16 @@ impl RequestsFolder {
         Self {
             path: path.into(),
             read: Arc::default(),
+            shared: Arc::default(),
         }
     }
 
     /// The present Requests. A blocking thread reads the disk.
     pub async fn now(&self) -> Requests {
+        self.shared.of(self.read_now()).await
+    }
+
+    async fn read_now(&self) -> Requests {
         let mut read = self.read.clone().lock_owned().await;
         let path = self.path.clone();
         let found = FOLDERS.run(None, move || {
@@ -278,6 +285,18 @@ mod tests {
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
         write("sub/b.json", r#"{"context": 12}"#);
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn runs_that_begin_during_a_read_share_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        // Its stamp is so new that each read makes its own Requests.
+        fs::write(folder.path().join("a.json"), r#"{"context": []}"#).unwrap();
+        let requests = RequestsFolder::new(folder.path());
+        let other = requests.clone();
+        let (first, second, third) = tokio::join!(requests.now(), other.now(), requests.now());
+        assert!(!Arc::ptr_eq(&first.files, &second.files));
+        assert!(Arc::ptr_eq(&second.files, &third.files));
     }
 
     #[cfg(target_os = "linux")]

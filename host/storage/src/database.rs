@@ -78,6 +78,8 @@ impl Database {
         AnyPoolOptions::new()
             .max_connections(most)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A connection to a file does not break, and its ping is one more change of threads for each query.
+            .test_before_acquire(!self.is_file())
             .after_connect(move |connection, _| {
                 Box::pin(async move {
                     sqlx::raw_sql(settings).execute(connection).await?;

@@ -302,6 +302,18 @@ impl Store {
 
     /// Whether a key was ever created. A revoked key counts, because revoking the last one must not open the server.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
+        // Each request asks where a server needs no key yet. A crowd shares a query of SQLite, which always replies; an error
+        // is each caller's own. One caller must not wait for the lost reply of another's PostgreSQL.
+        if self.database.is_file() {
+            let any = self.any_key.of(async { self.ask_any_key().await.ok() });
+            if let Some(any) = any.await {
+                return Ok(any);
+            }
+        }
+        self.ask_any_key().await
+    }
+
+    async fn ask_any_key(&self) -> Result<bool, StoreError> {
         let any = sqlx::query("SELECT name FROM keys LIMIT 1")
             .fetch_optional(&self.pool)
             .in_time(&self.database)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolhold_admission::own_work;
+use toolhold_admission::{SharedRead, own_work};
 use toolhold_policy::redaction::Redaction;
 
 /// The database, and this process' part in it. Clones share both.
@@ -38,6 +38,8 @@ pub struct Store {
     pub(crate) decided: Arc<Notify>,
     /// What is copied from runs and calls into the audit log.
     pub(crate) content: AuditContent,
+    /// The query whether there is a key; `None` if it failed.
+    pub(crate) any_key: Arc<SharedRead<Option<bool>>>,
 }
 
 /// Connections of the pool: queries that run at the same time.
@@ -85,6 +87,7 @@ impl Store {
             promised: ClaimedRuns::default(),
             decided: Arc::default(),
             content: AuditContent::default(),
+            any_key: Arc::default(),
         };
         match store.redact_older_rows().await {
             Ok(0) => {}

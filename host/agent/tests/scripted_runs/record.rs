@@ -525,6 +525,38 @@ impl Journal for Slow {
     }
 }
 
+/// A journal that takes its time, and counts the calls that begin with each of its writes.
+#[derive(Debug, Clone, Default)]
+struct BegunCalls(Arc<Mutex<Vec<usize>>>);
+
+impl Journal for BegunCalls {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let begun = events.iter().filter(|event| event.kind.begins_calls());
+            self.0.lock().unwrap().push(begun.count());
+            Ok(())
+        })
+    }
+}
+
+/// The model goes on to write while the begin of the first call is recorded.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_written_meanwhile_begin_with_one_write() {
+    let echo = Echo::default();
+    let calls = [1, 2, 3].map(|of| json!({"_tool": "echo", "of": of}));
+    let script = Script::new([Reply::calls(&calls), Reply::output("done")]);
+    let driver = driver(&script, Activities::default().with("echo", echo.activity()));
+    let record = BegunCalls::default();
+    let request = request([plain_tools(&["echo"])]);
+    let run = driver.start(request, Box::new(record.clone())).await;
+    let events = rest(run.unwrap()).await;
+    assert_eq!(end(&events).0, "output", "{}", lines(&events));
+    let begun = record.0.lock().unwrap();
+    let begun: Vec<_> = begun.iter().filter(|calls| **calls > 0).collect();
+    assert_eq!(begun, [&1, &2]);
+}
+
 /// Says what a script says, and looks each time how many Requests are recorded.
 #[derive(Debug)]
 struct Witness {

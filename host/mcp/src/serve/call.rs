@@ -7,7 +7,7 @@ use super::elicitation::{ElicitationDecider, run_with_questions};
 use super::request::{OfferedRequest, note_run};
 use super::result;
 use super::revision::RequestMetadata;
-use super::seams::{RecordedCaller, RequestCall};
+use super::seams::{RecordedCaller, RecordedClient, RequestCall};
 use super::service::{CallSlotQueue, Rules, Service, shorten};
 use super::session::ClientSession;
 use crate::rpc::{INTERNAL_ERROR, RpcError};
@@ -72,7 +72,10 @@ impl Service {
         ));
         let pipeline = CallPipeline {
             toolbox: match &offered.request {
-                None => self.modules.toolbox(&metadata.session),
+                None => {
+                    let make = || self.modules.toolbox(&metadata.session);
+                    session.map_or_else(make, |session| session.toolbox(make))
+                }
                 Some(request) => Toolbox {
                     source: Arc::new(NoModules),
                     runner: Arc::new(RequestTool {
@@ -166,17 +169,14 @@ impl Service {
 
 /// The caller, for the record.
 fn caller(rules: &Rules, metadata: &RequestMetadata) -> RecordedCaller {
-    let mut way = Map::from_iter([
-        ("via".to_owned(), "mcp".into()),
-        ("session".to_owned(), Value::from(&*metadata.session)),
-    ]);
-    if let Some(client) = &metadata.client {
-        way.insert("client".into(), Value::clone(client));
-    }
     RecordedCaller {
         policy: rules.policy.clone(),
         owner: metadata.owner.to_owned(),
-        way,
+        client: Some(RecordedClient {
+            session: metadata.session.clone(),
+            description: metadata.client.clone(),
+        }),
+        way: Map::new(),
         trace: metadata.trace.clone(),
     }
 }

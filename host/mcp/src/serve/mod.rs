@@ -42,7 +42,9 @@ pub use catalog::FolderRequest;
 pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
 pub use request::tool_name as request_tool;
-pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
+pub use seams::{
+    CallRecords, Disabled, ModuleHost, RecordedCaller, RecordedClient, RequestCall, RequestRunner,
+};
 pub use service::{Rules, Service};
 pub use settings::{AuditMode, OfferedRequests, Settings};
 pub use stdio::serve as serve_stdio;

@@ -81,8 +81,71 @@ pub struct RecordedCaller {
     pub policy: Arc<str>,
     /// Empty for the user of this machine.
     pub owner: String,
-    /// The transport, and the client's description of itself.
+    /// The client of the MCP server. Absent: a person at the terminal.
+    pub client: Option<RecordedClient>,
+    /// Further members of the rows.
     pub way: Map<String, Value>,
     /// The trace to continue.
     pub trace: opentelemetry::Context,
+}
+
+/// The client of an MCP server as the rows of its calls name it.
+#[derive(Debug, Clone)]
+pub struct RecordedClient {
+    pub session: Arc<str>,
+    /// The client's description of itself.
+    pub description: Option<Arc<Value>>,
+}
+
+impl RecordedCaller {
+    /// The members of a row that tell how a call came. They are made for a row, and not where none is written.
+    pub fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        if let Some(client) = &self.client {
+            members.insert("via".to_owned(), "mcp".into());
+            members.insert("session".to_owned(), Value::from(&*client.session));
+            if let Some(description) = &client.description {
+                members.insert("client".to_owned(), Value::clone(description));
+            }
+        }
+        members.extend(self.way.clone());
+        members
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_names_the_session_and_the_client_and_what_else_there_is() {
+        let client = |description: Option<Value>| {
+            Some(RecordedClient {
+                session: "s".into(),
+                description: description.map(Arc::new),
+            })
+        };
+        let further = Map::from_iter([("left_out".to_owned(), json!(3))]);
+        for (client, way, expected) in [
+            (None, further.clone(), json!({"left_out": 3})),
+            (
+                client(None),
+                further,
+                json!({"via": "mcp", "session": "s", "left_out": 3}),
+            ),
+            (
+                client(Some(json!({"name": "n"}))),
+                Map::new(),
+                json!({"via": "mcp", "session": "s", "client": {"name": "n"}}),
+            ),
+        ] {
+            let caller = RecordedCaller {
+                client,
+                way,
+                ..RecordedCaller::default()
+            };
+            assert_eq!(Value::from(caller.members()), expected);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::refusals::Refusals;
 use super::revision::{
     MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
 };
-use super::seams::{CallRecords, ModuleHost, RecordedCaller, RequestRunner};
+use super::seams::{CallRecords, ModuleHost, RecordedCaller, RecordedClient, RequestRunner};
 use super::session::ClientSession;
 use super::settings::Settings;
 use super::unread::UnreadAnswers;
@@ -130,14 +130,13 @@ impl Service {
         let Some(refused) = message.refused.as_deref() else {
             return;
         };
-        let way = [("via", "mcp"), ("session", session)];
         let caller = RecordedCaller {
             policy: self.rules().policy.clone(),
             owner: owner.to_owned(),
-            way: way
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value.into()))
-                .collect(),
+            client: Some(RecordedClient {
+                session: session.into(),
+                description: None,
+            }),
             ..RecordedCaller::default()
         };
         let unread = json!({"bytes": refused.argument_bytes, "sha256": refused.digest});

@@ -11,10 +11,11 @@ use crate::rpc::{self, Id, RpcError, RpcRequest};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use toolhold_agent::Toolbox;
 use toolhold_policy::LogLevel;
 
 /// Most open questions to the user of one client.
@@ -29,6 +30,8 @@ pub struct ClientSession {
     least: Mutex<LogLevel>,
     next: AtomicU64,
     questions: Mutex<HashMap<u64, oneshot::Sender<Option<Value>>>>,
+    /// Runs the calls of the session, from the first one on.
+    toolbox: OnceLock<Toolbox>,
     pub in_flight: Arc<InFlightRequests>,
 }
 
@@ -64,6 +67,7 @@ impl ClientSession {
             least: Mutex::new(LogLevel::Info),
             next: AtomicU64::new(1),
             questions: Mutex::default(),
+            toolbox: OnceLock::new(),
             in_flight,
         })
     }
@@ -97,6 +101,11 @@ impl ClientSession {
             trace: trace(params),
             begin: None,
         }
+    }
+
+    /// The toolbox of the session's calls. `make` makes it for the first one.
+    pub fn toolbox(&self, make: impl FnOnce() -> Toolbox) -> Toolbox {
+        self.toolbox.get_or_init(make).clone()
     }
 
     pub fn set_level(&self, least: LogLevel) {

@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use toolhold_json::bounded;
 use uuid::Uuid;
 
 /// Messages that the client has not read yet. Beyond this, notifications are dropped and replies wait.
@@ -125,11 +126,12 @@ impl StdioClient {
     /// Handles a line. Returns replies that are known at once.
     fn message(self: &Arc<Self>, line: &[u8]) -> Option<Outgoing> {
         let takes = |tool: &str, bytes| self.service.takes(tool, bytes);
-        let memory = match self.service.answers.reserve(line) {
+        let weight = bounded::weigh(line);
+        let memory = match self.service.answers.reserve(weight) {
             Ok(memory) => memory,
             Err(error) => return Some(rpc::reply(rpc::id_of(line).as_ref(), &Err(error)).into()),
         };
-        match rpc::parse(line, &takes) {
+        match rpc::parse_weighed(line, weight, &takes) {
             Ok(Transmission::One(message)) => self.one(message, memory).map(Outgoing::from),
             Ok(Transmission::Batch(messages)) => self.batch(messages, &memory),
             Err(malformed) => {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 use toolhold_connections::{UnsentAnswers, UnsentBytes, UnsentShare};
-use toolhold_json::bounded;
+use toolhold_json::bounded::TooMuchMemory;
 
 /// Most bytes of unread answers of all clients: enough for the largest results of a dozen calls.
 const MAX_UNREAD_BYTES: u64 = 64 << 20;
@@ -73,13 +73,13 @@ impl UnreadAnswers {
         &self.kept
     }
 
-    /// The memory of a request's value, before it is read, until the work on it ends.
+    /// The memory of a request's value, before it is read, until the work on it ends. What is too heavy for any request is
+    /// refused by its reader.
     ///
     /// # Errors
     /// There is not so much left.
-    pub fn reserve(&self, message: &[u8]) -> Result<RequestMemory, RpcError> {
-        // What is too heavy for any request is refused by its reader.
-        let weight = bounded::weigh(message).unwrap_or_default();
+    pub fn reserve(&self, weight: Result<u64, TooMuchMemory>) -> Result<RequestMemory, RpcError> {
+        let weight = weight.unwrap_or_default();
         let reserved = self
             .kept
             .reserve(weight)
@@ -216,6 +216,7 @@ mod tests {
     use super::*;
     use axum::body::to_bytes;
     use serde_json::json;
+    use toolhold_json::bounded::weigh;
 
     fn id(n: u64) -> Id {
         Id::Number(n.into())
@@ -288,7 +289,7 @@ mod tests {
         assert!(unread.message(vec![b'x'; 2 << 20].into()).is_none());
         // A small text may be the beginning of a large value.
         let request = "[1],".repeat(20_000);
-        let refused = unread.reserve(request.as_bytes()).unwrap_err();
+        let refused = unread.reserve(weigh(request.as_bytes())).unwrap_err();
         assert!(
             refused.message.contains("modules.kept_bytes"),
             "{refused:?}"
@@ -299,9 +300,11 @@ mod tests {
 
         let answer = unread.reply(&id(1), &large);
         assert_eq!(kept.taken(), answer.len() as u64);
-        assert!(unread.reserve(request.as_bytes()).is_err());
+        assert!(unread.reserve(weigh(request.as_bytes())).is_err());
         drop(answer);
-        let worked_on = unread.reserve(&request.as_bytes()[..20_000]).unwrap();
+        let worked_on = unread
+            .reserve(weigh(&request.as_bytes()[..20_000]))
+            .unwrap();
         assert!(kept.taken() > 1 << 20);
         drop(worked_on);
         assert_eq!((kept.taken(), unread.unsent.all().taken()), (0, 0));

@@ -201,6 +201,7 @@ impl RecordReader<'_> {
                     continue;
                 }
             };
+            let mut is_over = false;
             for line in &lines {
                 let event = line.event()?;
                 for event in shown.before(&event).iter().chain([&event]) {
@@ -210,6 +211,11 @@ impl RecordReader<'_> {
                     value.take(event);
                 }
                 self.next = event.seq + 1;
+                is_over = matches!(event.kind, EventKind::Done { .. });
+            }
+            // Nothing comes after the end of the run, so that is not asked for.
+            if is_over {
+                return Ok(Some(value));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The runs of one server: admission, watching and cancellation.
 
 use crate::rights::{LOOK_INTERVAL, Rights};
-use crate::runs::live::{LiveEvent, LiveRoom, SharedReply};
+use crate::runs::live::{LiveEvent, LiveEvents, LiveRoom, PieceReaders, SharedReply};
 use crate::runs::log::RunLog;
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::readiness::KnownHealth;
@@ -29,6 +29,10 @@ use uuid::Uuid;
 
 /// Events that a watcher may lag behind before it reads them from the database instead.
 const WATCHER_BACKLOG: usize = 128;
+
+/// Events of a run that are forwarded before its cancellation and the end of the server are looked at again: they
+/// take locks that all runs share, and pieces of replies come in bursts.
+const EVENT_BATCH: usize = 16;
 
 /// Poll interval for cancellations that other processes requested, and for rights that have ended.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = LOOK_INTERVAL;
@@ -92,6 +96,7 @@ struct ActiveRun {
     /// Another process drives it now.
     taken: CancellationToken,
     live: broadcast::Sender<LiveEvent>,
+    readers: PieceReaders,
     reply: SharedReply,
 }
 
@@ -452,13 +457,16 @@ impl Dispatcher {
         mut observer: Observer,
         log: RunLog,
         kept: Option<MemoryReservation>,
-    ) -> broadcast::Receiver<LiveEvent> {
-        let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
+    ) -> LiveEvents {
+        let (live, _) = broadcast::channel(WATCHER_BACKLOG);
+        let readers = PieceReaders::default();
+        let followed = LiveEvents::of(&live, &readers);
         let taken = CancellationToken::new();
         let active = ActiveRun {
             cancel: run.cancel.clone(),
             taken: taken.clone(),
             live: live.clone(),
+            readers: readers.clone(),
             reply: SharedReply::default(),
         };
         let (reply, room) = (active.reply.clone(), LiveRoom::default());
@@ -470,21 +478,25 @@ impl Dispatcher {
             let _seat = permit;
             let _kept = kept;
             let mut has_begun = false;
+            let mut events = Vec::new();
             loop {
                 tokio::select! {
-                    event = run.events.recv() => match event {
-                        Some(event) => {
-                            has_begun = true;
+                    received = run.events.recv_many(&mut events, EVENT_BATCH) => {
+                        if received == 0 {
+                            break;
+                        }
+                        has_begun = true;
+                        for event in events.drain(..) {
                             observer.take(&event);
                             log.take(&event);
                             reply.take(&event);
-                            if live.receiver_count() > 0 {
+                            let is_meant = !event.kind.is_shown_only() || readers.are_any();
+                            if is_meant && live.receiver_count() > 0 {
                                 // Fails if the last watcher went away meanwhile.
                                 drop(live.send(LiveEvent::of(event, &room)));
                             }
                         }
-                        None => break,
-                    },
+                    }
                     end = right.ended(), if !run.cancel.is_cancelled() => {
                         tracing::warn!(run = %id, "cancelled: {end}");
                         run.cancel.cancel_because(end.to_string());
@@ -524,7 +536,7 @@ impl Dispatcher {
             }
             inner.forget(id, &live);
         });
-        receiver
+        followed
     }
 }
 
@@ -541,8 +553,11 @@ fn are_images_refused(error: &RunError) -> bool {
 
 impl DispatcherInner {
     /// Subscribes to the later events of a run, if it works in this process.
-    pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<LiveEvent>> {
-        self.lock().get(&run).map(|it| it.live.subscribe())
+    pub(super) fn live(&self, run: Uuid) -> Option<LiveEvents> {
+        let active = self.lock();
+        active
+            .get(&run)
+            .map(|it| LiveEvents::of(&it.live, &it.readers))
     }
 
     /// The reply that the model of a run is writing, if the run works in this process.

@@ -1,8 +1,10 @@
 //! Events of a run as its watchers in this process hear of them.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
 use toolhold_json::bounded;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::{Event, EventKind, ReplySoFar};
@@ -20,6 +22,60 @@ pub enum LiveEvent {
     Piece(Arc<Event>),
     /// A piece of the run's own reply behind the event of this number. It is large, and [`SharedReply`] has its text.
     LargePiece(u64),
+}
+
+/// Counts the watchers of a run that show pieces of replies. Pieces are not sent while there is none. Clones share the
+/// count.
+#[derive(Debug, Clone, Default)]
+pub struct PieceReaders(Arc<AtomicUsize>);
+
+/// The count of one watcher, until it is dropped.
+#[derive(Debug)]
+struct PieceReader(PieceReaders);
+
+/// Events of a run for one watcher, from the moment on in which it was made.
+#[derive(Debug)]
+pub struct LiveEvents {
+    events: Receiver<LiveEvent>,
+    /// Absent for a watcher that shows no pieces of replies.
+    pieces: Option<PieceReader>,
+}
+
+impl PieceReaders {
+    /// True if a watcher shows pieces. To be asked after [`SharedReply`] took the piece: a watcher that is counted later
+    /// finds it there.
+    pub fn are_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for PieceReader {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl LiveEvents {
+    /// The events that are sent through `live` from now on, and pieces of replies among them.
+    pub fn of(live: &Sender<LiveEvent>, readers: &PieceReaders) -> Self {
+        readers.0.fetch_add(1, Ordering::Relaxed);
+        let pieces = Some(PieceReader(readers.clone()));
+        let events = live.subscribe();
+        Self { events, pieces }
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// The run works no more in this process, or events were dropped because the watcher is behind.
+    pub async fn recv(&mut self) -> Result<LiveEvent, RecvError> {
+        self.events.recv().await
+    }
+
+    /// Needs no pieces from now on. Some may come for other watchers of the run.
+    pub fn without_pieces(&mut self) {
+        self.pieces = None;
+    }
 }
 
 /// The reply that the model of a run is writing, for watchers that come in the middle of it or are behind.
@@ -228,6 +284,21 @@ mod tests {
             removed: None,
             seal: Seal::default(),
         }
+    }
+
+    #[tokio::test]
+    async fn pieces_are_sent_while_a_watcher_shows_them() {
+        let (live, _) = tokio::sync::broadcast::channel(4);
+        let readers = PieceReaders::default();
+        let mut answers = LiveEvents::of(&live, &readers);
+        let shows = LiveEvents::of(&live, &readers);
+        answers.without_pieces();
+        answers.without_pieces();
+        assert!(readers.are_any());
+        drop(shows);
+        assert!(!readers.are_any());
+        live.send(LiveEvent::Recorded(1)).unwrap();
+        assert_eq!(answers.recv().await.unwrap().seq(), 1);
     }
 
     #[test]

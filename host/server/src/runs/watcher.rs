@@ -2,7 +2,7 @@
 
 use crate::rights::{Right, RightEnd};
 use crate::runs::dispatcher::DispatcherInner;
-use crate::runs::live::{LiveEvent, LivePlace};
+use crate::runs::live::{LiveEvent, LiveEvents, LivePlace};
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub enum WatchError {
 pub(super) enum LaterEvents {
     /// None: only the recorded events are wanted.
     No,
-    Live(broadcast::Receiver<LiveEvent>),
+    Live(LiveEvents),
     /// Events that another process writes; or this process, if it resumes the run. Until then no process here
     /// drives the run.
     Others(Option<Instant>),
@@ -157,11 +157,16 @@ impl Watcher {
     /// [`WatchError`]: the viewer's right has ended, or the record cannot be read.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, WatchError> {
         let right = self.viewer.right.clone();
+        // The end of the right counts before an event that has arrived. To look at it is cheap; to wait for it takes a lock
+        // that all holders of the right share, so that is left out where an event is there.
+        right.check()?;
         tokio::select! {
-            // The end of the right counts before an event that has arrived.
             biased;
+            event = self.next_event() => {
+                right.check()?;
+                Ok(event?)
+            }
             end = right.ended() => Err(end.into()),
-            event = self.next_event() => Ok(event?),
         }
     }
 
@@ -364,6 +369,10 @@ impl Watcher {
     /// # Errors
     /// Those of [`Self::next`].
     pub async fn ended(mut self) -> Result<bool, WatchError> {
+        // What is awaited is the last event alone.
+        if let LaterEvents::Live(live) = &mut self.follow {
+            live.without_pieces();
+        }
         while self.next().await?.is_some() {}
         Ok(self.is_over)
     }

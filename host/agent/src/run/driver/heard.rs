@@ -62,6 +62,12 @@ struct UnreadUpdates {
     room: Notify,
 }
 
+impl UnreadUpdates {
+    fn has_room(&self) -> bool {
+        self.count.load(Ordering::Relaxed) <= MAX_UNREAD
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct UpdateSender {
     sender: mpsc::UnboundedSender<TaskUpdate>,
@@ -84,11 +90,15 @@ impl UpdateSender {
     }
 
     fn room(&self) -> BoxFuture<'static, ()> {
+        // Nearly always, between any two reads of a reply.
+        if self.unread.has_room() {
+            return Box::pin(std::future::ready(()));
+        }
         let (sender, unread) = (self.sender.clone(), self.unread.clone());
         Box::pin(async move {
             loop {
                 let room = unread.room.notified();
-                if unread.count.load(Ordering::Relaxed) <= MAX_UNREAD {
+                if unread.has_room() {
                     return;
                 }
                 tokio::select! {

@@ -398,6 +398,7 @@ impl Driver {
             let performer = Performer {
                 end,
                 cost: StepCost::new(&machine, &begin.input),
+                was_long: false,
                 rules: Arc::new(rules),
                 tools: Arc::new(CallableTools::of_run(machine.catalogue().clone())),
                 deadline,

@@ -4,7 +4,6 @@
 use super::CallEventSender;
 use crate::run::cancel::RunCancel;
 use crate::run::open_calls::OpenCalls;
-use std::borrow::Cow;
 use std::mem;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -182,11 +181,11 @@ impl Publisher {
         // Of the events that are recorded, as they were written for their seals.
         let lines: Result<Vec<String>, _> = events.iter().map(serde_json::to_string).collect();
         let mut lines = lines.map_err(failed)?;
-        let mut pieces = 0;
+        // Pieces behind recorded events, with the number of events before each.
+        let mut pieces = Vec::new();
         for kind in kinds {
             if kind.is_shown_only() {
-                events.push(self.piece(kind, at_ms));
-                pieces += 1;
+                pieces.push((events.len(), self.piece(kind, at_ms)));
                 continue;
             }
             for kind in self.open.with_ends(kind) {
@@ -208,19 +207,13 @@ impl Publisher {
         let is_end = |event: &Event| matches!(event.kind, EventKind::Done { .. });
         let has_end = events.iter().any(is_end);
         if was_held && !has_end {
-            events.retain(|event| !event.kind.is_shown_only());
             self.held = events;
             return Ok(Publication::Held);
         }
-        let is_recorded = |event: &&Event| !event.kind.is_shown_only();
-        let recorded: Cow<'_, [Event]> = match pieces {
-            0 => Cow::Borrowed(&events),
-            _ => events.iter().filter(is_recorded).cloned().collect(),
-        };
         let appended = tokio::select! {
             // An answer counts, also one that comes in the last moment.
             biased;
-            appended = self.journal.append_with_lines(&recorded, lines) => appended,
+            appended = self.journal.append_with_lines(&events, lines) => appended,
             () = grace.over() => return Err(RunError::JournalSilent { waited: END_GRACE }),
         };
         match appended {
@@ -228,15 +221,21 @@ impl Publisher {
             Err(error) if CancelRequested::is_cause_of(&error) && !has_end => {
                 // At once, so that no call begins that waits for its turn.
                 grace.cancel.cancel();
-                self.held = recorded.into_owned();
+                self.held = events;
                 return Ok(Publication::Held);
             }
             Err(source) => return Err(RunError::Journal { source }),
         }
-        drop(recorded);
         then.await;
-        for event in events {
+        let mut pieces = pieces.into_iter().peekable();
+        for (before, event) in events.into_iter().enumerate() {
+            while let Some((_, piece)) = pieces.next_if(|(place, _)| *place <= before) {
+                self.show(piece, grace).await;
+            }
             self.show(event, grace).await;
+        }
+        for (_, piece) in pieces {
+            self.show(piece, grace).await;
         }
         Ok(Publication::Recorded)
     }

@@ -30,6 +30,7 @@ use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
 use toolhold_connections::{KeptBody, KeptBodyError, source};
+use toolhold_json::bounded;
 use toolhold_telemetry as telemetry;
 
 /// The process is alive. It needs no token and tells nothing else.
@@ -142,14 +143,15 @@ async fn post(
     answers: &UnreadAnswers,
 ) -> Response {
     let takes = |tool: &str, bytes| endpoint.service.takes(tool, bytes);
-    let memory = match answers.reserve(body) {
+    let weight = bounded::weigh(body);
+    let memory = match answers.reserve(weight) {
         Ok(memory) => memory,
         Err(error) => {
             let id = rpc::id_of(body);
             return reply::error(StatusCode::SERVICE_UNAVAILABLE, id.as_ref(), error);
         }
     };
-    let message = match rpc::parse(body, &takes) {
+    let message = match rpc::parse_weighed(body, weight, &takes) {
         Ok(Transmission::One(message)) => message,
         Ok(Transmission::Batch(messages)) => {
             return legacy::batch(endpoint, head, messages, &memory, answers).await;

@@ -24,6 +24,7 @@ use crate::run::sub_agent::SubAgentEnd;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tasks::TaskKind;
@@ -60,6 +61,8 @@ pub(super) struct Performer {
     /// For the waits for the sink.
     pub(super) grace: EndGrace,
     pub(super) cost: StepCost,
+    /// True if the last step of the machine was made on a thread for long checks.
+    pub(super) was_long: bool,
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
@@ -95,6 +98,8 @@ impl Performer {
         let mut machine = Box::new(machine);
         let clock = self.clock;
         let deadline = tokio::time::Instant::from_std(self.deadline);
+        // One timer for the run: a new one for each piece of a reply would be registered and removed again.
+        let mut timed_out = pin!(tokio::time::sleep_until(deadline));
         let (heard, mut hearing) = updates();
         let elapsed = || clock.elapsed();
         self.subs = begin.subs;
@@ -137,7 +142,7 @@ impl Performer {
                     let reason = self.end.reason(reason).await;
                     (None, Some(Input::Cancelled { reason }))
                 }
-                () = tokio::time::sleep_until(deadline) => (None, Some(Input::TimedOut)),
+                () = &mut timed_out => (None, Some(Input::TimedOut)),
                 Some(event) = call_events.recv() => (Some(self.told(event)), None),
                 // Before the work: a reply is complete only after its last piece.
                 Some(heard) = hearing.recv() => (Some(heard), None),
@@ -160,7 +165,9 @@ impl Performer {
                     machine = stepped;
                     effects.add(next);
                 }
-                if !effects.actions.is_empty() || effects.events.len() >= EVENT_BATCH {
+                let is_due = !effects.actions.is_empty()
+                    && (input.is_some() || !self.may_wait(&effects.actions));
+                if is_due || effects.events.len() >= EVENT_BATCH {
                     if input.is_none() {
                         break;
                     }
@@ -198,7 +205,8 @@ impl Performer {
         input: Input,
         elapsed: Duration,
     ) -> (Box<Machine>, Effects) {
-        if !self.cost.is_long(&input) {
+        self.was_long = self.cost.is_long(&input);
+        if !self.was_long {
             let effects = machine.handle(input, elapsed);
             return (machine, effects);
         }
@@ -208,6 +216,14 @@ impl Performer {
             (machine, effects)
         };
         apart(&lane, step).await
+    }
+
+    /// True if these actions may wait until further pieces of the reply are taken that are there already: calls in them
+    /// begin with the same write of the record, which takes longer than to read them. They do not wait for a second long
+    /// check.
+    fn may_wait(&self, actions: &[Action]) -> bool {
+        let mut actions = actions.iter();
+        !self.was_long && actions.all(|action| matches!(action, Action::Call(_)))
     }
 
     fn told(&mut self, event: CallEvent) -> TaskUpdate {
