@@ -26,11 +26,11 @@ fn held(test: &str) {
     let host = Host::new();
     let mut command = host.command(&["selftest", "--quick", "--attack", name]);
     share_compiled(&mut command, Path::new(env!("CARGO_TARGET_TMPDIR")));
-    let verdict = if attack.company != Company::Others {
-        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let verdict = if attack.company == Company::Others {
+        let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         run_apart(Scale::Quick, command)
     } else {
-        let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
         run_apart(Scale::Quick, command)
     };
     match verdict.outcome {
