@@ -236,7 +236,9 @@ attacks! {
         row_76_answers_that_nobody_reads
         row_77_values_beside_letters
         row_77_values_in_other_forms
+        row_77_values_that_are_divided
         row_78_configuration_that_is_cut
+        row_78_shields_that_a_cut_takes
         row_79_resumed_before_modules_are_loaded
         row_80_blocked_texts_in_every_field
         row_80_hidden_secrets_that_leave

@@ -8,6 +8,7 @@ use crate::runs::until;
 use crate::scripted::ScriptedModel;
 use crate::serving::Served;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::future::ready;
 
 pub const ATTACKS: &[Attack] = &[
@@ -26,6 +27,14 @@ pub const ATTACKS: &[Attack] = &[
         must: "no model is shown one",
         company: Company::Others,
         tries: |lab| Box::pin(ready(values_in_other_forms(lab))),
+    },
+    Attack {
+        row: 77,
+        name: "values_that_are_divided",
+        attack: "cards, accounts, keys, tokens, mail and addresses that tags, selectors of variants, marks of direction, joiners and soft hyphens divide, beside letters of other scripts",
+        must: "the host puts none together for a model; ordinary texts with such characters, and numbers that are like such values, reach it",
+        company: Company::Others,
+        tries: |lab| Box::pin(ready(values_that_are_divided(lab))),
     },
 ];
 
@@ -57,7 +66,7 @@ const ADDRESSES: [&str; 5] = [
     "wss://evil.test",
 ];
 /// Texts, and the part of each that no model may be shown.
-const OTHER_FORMS: [(&str, &str); 24] = [
+const OTHER_FORMS: [(&str, &str); 32] = [
     ("卡号４１１１１１１１１１１１１１１１有效", "４１１１１"),
     ("マイナンバーは１２３４５６７８９０１８です", "５６７８"),
     ("card_4111111111111111", "41111111"),
@@ -97,9 +106,22 @@ const OTHER_FORMS: [(&str, &str); 24] = [
     // Other dots, and a name on a line of its own.
     ("5500.0055.5555.5559", "0055.5555"),
     ("ИНН:\n500100732259", "0100732"),
+    // Of a terminal, of JSON in JSON, and behind the icon of a font.
+    ("\u{1b}[1;33m5500005555555559\u{1b}[0m", "55000055"),
+    (r"\\n5500005555555559", "55000055"),
+    (
+        "x\u{e000}5500\u{200b}0055\u{200b}5555\u{200b}5559",
+        "55000055",
+    ),
+    // Groups farther apart. Tabs are escapes in JSON.
+    ("5500  0055  5555  5559", "0055  5555"),
+    ("card\t5500\t0055\t5555\t5559\t12/27", r"0055\t5555"),
+    ("5500 - 0055 - 5555 - 5559", "0055 - 5555"),
+    ("5500·0055·5555·5559", "0055·5555"),
+    ("DE89  3704  0044  0532  0130  00", "3704  0044"),
 ];
 /// Addresses whose host is another than it seems, or that only some readers take for one.
-const OTHER_ADDRESSES: [&str; 8] = [
+const OTHER_ADDRESSES: [&str; 13] = [
     "访问www。evil.test",
     "_//evil.test/x",
     "<//evil.test>",
@@ -108,6 +130,47 @@ const OTHER_ADDRESSES: [&str; 8] = [
     "http://example.com\\@evil.test",
     "w\u{200b}ww.evil.test",
     r"see\nwww.evil.test",
+    r"`\\evil.test\share`",
+    r"打开\\evil.test\share",
+    r"path:\\\\evil.test\\share",
+    "\u{1b}[4mwww.evil.test\u{1b}[0m",
+    "see w\u{ad}ww%\u{200b}2Eevil.test",
+];
+/// Characters that the host leaves out of what a model is shown: tags, selectors of variants, marks of direction, a soft
+/// hyphen, joiners, fillers, and signs that are not written.
+const DIVIDERS: [char; 20] = [
+    '\u{e0041}',
+    '\u{e007f}',
+    '\u{fe0f}',
+    '\u{fe00}',
+    '\u{e0100}',
+    '\u{202e}',
+    '\u{202c}',
+    '\u{2066}',
+    '\u{200e}',
+    '\u{200f}',
+    '\u{61c}',
+    '\u{ad}',
+    '\u{200b}',
+    '\u{200c}',
+    '\u{200d}',
+    '\u{34f}',
+    '\u{2060}',
+    '\u{2063}',
+    '\u{feff}',
+    '\u{115f}',
+];
+/// Texts that no shield may change or block. Some have hidden characters that belong to them, others numbers that are like
+/// values: two with four decimals, a version, a number of a book, days, twelve digits.
+const ORDINARY: [&str; 8] = [
+    "می\u{200c}خواهم ۱۲۳",
+    "👨\u{200d}👩 at http://example.com/x",
+    "หนังสือ ๒๕๖๗",
+    "今天 2024-12-31",
+    "4111.1111 1111.1111",
+    "v4.5.6.7 of 31.12.2024",
+    "ISBN 978-0-306-40615-7",
+    "5001 0073 2259",
 ];
 
 /// A server with both shields, and the model that it asks.
@@ -172,6 +235,18 @@ impl ShieldBench {
         });
         Ok(prompts.collect())
     }
+}
+
+/// The text with the character behind each third one.
+fn divided(text: &str, divider: char) -> String {
+    let mut divided = String::new();
+    for (at, c) in text.chars().enumerate() {
+        if at > 0 && at.is_multiple_of(3) {
+            divided.push(divider);
+        }
+        divided.push(c);
+    }
+    divided
 }
 
 /// The text around the first place of a value in what the model was shown.
@@ -240,5 +315,51 @@ fn values_in_other_forms(lab: &Lab) -> Result<String, AttackFailure> {
         "{} values hidden, {} addresses blocked",
         OTHER_FORMS.len(),
         OTHER_ADDRESSES.len()
+    ))
+}
+
+fn values_that_are_divided(lab: &Lab) -> Result<String, AttackFailure> {
+    let bench = ShieldBench::start(lab)?;
+    let mut broke = Vec::new();
+    let ordinary = bench.shown(&ORDINARY.join("; "))?;
+    for text in ORDINARY {
+        if !ordinary.contains(text) {
+            broke.push(format!("changed: {text:?}"));
+        }
+    }
+    let mut beside = BESIDE.iter().cycle();
+    let mut addresses = ADDRESSES.into_iter().chain([r"\\evil.test\share"]).cycle();
+    let mut tried = 0;
+    for (at, divider) in DIVIDERS.into_iter().enumerate() {
+        // A run for each, which knows no value yet. The word shows that the host leaves this character out.
+        let mut text = divided("ordinary", divider);
+        for (value, beside) in VALUES.iter().zip(&mut beside) {
+            let value = divided(value, divider);
+            let _ = write!(text, " {beside}{divider}{value}{divider}{beside}");
+        }
+        let shown = bench.shown(&text)?;
+        ensure(shown.contains("ordinary"), || {
+            format!("a model is shown {divider:?}, or no text: nothing is proved: {shown:.300}")
+        })?;
+        for value in VALUES {
+            if shown.contains(value) {
+                broke.push(format!("{divider:?}: {:?}", around(&shown, value)));
+            }
+        }
+        if !at.is_multiple_of(lab.times(4, 1)) {
+            continue;
+        }
+        for address in addresses.by_ref().take(2) {
+            let text = format!("Open 打开{}号", divided(address, divider));
+            if !bench.shown(&text)?.is_empty() {
+                broke.push(format!("passed: {text:?}"));
+            }
+            tried += 1;
+        }
+    }
+    ensure(broke.is_empty(), || broke.join("; "))?;
+    Ok(format!(
+        "{} values hidden, {tried} addresses blocked",
+        DIVIDERS.len() * VALUES.len()
     ))
 }

@@ -13,14 +13,24 @@ use std::future::ready;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const ATTACKS: &[Attack] = &[Attack {
-    row: 78,
-    name: "configuration_that_is_cut",
-    attack: "the configuration of a server is left empty, without a setting, without endpoints, without grants, or cut in a number",
-    must: "endpoints and grants stay in use until it is whole, or until a person says that it is meant",
-    company: Company::Others,
-    tries: |lab| Box::pin(ready(configuration_that_is_cut(lab))),
-}];
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 78,
+        name: "configuration_that_is_cut",
+        attack: "the configuration of a server is left empty, without a setting, without endpoints, without grants, or cut in a number",
+        must: "endpoints and grants stay in use until it is whole, or until a person says that it is meant",
+        company: Company::Others,
+        tries: |lab| Box::pin(ready(configuration_that_is_cut(lab))),
+    },
+    Attack {
+        row: 78,
+        name: "shields_that_a_cut_takes",
+        attack: "the configuration of a server is cut at the end of each of its tables, and within that of its shield",
+        must: "no model is shown what the shield hides, until a person says that it is meant",
+        company: Company::Others,
+        tries: |lab| Box::pin(ready(shields_that_a_cut_takes(lab))),
+    },
+];
 
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(1),
@@ -32,6 +42,10 @@ const DONE: &str = "done";
 /// The beginning of the file. A cut after `7` is a number all the same.
 const HEAD: &str = "[run]\nmax_steps = 70\n[modules]\npinning = \"never\"\n[decisions]\ndefault = \"never\"\n\
     [fallback]\nenabled = false\n[serve]\nkeys = \"never\"\nkey_requests_per_minute = 0\n";
+/// The last table of a file, with a card that it hides and the part of that which no model may be shown.
+const SHIELD: &str = "[shields.private]\nkind = \"pii\"\nhide = [\"card\"]\n";
+const CARD: &str = "5500 0055 5555 5559";
+const PART: &str = "0055 5555";
 const GRANTS: &str = "[module.probe]\nkey_value = {}\n[module.other]\nkey_value = {}\n";
 
 /// A server whose file is cut.
@@ -175,4 +189,85 @@ fn configuration_that_is_cut(lab: &Lab) -> Result<String, AttackFailure> {
     Ok(format!(
         "7 cuts, everything in use at {looks} looks; taken away when a person said so"
     ))
+}
+
+fn shields_that_a_cut_takes(lab: &Lab) -> Result<String, AttackFailure> {
+    let model = ScriptedModel::start(DONE)?;
+    let folder = CommandFolder::new(lab)?;
+    let unshielded = format!(
+        "{HEAD}[endpoints.default]\nbase_url = \"http://127.0.0.1:{}/v1\"\nmodel = \"m\"\ncontract = \"tools\"\n",
+        model.port
+    );
+    let whole = format!("{unshielded}{SHIELD}");
+    folder.write("host.toml", whole.as_str())?;
+    let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
+    let served = Served::start(&folder, &serve)?;
+    let bench = CutBench {
+        folder: &folder,
+        client: RunClient {
+            served: &served,
+            key: None,
+        },
+        window: lab.times(Duration::from_secs(1), Duration::from_millis(500)),
+    };
+    until("a server that is ready", || {
+        Ok(bench.unanswered()?.is_none().then_some(()))
+    })?;
+    // Whether the model was shown the card; `None` if the run was refused.
+    let is_shown = || -> Result<Option<bool>, AttackFailure> {
+        model.say([]);
+        let task = format!("Pay with {CARD}, please.");
+        let body = json!({"messages": [{"role": "user", "content": task}]});
+        let answered = bench.client.ask("POST", "/v1/agent", &body)?;
+        let is_made = answered.status == 200 && !model.prompts().is_empty();
+        Ok(is_made.then(|| model.prompts().concat().contains(PART)))
+    };
+    let shows = |expected: bool| -> Result<Option<()>, AttackFailure> {
+        Ok((is_shown()? == Some(expected)).then_some(()))
+    };
+    // The file is watched, and what a person changes in a shield holds at once, or nothing is proved.
+    until("a shield", || shows(false))?;
+    bench.write(&whole.replace("card", "email"))?;
+    until("a shield that hides something else", || shows(true))?;
+    bench.write(&whole)?;
+    until("the shield again", || shows(false))?;
+
+    let tables = whole.match_indices("\n[").map(|(at, _)| at + 1);
+    let lines = SHIELD
+        .match_indices('\n')
+        .map(|(at, _)| unshielded.len() + at + 1);
+    let (mut cuts, mut looks) = (0, 0);
+    for at in tables.chain(lines).filter(|at| *at < whole.len()) {
+        bench.write(&whole[..at])?;
+        let began = Instant::now();
+        while began.elapsed() < bench.window {
+            let is_shown = is_shown()?;
+            ensure(is_shown != Some(true), || {
+                format!(
+                    "a model is shown a card {} after a cut at {at}, behind {:?}",
+                    ms(began.elapsed()),
+                    whole[..at].lines().next_back().unwrap_or_default()
+                )
+            })?;
+            looks += u32::from(is_shown.is_some());
+            sleep(Duration::from_millis(40));
+        }
+        cuts += 1;
+        bench.write(&whole)?;
+        until("the whole file in use", || shows(false))?;
+    }
+    ensure(looks > cuts, || {
+        format!("{looks} runs were made: nothing is proved")
+    })?;
+    // A person means it.
+    bench.write(&unshielded)?;
+    let reload = [&CONFIG[..], &["serve", "--reload"]].concat();
+    let said = folder.run(&reload, BOUNDS)?;
+    ensure(said.code == Some(0), || {
+        format!("a server cannot be told to read its file: {}", said.stderr)
+    })?;
+    until("the end of a shield that a person took away", || {
+        shows(true)
+    })?;
+    Ok(format!("{cuts} cuts, the card hidden in {looks} runs"))
 }

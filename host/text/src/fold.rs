@@ -5,8 +5,8 @@
 //! Digits are those of the general category `Nd`, and spaces those of `Zs` (UAX #44). Of the full-width forms of ASCII
 //! (FF01 to FF5E, which NFKC folds to ASCII) there are digits, letters and the signs that values are written with.
 //!
-//! A model is shown texts without hidden characters. So a value that they divide is looked for in a text without them,
-//! too: [`Folded::without_hidden`].
+//! A model is shown texts without hidden characters. So a value that they divide is looked for in such a text, too:
+//! [`Folded::without_hidden`].
 
 use crate::hidden;
 use std::borrow::Cow;
@@ -87,31 +87,61 @@ impl<'t> Folded<'t> {
         })
     }
 
-    /// Folds a text as [`Self::of`], and leaves its hidden characters out but for controls. `None` if it has none.
-    /// Separators of lines and paragraphs become spaces, as in a text that a model is shown.
-    pub fn without_hidden(text: &'t str) -> Option<Self> {
-        let is_left_out = |c: char| !c.is_ascii() && !c.is_control() && hidden::is_hidden(c);
-        let has_hidden = !text.is_ascii() && text.chars().any(is_left_out);
-        has_hidden.then(|| {
-            Self::by(text, |c| match in_ascii(c) {
+    /// Folds a text as [`Self::of`], and leaves hidden characters out but for controls: all of them, and those alone that a
+    /// model is not shown either, where that is another text. An icon that stays may be all that divides a value from a word
+    /// beside it. No text where none is left out. Separators of lines and paragraphs become spaces, as a model is shown them.
+    pub fn without_hidden(text: &'t str) -> Vec<Self> {
+        let is_left_out = |c: char| !c.is_control() && hidden::is_hidden(c);
+        if text.is_ascii() || !text.chars().any(is_left_out) {
+            return Vec::new();
+        }
+        let mut forms = vec![Self::without(
+            text,
+            text.chars().map(|c| (c, is_left_out(c))),
+        )];
+        let shown =
+            || hidden::characters(text).map(|(c, is_hidden)| (c, is_hidden && !c.is_control()));
+        let stays = |(c, is_left_out_there): (char, bool)| is_left_out(c) && !is_left_out_there;
+        if shown().any(stays) && shown().any(|(_, is_left_out)| is_left_out) {
+            forms.push(Self::without(text, shown()));
+        }
+        forms
+    }
+
+    /// Folds a text without characters that are `true`.
+    fn without(text: &str, characters: impl Iterator<Item = (char, bool)>) -> Self {
+        let forms = characters.map(|(c, is_left_out)| {
+            let form = match in_ascii(c) {
                 Some(ascii) => FoldedForm::As(ascii),
-                None if is_left_out(c) && c.is_whitespace() => FoldedForm::As(' '),
-                None if is_left_out(c) => FoldedForm::Absent,
+                None if is_left_out && c.is_whitespace() => FoldedForm::As(' '),
+                None if is_left_out => FoldedForm::Absent,
                 None => FoldedForm::Same,
-            })
-        })
+            };
+            (c, form)
+        });
+        Self::of_forms(text.len(), forms)
     }
 
     fn by(text: &'t str, form: impl Fn(char) -> FoldedForm) -> Self {
-        let mut stretches: Vec<Stretch> = Vec::new();
         let is_same = |c: char| matches!(form(c), FoldedForm::Same);
         if text.is_ascii() || text.chars().all(is_same) {
-            let text = Cow::Borrowed(text);
-            return Self { text, stretches };
+            return Self {
+                text: Cow::Borrowed(text),
+                stretches: Vec::new(),
+            };
         }
-        let mut folded = String::with_capacity(text.len());
-        for (origin, c) in text.char_indices() {
-            let (written, width) = match form(c) {
+        Self::of_forms(text.len(), text.chars().map(|c| (c, form(c))))
+    }
+
+    /// The text of these characters, each in its form. `capacity`: bytes of the text of before.
+    fn of_forms(capacity: usize, characters: impl Iterator<Item = (char, FoldedForm)>) -> Self {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut folded = String::with_capacity(capacity);
+        let mut next = 0;
+        for (c, form) in characters {
+            let origin = next;
+            next += c.len_utf8();
+            let (written, width) = match form {
                 FoldedForm::Same => (c, 1),
                 FoldedForm::As(ascii) => (ascii, c.len_utf8()),
                 FoldedForm::Absent => continue,
@@ -203,14 +233,34 @@ mod tests {
     #[test]
     fn hidden_characters_are_left_out_within_a_part_and_around_it() {
         let text = "a\u{200b}４\u{ad}1\u{2060}\u{feff}1\u{200b}。\u{2028}b";
-        let folded = Folded::without_hidden(text).unwrap();
+        let forms = Folded::without_hidden(text);
+        let [folded] = forms.as_slice() else {
+            panic!("{forms:?}");
+        };
         assert_eq!(folded.text(), "a411。 b");
         let (begin, end) = (folded.origin(1), folded.origin_of_end(4));
         assert_eq!(&text[begin..end], "４\u{ad}1\u{2060}\u{feff}1");
         assert_eq!(folded.origin_of_end(folded.text().len()), text.len());
         for plain in ["4111", "４111 卡", "a\u{85}b\n"] {
-            assert!(Folded::without_hidden(plain).is_none(), "{plain:?}");
+            assert!(Folded::without_hidden(plain).is_empty(), "{plain:?}");
         }
+    }
+
+    /// An icon of a font, and the joiner of an emoji.
+    #[test]
+    fn hidden_characters_that_a_model_is_shown_stay_in_a_text_of_their_own() {
+        let forms = |text| -> Vec<String> {
+            let forms = Folded::without_hidden(text);
+            forms.iter().map(|form| form.text().to_owned()).collect()
+        };
+        assert_eq!(
+            forms("a\u{e000}4\u{200b}1"),
+            ["a41", "a\u{e000}41"],
+            "an icon"
+        );
+        // Nothing is left out of these, and all of it.
+        assert_eq!(forms("a\u{e000}41"), ["a41"]);
+        assert_eq!(forms("a4\u{200b}1"), ["a41"]);
     }
 
     proptest! {

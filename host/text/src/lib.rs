@@ -38,15 +38,15 @@ pub fn ends_in_escape(text: &str) -> bool {
     backslashes % 2 == 1
 }
 
-/// True if `text` ends in an escape for one character: `\n` of JSON, `\u003e` and `\x3e` of JSON and programs, `%3E` of
-/// URLs. Its letters and digits belong to no value that stands behind it.
+/// True if `text` ends in an escape for one character: `\n` of JSON, also of JSON in JSON; `\u003e` and `\x3e` of JSON and
+/// programs; `%3E` of URLs; or in a style of a terminal. Its letters and digits belong to no value that stands behind it.
 pub fn ends_in_escaped_character(text: &str) -> bool {
     let mut all = text.chars();
     let is_letter = all.next_back().is_some_and(|c| "nrtbf".contains(c));
-    if is_letter && ends_in_escape(all.as_str()) {
+    if is_letter && all.as_str().ends_with('\\') || ends_in_style(text) {
         return true;
     }
-    let marks = [("\\u", 4), ("\\x", 2), ("%", 2)];
+    let marks = [("\\u", 4), ("\\U", 8), ("\\x", 2), ("%", 2)];
     marks.into_iter().any(|(mark, length)| {
         let digits_at = text.len().checked_sub(length);
         let parts = digits_at.and_then(|at| text.split_at_checked(at));
@@ -54,6 +54,20 @@ pub fn ends_in_escaped_character(text: &str) -> bool {
             head.ends_with(mark) && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
         })
     })
+}
+
+/// True if `text` ends in a colour or another style of a terminal (ECMA-48: ESC, `[`, numbers, `m`), also where ESC is
+/// written as an escape.
+fn ends_in_style(text: &str) -> bool {
+    let Some(style) = text.strip_suffix(['m', 'K']) else {
+        return false;
+    };
+    let head = style.trim_end_matches(|c: char| c.is_ascii_digit() || c == ';');
+    let escapes = [
+        "\u{1b}", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e",
+    ];
+    head.strip_suffix('[')
+        .is_some_and(|head| escapes.iter().any(|escape| head.ends_with(escape)))
 }
 
 /// At most `max` characters of `text`, with an ellipsis where something is missing.
@@ -86,12 +100,25 @@ mod tests {
     #[test]
     fn a_value_may_begin_behind_an_escape() {
         for before in [
-            r"a\n", r"a\t", r"a\u003e", r"a\u003D", r"\x3e", "a%3D", "%20",
+            r"a\n",
+            r"a\t",
+            r"a\\n",
+            r"a\u003e",
+            r"a\u003D",
+            r"\x3e",
+            r"\U0001F600",
+            "a%3D",
+            "%20",
+            "\u{1b}[1;31m",
+            r"\u001b[0m",
+            r"\033[K",
         ] {
             let text = format!("{before}4111");
             assert!(may_begin(&text, before.len()), "{text}");
         }
-        for before in ["n", r"\\n", "u003e", "x3e", "3D", r"\u03e", "%é", "%3g"] {
+        for before in [
+            "n", r"\q", "u003e", "x3e", "3D", r"\u03e", "%é", "%3g", "[31m", "a[m",
+        ] {
             let text = format!("{before}4111");
             assert!(!may_begin(&text, before.len()), "{text}");
         }

@@ -22,6 +22,27 @@ pub(super) fn before(text: &str, at: usize) -> (Option<char>, Option<char>) {
     (all.next(), all.next())
 }
 
+/// The last `most` characters before `at`, in small letters.
+pub(super) fn near_before(text: &str, at: usize, most: usize) -> String {
+    let before = slice(text, 0..at);
+    let begin = before.char_indices().rev().take(most).last();
+    slice(before, begin.map_or(at, |(begin, _)| begin)..at).to_lowercase()
+}
+
+/// The part of a text behind the last placeholder of a vault, such as `<phone_1>`: the name in it is none of what follows.
+pub(super) fn behind_placeholders(text: &str) -> &str {
+    let ends = text.match_indices('>').rev();
+    let mut ends = ends.filter(|(at, _)| {
+        let before = slice(text, 0..*at);
+        let unnumbered = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        unnumbered.len() < before.len() && unnumbered.ends_with('_')
+    });
+    match ends.next() {
+        Some((at, end)) => slice(text, at + end.len()..text.len()),
+        None => text,
+    }
+}
+
 /// Whether no letter or digit stands directly before or after that makes both one longer value. An underscore does not, as
 /// in `card_4111…`.
 pub(super) fn is_alone(text: &str, range: &Range<usize>) -> bool {

@@ -1,11 +1,10 @@
 //! Where personal data and secrets are in a text.
 
-use super::Kind;
 use super::bounds::{
-    before, begins_number, goes_on_in_groups, is_alone, is_no_part_of_a_name, is_whole_number,
-    slice,
+    before, begins_number, behind_placeholders, goes_on_in_groups, is_alone, is_no_part_of_a_name,
+    is_whole_number, near_before, slice,
 };
-use super::checks;
+use super::{Kind, checks, wide};
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -50,8 +49,8 @@ pub fn find(text: &str, wanted: impl Fn(Kind) -> bool) -> Vec<Finding> {
             // A dash of another script behind a number is not always one of its own.
             found.extend(find_folded(&digits, counts));
         }
-        if let Some(without_hidden) = &without_hidden {
-            found.extend(find_folded(without_hidden, counts));
+        for shown in &without_hidden {
+            found.extend(find_folded(shown, counts));
         }
         found
     };
@@ -152,7 +151,7 @@ fn after(text: &str, at: usize) -> usize {
 /// India: Aadhaar of UIDAI. China: GB 11643-1999. Russia: SNILS by order 192p of the pension fund (2006), INN by order
 /// MMV-7-6/435@ (2012), the passport by decree 828 of 1997. Japan: ordinance 85 of 2014.
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, MatchNarrowing); 31] = [
+    let table: [(Kind, &str, MatchNarrowing); 34] = [
         // One that a text ends in, as the begin of a long task in a list, is none the less secret.
         (
             Kind::PrivateKey,
@@ -205,7 +204,11 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,29}",
             iban,
         ),
+        (Kind::Iban, wide::IBAN, |text, range| {
+            wide::account(text, iban(text, range)?)
+        }),
         (Kind::Card, r"[2-6](?:[ .-]?[0-9]){12,18}", card),
+        (Kind::Card, wide::CARD, wide::card),
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{2}-[0-9]{4}",
@@ -271,10 +274,15 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)(?:паспорт(?:[а-я]{0,3} гражданина (?:рф|россии|российской федерации))?|серия|серии|passport)[^0-9\n]{0,30}(?:\n[ \t]{0,8})?(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
             |text, range| named(text, range, |_| true),
         ),
-        // In one piece its ten digits are a time as well, behind the English word.
+        // In one piece its ten digits are a time as well, behind the English word, and in the lines below a series.
         (
             Kind::NationalId,
-            r"(?i)(?:паспорт(?:[а-я]{0,3} гражданина (?:рф|россии|российской федерации))?|серия|серии)[^0-9\n]{0,20}(?:\n[ \t]{0,8})?(?P<it>[0-9]{10})",
+            r"(?i)паспорт(?:[а-я]{0,3} гражданина (?:рф|россии|российской федерации))?[^0-9\n]{0,20}(?:\n[ \t]{0,8})?(?P<it>[0-9]{10})",
+            passport_in_one_piece,
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)(?:серия|серии)[^0-9\n]{0,20}(?P<it>[0-9]{10})",
             passport_in_one_piece,
         ),
         (
@@ -451,6 +459,8 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         let digits = checks::digits(written);
         let groups: Vec<usize> = written.split([' ', '-', '.']).map(str::len).collect();
         let is_written = match groups.as_slice() {
+            // Points stand between all groups: `4111.1111 1111.1111` are two numbers.
+            [_, _, ..] if written.contains('.') && written.contains([' ', '-']) => false,
             [_] | [4, 6, 4 | 5] => true,
             [first @ .., last] => first.iter().all(|length| *length == 4) && (1..=4).contains(last),
             [] => false,
@@ -532,13 +542,9 @@ const PHONE_NAMES: [&str; 46] = [
 fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let is_in_groups = slice(text, range.clone()).contains([' ', '-', '(']);
     let is_named = || {
-        let before = slice(text, 0..range.start);
-        let is_beside = before
-            .chars()
-            .next_back()
-            .is_some_and(|c| c.is_alphabetic() && !continues_value(c));
-        let near = before.char_indices().rev().nth(MAX_NAME_CHARS - 1);
-        let near = slice(before, near.map_or(0, |(at, _)| at)..before.len()).to_lowercase();
+        let last = slice(text, 0..range.start).chars().next_back();
+        let is_beside = last.is_some_and(|c| c.is_alphabetic() && !continues_value(c));
+        let near = near_before(text, range.start, MAX_NAME_CHARS);
         let near = behind_placeholders(&near);
         let names = PHONE_NAMES.iter().filter_map(|name| near.rsplit_once(name));
         // Behind another number it is none of that name.
@@ -548,20 +554,6 @@ fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         is_beside || names.into_iter().any(is_near)
     };
     ((is_in_groups || is_named()) && is_whole_number(text, &range)).then_some(range)
-}
-
-/// The part of a text behind the last placeholder of a vault, such as `<phone_1>`: the name in it is none of what follows.
-fn behind_placeholders(text: &str) -> &str {
-    let ends = text.match_indices('>').rev();
-    let mut ends = ends.filter(|(at, _)| {
-        let before = slice(text, 0..*at);
-        let unnumbered = before.trim_end_matches(|c: char| c.is_ascii_digit());
-        unnumbered.len() < before.len() && unnumbered.ends_with('_')
-    });
-    match ends.next() {
-        Some((at, end)) => slice(text, at + end.len()..text.len()),
-        None => text,
-    }
 }
 
 /// A phone number: with a country's code, or in the form of a country.

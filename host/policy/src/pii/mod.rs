@@ -6,6 +6,7 @@
 mod bounds;
 mod checks;
 mod detect;
+mod wide;
 
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;

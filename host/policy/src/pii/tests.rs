@@ -194,6 +194,12 @@ fn long_hostile_texts_take_their_time_and_no_more() {
         "\u{a0}1",
         "паспорт 4",
         "телефон 8916",
+        "4111\t1111\t1111\t1111\t",
+        "card 4111  1111  1111  ",
+        "DE89\t3704\t",
+        "4\u{200b}1",
+        "x\u{e000}4\u{ad}",
+        "\\\\n4",
     ] {
         let text = piece.repeat(200_000 / piece.len());
         let started = std::time::Instant::now();

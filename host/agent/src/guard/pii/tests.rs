@@ -165,6 +165,33 @@ fn placeholder_that_hidden_characters_divide_is_hidden_as_text() {
     );
 }
 
+/// Nothing beside the second one says what it is.
+#[test]
+fn known_value_that_hidden_characters_divide_is_hidden() {
+    for (first, again) in [
+        (
+            "Authorization: Basic dXNlcjpwYXNz",
+            "dXNlcj\u{200b}pwYX\u{ad}Nz",
+        ),
+        ("ИНН 500100732259", "5001\u{2060}00732259"),
+        ("ИНН 5001\u{200b}00732259", "500100732259"),
+        ("ИНН ５００１００７３２２５９", "5001\u{feff}00732259"),
+    ] {
+        let mut vault = vault();
+        let kind = if first.starts_with('A') {
+            "authorization"
+        } else {
+            "national_id"
+        };
+        vault.hide(first);
+        let text = format!("again: {again}.");
+        let hidden = vault.hide(&text);
+        let number = if hidden.contains("_1>") { 1 } else { 2 };
+        assert_eq!(hidden, format!("again: <{kind}_{number}>."), "{first}");
+        assert_eq!(vault.reveal(&hidden, None), text);
+    }
+}
+
 /// Pieces that mean something to one detector or another, and rubble.
 fn pieces() -> impl Strategy<Value = String> {
     let known: Vec<String> = FOUND

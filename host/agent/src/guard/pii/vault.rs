@@ -360,6 +360,17 @@ impl Vault {
                 patterns.push(escaped);
                 of.push(index);
             }
+            // As it is found in a text without hidden characters.
+            let folded = Folded::of(&entry.value);
+            let is_other = folded.text() != entry.value;
+            for form in is_other
+                .then_some(folded)
+                .into_iter()
+                .chain(Folded::without_hidden(&entry.value))
+            {
+                patterns.push(form.text().to_owned());
+                of.push(index);
+            }
         }
         // It can only fail on more patterns than `MAX_VALUES` values have.
         self.known = AhoCorasick::builder()
@@ -427,7 +438,7 @@ impl Vault {
                 kind: Some(finding.kind),
             })
             .collect();
-        // A model is shown a placeholder without the hidden characters that divide it.
+        // A model is shown a placeholder, or a value that is known, without the hidden characters that divide it.
         let without_hidden = Folded::without_hidden(text);
         let divided = without_hidden.iter().flat_map(|shown| {
             let place = move |(start, end)| (shown.origin(start), shown.origin_of_end(end));
@@ -444,16 +455,21 @@ impl Vault {
             }
         }
         if let Some(known) = &self.known {
-            for occurrence in known.automaton.find_iter(text) {
-                let index = known.of.get(occurrence.pattern().as_usize()).copied();
+            let whole = known.automaton.find_iter(text);
+            let whole = whole.map(|it| (it.pattern(), it.start(), it.end()));
+            let divided = without_hidden.iter().flat_map(|shown| {
+                let occurrences = known.automaton.find_iter(shown.text());
+                occurrences.map(move |it| {
+                    let end = shown.origin_of_end(it.end());
+                    (it.pattern(), shown.origin(it.start()), end)
+                })
+            });
+            for (pattern, start, end) in whole.chain(divided) {
+                let index = known.of.get(pattern.as_usize()).copied();
                 let entry = index.and_then(|index| self.entries.get(index));
                 let kind = entry.and_then(|entry| entry.kind);
                 if kind.is_some_and(wanted) {
-                    found.push(Span {
-                        start: occurrence.start(),
-                        end: occurrence.end(),
-                        kind,
-                    });
+                    found.push(Span { start, end, kind });
                 }
             }
         }

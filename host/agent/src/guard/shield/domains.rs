@@ -29,8 +29,8 @@ pub struct Domains {
 const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
 
 /// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
-/// after any other. Two without a scheme count behind every sign, and with a backslash among them (a share of Windows) behind
-/// spaces and quotes. Where a word goes before, [`Domains::strangers`] decides whether it is one.
+/// after any other. Two without a scheme count behind every sign; with a backslash among them, [`is_share`] decides. Where a
+/// word goes before, [`Domains::strangers`] decides whether it is one.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
 #[expect(
@@ -89,6 +89,7 @@ impl Domains {
         {
             self.judge_url(&format!("https:{whole}"), found);
         }
+        let last_at = text.rfind('@');
         for captures in URLS.captures_iter(text) {
             if found.len() >= MAX_NAMED_HOSTS {
                 return;
@@ -116,8 +117,12 @@ impl Domains {
                 .get(prefix..)
                 .is_some_and(|it| it.contains(['/', '\\', '?', '#']));
             let is_relative = captures.name("rest").is_some();
-            let is_share = is_relative && candidate.as_str() != "//";
-            if is_long && end.is_none() && !has_path && !is_share {
+            // No name of a host is as long as that, but one before an `@` may be.
+            let may_be_name = candidate.as_str() == "//"
+                || !is_relative
+                || last_at.is_some_and(|at| at > candidate.start() + most)
+                    && stands_before_urls(text, candidate.start());
+            if is_long && end.is_none() && !has_path && may_be_name {
                 // Whose host it is stands behind what is looked at.
                 note(url, found);
                 continue;
@@ -189,14 +194,58 @@ fn is_of_www(url: &str) -> bool {
     www.eq_ignore_ascii_case("www") && url.get(3..).is_some_and(|rest| rest.starts_with(DOTS))
 }
 
-/// Whether two slashes at this place begin a URL. Those of a path of Windows, such as `C:\\\\a.txt` in JSON, do not.
+/// Whether two slashes at this place begin a URL.
 fn is_meant(text: &str, at: usize, url: &str) -> bool {
     if url.starts_with("//") {
-        return names_host(url) || stands_before_urls(text, at);
+        names_host(url) || stands_before_urls(text, at)
+    } else {
+        is_share(text, at, url)
+    }
+}
+
+/// Whether slashes with a backslash among them name a host: `\\host\share`, with twice as many backslashes in JSON, wherever
+/// that stands, and others behind spaces and quotes. Escapes (`\\n`), patterns (`"\\.js$"`) and the paths of Windows in JSON
+/// (`C:\\dir\\a.txt`) are none.
+fn is_share(text: &str, at: usize, url: &str) -> bool {
+    let host = url.trim_start_matches(['/', '\\']);
+    let slashes = url.get(..url.len() - host.len()).unwrap_or_default();
+    let (host, path) = match host.find(['/', '\\', '?', '#']) {
+        Some(end) => host.split_at(end),
+        None => (host, ""),
+    };
+    if !is_host(host) {
+        return false;
+    }
+    let behind = path.len() - path.trim_start_matches('\\').len();
+    if slashes.bytes().all(|slash| slash == b'\\') && slashes.len() == 2 * behind {
+        return true;
     }
     let before = text.get(..at).and_then(|before| before.chars().next_back());
     let is_apart = before.is_none_or(|c| c.is_whitespace() || "\"'(=,".contains(c));
-    is_apart && names_host(url)
+    let is_escape = slashes == "\\\\" && host.starts_with(['n', 'r', 't']);
+    is_apart && !is_escape
+}
+
+/// Whether it is a name of parts as hosts have them, whose last one is no number, or an address.
+fn is_host(host: &str) -> bool {
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_alphanumeric() || "-_".contains(c))
+    };
+    let name = name.strip_suffix(DOTS).unwrap_or(name);
+    let is_address = host.parse::<Ipv4Addr>().is_ok() || name.parse::<Ipv4Addr>().is_ok();
+    let is_literal = host.starts_with('[')
+        && host.contains("::")
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || b"[]:.".contains(&byte));
+    let has_parts = name.contains(DOTS) && name.split(DOTS).all(is_part);
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_address || is_literal || has_parts && is_port && names_host(name)
 }
 
 /// Whether `//` at this place begins a URL without a look at its host: where a text begins, and behind spaces, quotes,
@@ -252,8 +301,14 @@ impl Domains {
     /// The strangers of a text, and of URLs inside of its URLs.
     fn all_strangers(&self, text: &str, found: &mut Vec<String>) {
         self.strangers_in_all_forms(text, found);
-        if let Some(decoded) = decoded(text) {
-            self.strangers_in_all_forms(&decoded, found);
+        let mut decode = |text: &str| {
+            if let Some(decoded) = decoded(text) {
+                self.strangers_in_all_forms(&decoded, found);
+            }
+        };
+        decode(text);
+        for shown in Folded::without_hidden(text) {
+            decode(shown.text());
         }
     }
 
@@ -265,8 +320,8 @@ impl Domains {
         if folded.text() != text {
             self.strangers(folded.text(), found);
         }
-        if let Some(without_hidden) = Folded::without_hidden(text) {
-            self.strangers(without_hidden.text(), found);
+        for shown in Folded::without_hidden(text) {
+            self.strangers(shown.text(), found);
         }
     }
 

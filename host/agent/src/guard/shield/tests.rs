@@ -221,6 +221,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
 #[tokio::test]
 async fn statement_000_81_only_known_hosts_are_named() {
     let shield = Domains::new(["example.com".into(), "*.example.org".into()]).unwrap();
+    let long_name = format!(r"see /\{}@evil.test/", "a".repeat(3_000));
     let long_breaks = format!("ht{}tp://example.com{{@evil.test", "\n".repeat(3_000));
     for (text, passes) in [
         ("no address at all, version 1.2.3", true),
@@ -312,6 +313,28 @@ async fn statement_000_81_only_known_hosts_are_named() {
         (r"open \\evil.test\share", false),
         (r#"{"path": "\\\\evil.test\\share"}"#, false),
         (r"see /\evil.test/x", false),
+        (r"`\\evil.test\share`", false),
+        (r"打开\\evil.test\share", false),
+        (r"[\\evil.test\share]", false),
+        (r"path:\\evil.test\share", false),
+        (r"打开\\\\evil.test\\share", false),
+        (r"open \\nas.evil.test\share", false),
+        (r"open \\169.254.169.254\share", false),
+        (r"open \\evil.test:445\share", false),
+        (r"open \\evil.test.\share", false),
+        (r"open /\[::1]/x", false),
+        (r"open /\ann@evil.test/x", false),
+        (long_name.as_str(), false),
+        (r"open \\example.com\share", true),
+        (r"C:\\Иван\\my.folder\\x.txt", true),
+        (r#""test": /\.js$/, "\\.[jt]sx?$": "\\.(css|less)$""#, true),
+        (
+            r#"new RegExp("\\.md$") and "\\[link\\]" and "\\d+\\.txt""#,
+            true,
+        ),
+        (r"a & b \\[2pt] \\[1em] \\hline", true),
+        (r#"print("\\nself.x = 1", "\\tsee foo.bar")"#, true),
+        (r"open \\server and \\", true),
         (r"C:\\Users\\a.txt", true),
         (r#""Папка\\файл.txt""#, true),
         (r"say \\n or (\\d+.\\w)", true),
@@ -321,6 +344,17 @@ async fn statement_000_81_only_known_hosts_are_named() {
         ("http://exam\u{200b}ple.com/x", true),
         (r"a\nwww.evil.test", false),
         (r"\u003ewww.evil.test", false),
+        (r"a\\nwww.evil.test", false),
+        ("\u{1b}[4mwww.evil.test\u{1b}[0m", false),
+        ("x\u{e000}w\u{200b}ww.evil.test", false),
+        ("see w\u{200d}ww%\u{200b}2Eevil.test", false),
+        ("打开\\\u{2060}\\evil.te\u{fe0f}st\\share", false),
+        ("see /\u{e0041}/evil.test/x", false),
+        ("http://example.com\u{202e}.evil.test/x", false),
+        (
+            "☃\u{fe0f} http://example.com/x \u{1f468}\u{200d}\u{1f469}",
+            true,
+        ),
         ("_//evil.test.", false),
         (r"http://example.com\n\@evil.test", false),
         (r"http://example.com\x@evil.test", false),

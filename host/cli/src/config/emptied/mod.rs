@@ -93,8 +93,7 @@ impl ContentInUse {
     }
 
     /// Gives files that lost everything, the endpoint of agents, or shields and rules of calls that wait for a person, what
-    /// they lost. `merged`: all layers as they are now,
-    /// where they hold together.
+    /// they lost. `merged`: all layers as they are now, where they hold together.
     pub fn restore(&self, files: &mut ConfigFiles, merged: Option<&Merged>) -> Option<EmptiedFile> {
         let now = EndpointsNow::of(files, merged);
         let mut emptied = None;
@@ -115,15 +114,29 @@ impl ContentInUse {
         emptied.or(unprotected)
     }
 
-    /// Of a found file that changed, nothing holds without its shields until it is trusted again.
+    /// Gives files shields and rules of calls that wait for a person, where no file has any more.
     fn restore_protections(&self, files: &mut ConfigFiles) -> Option<EmptiedFile> {
-        let then = self.own.as_ref()?;
         let mut emptied = None;
-        for protection in Protection::all_in(&then.1) {
-            if protection.is_gone(files) {
-                let lost = LostContent::Protection(protection);
-                lost.put_back(&then.1, table_of(&mut files.own, then));
-                emptied.get_or_insert_with(|| EmptiedFile::new(then, lost));
+        if let Some(then) = &self.own {
+            for protection in Protection::all_in(&then.1) {
+                let own = files.own.as_ref().map(|(_, table)| table);
+                if protection.is_gone(files, own) {
+                    let lost = LostContent::Protection(protection);
+                    lost.put_back(&then.1, table_of(&mut files.own, then));
+                    emptied.get_or_insert_with(|| EmptiedFile::new(then, lost));
+                }
+            }
+        }
+        if let Some(then) = &self.found {
+            for protection in Protection::all_in(&then.1) {
+                let found = files.found.as_ref().map(|found| &found.table);
+                if protection.is_gone(files, found)
+                    && let Some(found) = &mut files.found
+                {
+                    let lost = LostContent::Protection(protection);
+                    lost.put_back_found(&then.1, found);
+                    emptied.get_or_insert_with(|| EmptiedFile::new(then, lost));
+                }
             }
         }
         emptied

@@ -6,6 +6,8 @@ use toml::{Table, Value};
 /// Tables that protect, of a file or of an agent in it.
 const SHIELDS: &str = "shields";
 const DECISIONS: &str = "decisions";
+/// Keys of `decisions` that say which calls wait. The other ones only exempt calls.
+const RULES: [&str; 4] = ["default", "always", "on_write", "plans"];
 
 /// All shields, or all rules of calls that wait for a person: those of all runs, or those of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +39,21 @@ impl Protection {
         }
     }
 
-    /// True if no file has it any more, and the user's file still has the agent that it protects.
-    pub fn is_gone(&self, files: &ConfigFiles) -> bool {
-        let own = files.own.as_ref().map(|(_, table)| table);
-        let is_needed = self.agent.is_none() || own.is_some_and(|own| self.owner(own).is_some());
-        let has_it = |file: &Table| self.table(file).is_some_and(|table| !table.is_empty());
+    /// True if no file says anything of it any more, and the file that had it still has the agent that it protects. A
+    /// found file that is not trusted counts: a server refuses one with shields.
+    pub fn is_gone(&self, files: &ConfigFiles, file: Option<&Table>) -> bool {
+        let is_needed = self.agent.is_none() || file.is_some_and(|it| self.owner(it).is_some());
+        let has_it = |file: &Table| self.table(file).is_some_and(|table| self.is_said_in(table));
         is_needed && !files.tables().any(has_it)
+    }
+
+    /// True if its table says something of it, and be it that no call waits. A cut leaves a table without its last keys.
+    fn is_said_in(&self, table: &Table) -> bool {
+        if self.kind == DECISIONS {
+            RULES.iter().any(|rule| table.contains_key(*rule))
+        } else {
+            !table.is_empty()
+        }
     }
 
     /// Puts the table of `then` into the one of `now`.

@@ -222,7 +222,17 @@ fn protections_that_a_cut_takes_away_are_put_back() {
             Some("agents.a.shields"),
         ),
         (shield.to_owned(), String::new(), Some("shields")),
-        // The agent is gone, another shield is left, and no call waited.
+        // The agent is gone, another shield is left, no call waited, and a person says that none waits.
+        (
+            format!("{endpoint}{waits}"),
+            format!("{endpoint}[decisions]\ndefault = \"never\"\n"),
+            None,
+        ),
+        (
+            format!("{endpoint}{waits}"),
+            format!("{endpoint}[decisions]\non_write = []\n"),
+            None,
+        ),
         (
             format!("{endpoint}{agent}{of_agent}"),
             endpoint.to_owned(),
@@ -263,6 +273,62 @@ fn protections_that_a_cut_takes_away_are_put_back() {
     );
     assert_eq!(lost, Some(LostContent::Endpoints));
     assert_eq!(own, Some(table(&then)));
+}
+
+/// A cut behind the table's name, and behind a key of it that exempts calls.
+#[test]
+fn rules_of_calls_that_a_cut_takes_out_of_their_table_are_put_back() {
+    let endpoint = "[endpoints.default]\nmodel = \"a\"\n";
+    let exempt = "[decisions]\nnever = [\"m.read\"]\n";
+    let then = format!("{endpoint}{exempt}always = [\"m\"]\n");
+    for now in [
+        format!("{endpoint}[decisions]\n"),
+        format!("{endpoint}{exempt}"),
+    ] {
+        let (lost, [_, own]) = restored(
+            [None, Some(&then)],
+            [None, Some(&now)],
+            &Flags::default(),
+            &[],
+        );
+        assert!(
+            matches!(lost, Some(LostContent::Protection(_))),
+            "{now}: {lost:?}"
+        );
+        assert_eq!(own, Some(table(&then)), "{now}");
+    }
+}
+
+/// The user's own file has the endpoint.
+#[test]
+fn found_file_that_lost_its_shields_goes_on_as_it_was_trusted() {
+    let own = "[endpoints.default]\nmodel = \"a\"\n";
+    let limits = "[run]\nmax_steps = 70\n";
+    let shields = "[shields.s]\nkind = \"pii\"\nhide = [\"card\"]\n";
+    let both = |found: &str, trust| ConfigFiles {
+        own: Some(table(own)),
+        found: Some(FoundLayer {
+            origin: "file b".to_owned(),
+            table: found.parse().unwrap(),
+            file: FoundFile {
+                path: "/b".into(),
+                bytes: found.into(),
+            },
+            trust,
+        }),
+        ..ConfigFiles::default()
+    };
+    let whole = format!("{limits}{shields}");
+    let content = ContentInUse::of(&both(&whole, FilePinState::Pinned));
+    let mut files = both(limits, FilePinState::Gone);
+    let emptied = content.restore(&mut files, None).unwrap();
+    assert!(matches!(emptied.lost, LostContent::Protection(_)));
+    let found = files.found.unwrap();
+    assert_eq!(found.trust, FilePinState::Pinned);
+    assert_eq!(found.table, table(&whole).1);
+    // This one has its shields, and a server refuses it until it is trusted.
+    let mut files = both(&format!("{whole}[fallback]\n"), FilePinState::Gone);
+    assert!(content.restore(&mut files, None).is_none());
 }
 
 /// A file that was changed since a person trusted it gets back what was trusted, and nothing that it takes away besides.
