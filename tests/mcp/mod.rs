@@ -4,6 +4,7 @@ mod bytes;
 mod doctor;
 mod grants;
 mod plans;
+mod starting;
 
 use serde_json::{Value, json};
 use std::path::Path;

@@ -167,6 +167,27 @@ impl McpServer {
         self.live_tools().await
     }
 
+    /// Waits until the server has listed its tools, at the begin of a process. A server that something else starts may come
+    /// up later than this process, so it is asked again while it cannot be reached, until its own timeout is over.
+    ///
+    /// # Errors
+    /// As [`McpServer::tools`].
+    pub async fn comes_up(&self) -> Result<(), Failure> {
+        let most = self.settings.timeout;
+        let mut last = Failure::Deadline(most);
+        let comes_up = async {
+            loop {
+                match self.tools().await {
+                    // The next attempt waits, as after every start that leads to nothing.
+                    Err(failure @ Failure::Unreachable(_)) => last = failure,
+                    listed => return listed.map(drop),
+                }
+            }
+        };
+        let listed = timeout(most, comes_up).await;
+        listed.unwrap_or(Err(last))
+    }
+
     /// Starts the server if it may be started, and reads its tools. [`ReadySession::pin_state`] says whether they are
     /// the approved ones.
     ///

@@ -59,6 +59,11 @@ impl Servers {
         self.all.iter()
     }
 
+    /// Servers whose tools runs are offered.
+    pub fn offering(&self) -> impl Iterator<Item = &Arc<McpServer>> {
+        self.all.iter().filter(|server| self.offers(server))
+    }
+
     /// `mcp:SERVER/tool` for every tool that may be called.
     pub fn activities(&self, activities: Activities) -> Activities {
         self.runners().fold(activities, |activities, runner| {
@@ -93,7 +98,7 @@ impl Servers {
             for runner in self.runners_of(server) {
                 toolbox.route(own_name(name, &names, &runner.name), runner);
             }
-            if self.permits(server) && self.runners_of(server).next().is_some() {
+            if self.offers(server) {
                 offering.push(server);
             }
         }
@@ -160,6 +165,11 @@ impl Servers {
             name: tool.clone(),
             is_withheld,
         })
+    }
+
+    fn offers(&self, server: &Arc<McpServer>) -> bool {
+        let mut runners = self.runners_of(server);
+        server.settings.offer && self.permits(server) && runners.next().is_some()
     }
 
     fn permits(&self, server: &McpServer) -> bool {

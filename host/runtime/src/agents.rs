@@ -11,6 +11,7 @@ use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
 use crate::retrieval::StoredRetriever;
 use crate::shields::shields;
+use crate::startup::Startup;
 use crate::stored_decider::StoredDecider;
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow};
@@ -51,7 +52,8 @@ pub struct Agent {
     pub(crate) endpoints: BTreeMap<String, Arc<Protection>>,
     known: ProbedDialects,
     shields: Shields,
-    servers: Servers,
+    pub(crate) servers: Servers,
+    startup: Startup,
     requests: RequestsFolder,
     remote: RemoteRequests,
     registry: Registry,
@@ -131,6 +133,7 @@ impl Agent {
             known: selected.known,
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
+            startup: kept.startup.clone(),
             requests: kept.requests(config.requests_folder()),
             remote: config.remote_requests(),
             registry: registry.clone(),
@@ -216,8 +219,9 @@ impl Agent {
         self.requests.now().await
     }
 
-    /// The tools that `behalf` may call.
+    /// The tools that `behalf` may call. At the begin of the process it waits for MCP servers that are still silent.
     pub async fn tools(&self, behalf: &RunClient) -> Vec<Arc<toolhold_protocol::tool::Tool>> {
+        self.startup.servers_end(&self.name).await;
         self.toolbox(behalf).await.0.tools()
     }
 
@@ -333,6 +337,8 @@ struct ReloadState {
     results: Arc<ResultCache>,
     /// Absent: runs find no documents.
     knowledge: Option<Arc<ConfiguredKnowledge>>,
+    /// Progress of the start of the process. Servers of agents that a reload makes are not waited for.
+    startup: Startup,
 }
 
 impl ReloadState {
@@ -358,10 +364,15 @@ impl Agents {
         registry: Registry,
         knowledge: Option<Arc<ConfiguredKnowledge>>,
     ) -> Result<Self> {
-        Self::all_of(config, registry, knowledge, UnreachableEndpoint::Fails).await
+        let kept = ReloadState {
+            knowledge,
+            ..ReloadState::default()
+        };
+        Self::all_of(config, registry, kept, UnreachableEndpoint::Fails).await
     }
 
-    /// An agent whose endpoint does not answer waits for it: see [`Agents::look_again`].
+    /// An agent whose endpoint does not answer waits for it: see [`Agents::look_again`]. Lists of tools wait for the MCP
+    /// servers that `startup` waits for.
     ///
     /// # Errors
     /// An agent cannot be made for another reason. The server then does not start: otherwise its clients
@@ -370,22 +381,25 @@ impl Agents {
         config: &Configuration,
         registry: Registry,
         knowledge: Option<Arc<ConfiguredKnowledge>>,
+        startup: Startup,
     ) -> Result<Self> {
-        Self::all_of(config, registry, knowledge, UnreachableEndpoint::Waits).await
+        let kept = ReloadState {
+            knowledge,
+            startup,
+            ..ReloadState::default()
+        };
+        Self::all_of(config, registry, kept, UnreachableEndpoint::Waits).await
     }
 
     async fn all_of(
         config: &Configuration,
         registry: Registry,
-        knowledge: Option<Arc<ConfiguredKnowledge>>,
+        kept: ReloadState,
         absent: UnreachableEndpoint,
     ) -> Result<Self> {
         let this = Self {
             registry,
-            kept: ReloadState {
-                knowledge,
-                ..ReloadState::default()
-            },
+            kept,
             absent,
             current: RwLock::default(),
         };

@@ -10,7 +10,8 @@
 //! telemetry made from it), [`components`] and [`requests`] (what a `_module` may name), [`tools`] (the
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`file_pins`] (pins of configuration files),
-//! [`watch`] and [`renewal`] (what changes while a process serves), [`backup`] (what a host keeps, in one file), [`knowledge`]
+//! [`startup`] and [`server_listing`] (what a process waits for when it begins), [`watch`] and [`renewal`] (what changes
+//! while it serves), [`backup`] (what a host keeps, in one file), [`knowledge`]
 //! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`document_addresses`] (documents at addresses of the web), [`retrieval`] (what a
 //! run is shown of them), [`stats`] (what runs took), [`disks`] (the room that is left for all of it).
 //!
@@ -71,6 +72,7 @@ pub mod request_runs;
 pub mod requests;
 pub mod resume_notes;
 pub mod retrieval;
+pub mod server_listing;
 pub mod shields;
 pub mod startup;
 pub mod stats;

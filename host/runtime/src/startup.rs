@@ -1,16 +1,17 @@
 //! How far a process is with what it begins with: modules that the configuration names and that are loaded while it serves
-//! already.
+//! already, and MCP servers that have not listed their tools yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_sandbox::Registry;
 
-/// Longest time after the begin of the process for which resumed runs wait for modules. A cold start of many large modules
-/// takes minutes; a fetch or a compilation that hangs must not hold runs for ever.
-const MAX_MODULES_WAIT: Duration = Duration::from_mins(10);
+/// Longest time after the begin of the process for which runs wait for modules and MCP servers. A cold start of many large
+/// modules takes minutes; a fetch or a compilation that hangs must not hold runs for ever.
+const MAX_START_WAIT: Duration = Duration::from_mins(10);
 
 /// Longest time after the begin of the process for which resumed runs wait for another version of a module that is loaded,
 /// although no file that claims its name is being loaded. The files may not be listed yet, or a version is fetched. But the
@@ -20,42 +21,121 @@ const MAX_VERSIONS_WAIT: Duration = Duration::from_secs(30);
 /// Clones share the state.
 #[derive(Debug, Clone)]
 pub struct Startup {
-    over: Arc<watch::Sender<bool>>,
-    /// End of the time in which resumed runs wait for modules.
-    modules_deadline: Instant,
+    progress: Arc<watch::Sender<StartProgress>>,
+    /// End of the time in which runs wait for modules and MCP servers.
+    deadline: Instant,
     /// End of the time in which they wait for other versions of modules whose names are not being loaded.
     versions_deadline: Instant,
+}
+
+#[derive(Debug, Default)]
+struct StartProgress {
+    /// True if every module that the configuration names is loaded, or cannot be.
+    has_modules: bool,
+    /// MCP servers that have neither listed their tools nor failed, behind their agents: agents share no sessions.
+    silent_servers: BTreeSet<(String, String)>,
 }
 
 impl Default for Startup {
     fn default() -> Self {
         let now = Instant::now();
         Self {
-            over: Arc::new(watch::Sender::new(false)),
-            modules_deadline: now + MAX_MODULES_WAIT,
+            progress: Arc::default(),
+            deadline: now + MAX_START_WAIT,
             versions_deadline: now + MAX_VERSIONS_WAIT,
         }
     }
 }
 
 impl Startup {
-    /// Every module that the configuration names is loaded, or cannot be.
-    pub fn end(&self) {
-        self.over.send_replace(true);
+    /// Notes that every module that the configuration names is loaded, or cannot be.
+    pub fn end_modules(&self) {
+        self.progress
+            .send_modify(|progress| progress.has_modules = true);
     }
 
+    /// True until every module that the configuration names is loaded or refused.
+    pub fn loads_modules(&self) -> bool {
+        !self.progress.borrow().has_modules
+    }
+
+    /// Adds MCP servers that are waited for, each behind its agent, until [`Self::end_server`] names them.
+    pub fn await_servers(&self, servers: impl Iterator<Item = (String, String)>) {
+        let servers: Vec<_> = servers.collect();
+        self.progress
+            .send_modify(|progress| progress.silent_servers.extend(servers));
+    }
+
+    /// Notes that the agent's MCP server has listed its tools, or has failed.
+    pub fn end_server(&self, agent: &str, server: &str) {
+        let named = (agent.to_owned(), server.to_owned());
+        self.progress.send_modify(|progress| {
+            progress.silent_servers.remove(&named);
+        });
+    }
+
+    /// Number of MCP servers that have neither listed their tools nor failed. One that several agents use counts once.
+    pub fn silent_servers(&self) -> usize {
+        let progress = self.progress.borrow();
+        let servers = progress.silent_servers.iter();
+        let names: BTreeSet<&String> = servers.map(|(_, server)| server).collect();
+        names.len()
+    }
+
+    /// Names of the agent's MCP servers that its new runs wait for; none ten minutes after the begin of the process.
+    pub fn awaited_servers(&self, agent: &str) -> BTreeSet<String> {
+        if Instant::now() >= self.deadline {
+            return BTreeSet::new();
+        }
+        let progress = self.progress.borrow();
+        let of_agent = progress
+            .silent_servers
+            .iter()
+            .filter(|(own, _)| own == agent);
+        of_agent.map(|(_, server)| server.clone()).collect()
+    }
+
+    /// Names of the agent's MCP servers that a resumed run with these `tools` waits for. A call of an activity starts its
+    /// server by itself. Which tools a sub-agent needs its Request says, so with one of them all are waited for.
+    pub fn awaited_servers_of(&self, agent: &str, tools: &[Bound]) -> BTreeSet<String> {
+        let mut awaited = self.awaited_servers(agent);
+        let needs = |server: &String| {
+            tools.iter().any(|bound| match &bound.runner {
+                Runner::Module(own) => module_of(own) == *server,
+                Runner::Request(_) | Runner::CleanRoom => true,
+                Runner::Activity(_) | Runner::Advisor | Runner::Client | Runner::Model => false,
+            })
+        };
+        awaited.retain(needs);
+        awaited
+    }
+
+    /// Completes when no MCP server of the agent is waited for any more: each has listed its tools or has failed, or ten
+    /// minutes have passed since the begin of the process.
+    pub async fn servers_end(&self, agent: &str) {
+        let mut progress = self.progress.subscribe();
+        let is_over = |progress: &StartProgress| {
+            let mut servers = progress.silent_servers.iter();
+            servers.all(|(own, _)| own != agent)
+        };
+        drop(timeout_at(self.deadline, progress.wait_for(is_over)).await);
+    }
+
+    /// True if nothing is waited for any more: no module, and no MCP server.
     pub fn is_over(&self) -> bool {
-        *self.over.borrow()
+        let progress = self.progress.borrow();
+        progress.has_modules && progress.silent_servers.is_empty()
     }
 
-    /// Completes when it is over, or when a module more is loaded or refused.
+    /// Completes when it is over, or when a module more is loaded or refused, or an MCP server has listed its tools or
+    /// failed.
     pub async fn goes_on(&self, registry: &Registry) {
-        let (mut over, mut changes) = (self.over.subscribe(), registry.changes());
+        let (mut progress, mut changes) = (self.progress.subscribe(), registry.changes());
         if self.is_over() {
             return;
         }
         tokio::select! {
-            _ = over.changed() => {}
+            _ = progress.changed() => {}
             _ = changes.changed() => {}
         }
     }
@@ -67,7 +147,7 @@ impl Startup {
             Runner::Module(own) => self.awaits_version(own, registry),
             _ => false,
         };
-        !self.is_over() && tools.iter().any(is_awaited)
+        self.loads_modules() && tools.iter().any(is_awaited)
     }
 
     /// True while resumed runs wait for another version of this loaded module: while files that claim its name are being
@@ -88,7 +168,7 @@ impl Startup {
         registry: &Registry,
     ) -> BTreeSet<String> {
         let mut awaited = BTreeSet::new();
-        if self.is_over() || Instant::now() >= self.modules_deadline {
+        if !self.loads_modules() || Instant::now() >= self.deadline {
             return awaited;
         }
         let failures = registry.failures();
@@ -195,8 +275,64 @@ mod tests {
         assert!(awaited(&[]).is_empty());
         let room = bound(Runner::CleanRoom);
         assert_eq!(awaited(&[room]).len(), 1);
-        startup.clone().end();
+        startup.clone().end_modules();
         assert!(startup.is_over() && awaited(&[module()]).is_empty());
+    }
+
+    /// A startup whose modules are loaded, and that waits for these MCP servers, behind their agents.
+    fn awaiting(servers: &[(&str, &str)]) -> Startup {
+        let startup = Startup::default();
+        startup.end_modules();
+        let servers = servers.iter();
+        startup.await_servers(servers.map(|&(agent, name)| (agent.to_owned(), name.to_owned())));
+        startup
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_wait_for_the_servers_of_their_agent_and_not_for_ever() {
+        let startup = awaiting(&[("one", "maps"), ("one", "mail"), ("other", "mail")]);
+        assert!(!startup.is_over() && !startup.loads_modules());
+        assert_eq!(startup.silent_servers(), 2, "one of them is of two agents");
+        let begun = Instant::now();
+        startup.servers_end("third").await;
+        startup.end_server("other", "mail");
+        startup.servers_end("other").await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let both = ["mail".to_owned(), "maps".to_owned()].into();
+        assert_eq!(startup.awaited_servers("one"), both);
+        assert!(startup.awaited_servers("other").is_empty());
+        startup.servers_end("one").await;
+        assert!(begun.elapsed() >= MAX_START_WAIT);
+        assert!(startup.awaited_servers("one").is_empty());
+        assert!(!startup.is_over(), "readiness goes on waiting");
+        startup.end_server("one", "mail");
+        startup.end_server("one", "maps");
+        assert!(startup.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_waits_goes_on_when_its_server_has_listed_its_tools() {
+        let startup = awaiting(&[("one", "maps")]);
+        let begun = Instant::now();
+        let registry = registry();
+        let waits = async { tokio::join!(startup.servers_end("one"), startup.goes_on(&registry)) };
+        tokio::join!(waits, async { startup.end_server("one", "maps") });
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_resumed_run_waits_for_the_servers_that_it_needs() {
+        let startup = awaiting(&[("one", "maps")]);
+        let awaited = |runner: Runner| {
+            let awaited = startup.awaited_servers_of("one", &[bound(runner)]);
+            !awaited.is_empty()
+        };
+        assert!(awaited(Runner::Module("maps.route".into())));
+        assert!(awaited(Runner::CleanRoom));
+        assert!(!awaited(Runner::Module("mail.send".into())));
+        assert!(!awaited(Runner::Client));
+        let tools = [bound(Runner::CleanRoom)];
+        assert!(startup.awaited_servers_of("other", &tools).is_empty());
     }
 
     /// The digest is the last one that the run worked with, and not the one of its begin.
@@ -234,7 +370,7 @@ mod tests {
             1,
             "a missing module is waited for longer"
         );
-        startup.modules_deadline = Instant::now();
+        startup.deadline = Instant::now();
         assert!(awaited(&startup).is_empty());
         assert!(!startup.is_over(), "readiness goes on waiting");
     }

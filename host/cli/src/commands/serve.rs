@@ -23,6 +23,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::disks::Disks;
 use toolhold_runtime::endpoints::{HeardEndpoint, ask_silent_endpoints, watch_endpoints};
 use toolhold_runtime::extract::Extractors;
+use toolhold_runtime::server_listing::list_servers;
 use toolhold_runtime::telemetry::watch_sandbox;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, connection_settings, router};
@@ -147,8 +148,10 @@ pub async fn serve(args: &ServeArgs, loaded: &Loaded) -> Result<Exit> {
             toolhold_knowledge::Settings::served(),
         );
         let knowledge = Arc::new(knowledge.await?);
-        let agents = Agents::eventually(config, registry, Some(knowledge.clone()));
+        let startup = &loading.startup;
+        let agents = Agents::eventually(config, registry, Some(knowledge.clone()), startup.clone());
         let agents = Arc::new(Box::pin(agents).await?);
+        tokio::spawn(list_servers(&agents, startup));
         let needs_key = match serve.keys {
             Keys::Always => true,
             Keys::Never => false,

@@ -105,7 +105,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
             let shown = Loading::default();
             let show = |event| shown.on_event(event);
             let loaded = host::load_needed(&registry, &config, only.as_deref(), &show).await;
-            startup.end();
+            startup.end_modules();
             loaded
         }
     });
@@ -283,7 +283,7 @@ pub async fn keep_up<S: Serving>(
             held = now;
         }
         if !is_idle && due.is_none() {
-            startup.end();
+            startup.end_modules();
         }
         if !is_idle {
             warn_of_failures(registry);

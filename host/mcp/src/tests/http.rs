@@ -213,6 +213,55 @@ async fn a_token_is_sent_and_a_missing_one_is_told() {
     assert!(!settings.contains(&token), "no secret is shown");
 }
 
+/// A server beside this process, such as one in the same pod, comes up later than it.
+#[tokio::test]
+async fn a_server_that_comes_up_later_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = folder.path().join("up");
+    let site = Site::start(&["--busy-until", up.to_str().unwrap()]).await;
+    let server = site.bench.server(Pinning::Never);
+    let comes_up = async {
+        site.bench.logged("busy").await;
+        std::fs::write(&up, "").unwrap();
+    };
+    let (listed, ()) = tokio::join!(server.comes_up(), comes_up);
+    assert_eq!(listed, Ok(()));
+    assert!(site.bench.log().contains("list"), "{}", site.bench.log());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_up_has_failed_when_its_time_is_over() {
+    let mut site = Site::start(&["--busy-until", "/nowhere/up"]).await;
+    // Two attempts, with a pause between them.
+    site.bench.settings.timeout = Duration::from_millis(600);
+    let failure = site.bench.server(Pinning::Never).comes_up().await;
+    let failure = failure.unwrap_err();
+    // A machine that is busy may not get an answer in this time.
+    let reasons = ["status 503", "600 ms"];
+    let words = failure.to_string();
+    assert!(
+        reasons.iter().any(|reason| words.contains(reason)),
+        "{words}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_ends_at_its_start_has_failed_at_once() {
+    let bench = McpFixture::new(&["--stillborn"]);
+    let failure = bench.server(Pinning::Never).comes_up().await.unwrap_err();
+    assert!(matches!(failure, Failure::Ended(_)), "{failure:?}");
+    assert_eq!(bench.starts(), 1);
+}
+
+#[tokio::test]
+async fn a_pinned_server_is_up_without_a_start() {
+    let bench = McpFixture::new(&[]);
+    assert_eq!(bench.server(Pinning::FirstSight).comes_up().await, Ok(()));
+    assert_eq!(bench.starts(), 1);
+    assert_eq!(bench.server(Pinning::FirstSight).comes_up().await, Ok(()));
+    assert_eq!(bench.starts(), 1);
+}
+
 #[tokio::test]
 async fn an_unreachable_server_is_retryable() {
     let bench = McpFixture::new(&[]).with(|settings| {

@@ -5,6 +5,7 @@ mod http;
 mod life;
 mod trust;
 
+use crate::error::Failure;
 use crate::pin::{Pinning, ServerPins};
 use crate::server::McpServer;
 use crate::settings::{Launch, ServerSettings};

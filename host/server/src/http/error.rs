@@ -291,7 +291,8 @@ impl From<RunRefusal> for ApiError {
             | RunRefusal::Memory(_)
             | RunRefusal::NotRecorded
             | RunRefusal::AgentWaits { .. }
-            | RunRefusal::ModulesLoad { .. } => Self::unavailable(message),
+            | RunRefusal::ModulesLoad { .. }
+            | RunRefusal::SilentServers { .. } => Self::unavailable(message),
             RunRefusal::Request(_) => Self::invalid(message),
             RunRefusal::NoAgent { .. } | RunRefusal::Replay(_) | RunRefusal::TurnTaken => {
                 Self::conflict(message)

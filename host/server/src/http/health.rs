@@ -56,7 +56,7 @@ struct ReadinessChecks {
     database: CheckedPart,
     /// Agents have an endpoint that answers.
     endpoints: CheckedPart,
-    /// Modules are loaded and approved.
+    /// Modules are loaded and approved, and MCP servers have listed their tools.
     modules: CheckedPart,
     /// The disk of the state folder has room.
     disk: CheckedPart,
@@ -111,7 +111,8 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 /// Runs can be begun: the database can be written, an endpoint of an agent has answered, every module that the
-/// configuration names is loaded or refused and one of them may run, and the server is not about to stop.
+/// configuration names is loaded or refused and one of them may run, every MCP server that offers tools to runs has listed
+/// them or failed, and the server is not about to stop.
 /// Otherwise `error` says why not. `checks` has the state of each part in both cases.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",

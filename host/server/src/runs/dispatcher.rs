@@ -221,6 +221,7 @@ impl Dispatcher {
             }
             None => None,
         };
+        self.servers_end(agent, request.id, &viewer).await?;
         // The viewer began the run, with the same right as the owner or without a key.
         let permit = tokio::select! {
             biased;
@@ -264,6 +265,31 @@ impl Dispatcher {
             self.is_next(session, number).await?;
         }
         Err(RunRefusal::NotRecorded)
+    }
+
+    /// Waits at the begin of the process until each MCP server of the agent has listed its tools or has failed: otherwise the
+    /// run would be without them to its end. It takes no place meanwhile, so that runs of other agents begin.
+    async fn servers_end(
+        &self,
+        agent: &Agent,
+        run: Uuid,
+        viewer: &Viewer,
+    ) -> Result<(), RunRefusal> {
+        let startup = &self.inner.startup;
+        let silent = startup.awaited_servers(&agent.name);
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let refusal = RunRefusal::SilentServers {
+            names: silent.into_iter().collect(),
+        };
+        tracing::warn!(%run, agent = agent.name, "waits: {refusal}");
+        tokio::select! {
+            biased;
+            () = self.inner.closing.cancelled() => Err(RunRefusal::Closing),
+            end = viewer.right.ended() => Err(end.into()),
+            () = startup.servers_end(&agent.name) => Ok(()),
+        }
     }
 
     /// Reserves the session, so that no other turn of it begins in this process.

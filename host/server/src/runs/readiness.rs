@@ -34,6 +34,8 @@ pub enum NotReady {
     NoAgent,
     #[error("modules are being loaded; {ready} are ready so far")]
     Loading { ready: usize },
+    #[error("MCP servers are asked for their tools; {silent} have not listed them yet")]
+    SilentServers { silent: usize },
     #[error(
         "no module may run: {disabled} wait for approval, and {failed} could not be loaded; toolhold modules list names \
          them, and a restored database needs the approvals of its state folder, too"
@@ -278,8 +280,12 @@ impl DispatcherInner {
         if ready > 0 {
             self.known.had_module.store(true, Ordering::Relaxed);
         }
-        if !self.startup.is_over() {
+        if self.startup.loads_modules() {
             return FoundState::failed(NotReady::Loading { ready });
+        }
+        let silent = self.startup.silent_servers();
+        if silent > 0 {
+            return FoundState::failed(NotReady::SilentServers { silent });
         }
         let all = ready + disabled + failed;
         if ready == all {

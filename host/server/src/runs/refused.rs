@@ -33,6 +33,11 @@ pub enum RunRefusal {
     AgentWaits { name: String },
     #[error("modules of the run are still being loaded ({}); it goes on when they are ready", names.join(", "))]
     ModulesLoad { names: Vec<String> },
+    #[error(
+        "MCP servers of the run have not listed their tools yet ({}); it goes on when they have, or have failed",
+        names.join(", ")
+    )]
+    SilentServers { names: Vec<String> },
     #[error("the images of the run are not read: {}", no_memory(*.0))]
     Memory(MemoryFull),
     #[error("its record does not fit together: {0}")]
@@ -56,6 +61,7 @@ impl RunRefusal {
             | Self::Late
             | Self::AgentWaits { .. }
             | Self::ModulesLoad { .. }
+            | Self::SilentServers { .. }
             | Self::NoAgent { .. } => true,
             Self::Memory(full) => !full.is_for_ever(),
             Self::Store(error) | Self::Record(RecordError::Store(error)) => {
@@ -63,5 +69,10 @@ impl RunRefusal {
             }
             _ => false,
         }
+    }
+
+    /// True if the run waits for something that this process loads or asks when it begins.
+    pub fn awaits_startup(&self) -> bool {
+        matches!(self, Self::ModulesLoad { .. } | Self::SilentServers { .. })
     }
 }

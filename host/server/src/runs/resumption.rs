@@ -20,8 +20,8 @@ use toolhold_storage::{LeaseState, RecordError, RunRow, Source, Store};
 use toolhold_telemetry::{ObservedRun, ResumeCause};
 use uuid::Uuid;
 
-/// Longest time between two looks whether the modules of a run are loaded.
-const MODULES_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest time between two looks whether the modules of a run are loaded, and its MCP servers have listed their tools.
+const STARTUP_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Dispatcher {
     /// Resumes a run whose process has ended. Completes even if the caller goes away.
@@ -40,7 +40,7 @@ impl Dispatcher {
         // A run of a key that is valid no more does not go on.
         self.inner.rights.of_owner(&row.owner).look().await?;
         let agent = self.agent(&row.agent)?;
-        self.waits_for_modules(row.id).await?;
+        self.awaits_startup(row).await?;
         let permit = self.permit(&row.owner).await?;
         permit.right().look().await?;
         let store = &self.inner.store;
@@ -94,14 +94,15 @@ impl Dispatcher {
     }
 
     /// # Errors
-    /// [`RunRefusal::ModulesLoad`] while a module that the run works with is still being loaded.
-    async fn waits_for_modules(&self, run: Uuid) -> Result<(), RunRefusal> {
+    /// [`RunRefusal::ModulesLoad`] while a module that the run works with is still being loaded;
+    /// [`RunRefusal::SilentServers`] while an MCP server whose tools it has is still asked for them.
+    async fn awaits_startup(&self, row: &RunRow) -> Result<(), RunRefusal> {
         let startup = &self.inner.startup;
         if startup.is_over() {
             return Ok(());
         }
         let store = &self.inner.store;
-        let (first, _) = store.ends(run).await?;
+        let (first, _) = store.ends(row.id).await?;
         let EventKind::Run { tools, .. } = &first.kind else {
             return Ok(());
         };
@@ -110,17 +111,23 @@ impl Dispatcher {
         // The whole record is read only where all modules are loaded in some version, and another one may come.
         if awaited.is_empty() && startup.awaits_versions(tools, registry) {
             let mut modules = RecordedModules::at_the_begin(tools);
-            let source = Source::Run(run);
+            let source = Source::Run(row.id);
             store
                 .scan(&source, |event| modules.take(&event.kind))
                 .await?;
             awaited = startup.awaited(tools, &modules.digests(), registry);
         }
-        if awaited.is_empty() {
+        if !awaited.is_empty() {
+            return Err(RunRefusal::ModulesLoad {
+                names: awaited.into_iter().collect(),
+            });
+        }
+        let silent = startup.awaited_servers_of(&row.agent, tools);
+        if silent.is_empty() {
             return Ok(());
         }
-        Err(RunRefusal::ModulesLoad {
-            names: awaited.into_iter().collect(),
+        Err(RunRefusal::SilentServers {
+            names: silent.into_iter().collect(),
         })
     }
 
@@ -189,16 +196,16 @@ impl Dispatcher {
                                 is_told = true;
                             }
                         }
-                        if matches!(refused, RunRefusal::ModulesLoad { .. }) && !is_told {
+                        if refused.awaits_startup() && !is_told {
                             tracing::warn!(run = %row.id, key = row.key(), "waits: {refused}");
                             is_told = true;
                         }
-                        if matches!(refused, RunRefusal::ModulesLoad { .. }) {
+                        if refused.awaits_startup() {
                             let registry = this.inner.agents.registry();
                             tokio::select! {
                                 () = this.inner.startup.goes_on(registry) => {}
                                 // One may have become ready between the look and the wait.
-                                () = tokio::time::sleep(MODULES_POLL_INTERVAL) => {}
+                                () = tokio::time::sleep(STARTUP_POLL_INTERVAL) => {}
                                 () = this.inner.closing.cancelled() => return,
                             }
                         }
