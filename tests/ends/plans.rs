@@ -1,8 +1,6 @@
 //! Calls of `plan run`. `run` and `resume` at a terminal go the same way.
 
-use super::{
-    GRANTING, end, host, newest_run, recorded, row, take_back, until_the_call_runs, with_each_call,
-};
+use super::{CutTool, SPIN, newest_run, recorded};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio as Pipe;
@@ -10,8 +8,12 @@ use support::host::{finish, signal};
 
 #[test]
 fn a_plan_that_runs_out_of_time_ends_its_calls() {
-    with_each_call(|tool, arguments| {
-        let host = host("[run]\ntimeout_ms = 4_000\n");
+    outlast_the_time_of_plans(SPIN);
+}
+
+pub(super) fn outlast_the_time_of_plans(cut: CutTool) {
+    cut.with_each_call(|tool, arguments| {
+        let host = cut.host("[run]\ntimeout_ms = 4_000\n");
         let mut step = arguments;
         step["_tool"] = tool.into();
         host.write("plan.json", json!([step]).to_string());
@@ -21,9 +23,9 @@ fn a_plan_that_runs_out_of_time_ends_its_calls() {
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
-        end(&events);
+        cut.end(&events);
         assert_eq!(events.last().unwrap()["reason"], "timeout", "{done:?}");
-        assert_eq!(row(&host)["status"], "interrupted");
+        assert_eq!(cut.row(&host)["status"], "interrupted");
     });
 }
 
@@ -31,14 +33,21 @@ fn a_plan_that_runs_out_of_time_ends_its_calls() {
 /// process that Ctrl-C parks writes the row itself; resuming or ending the run writes no second one.
 #[test]
 fn a_plan_whose_process_is_stopped_ends_its_calls() {
-    for (stop, code, words, status) in [
-        ("park", Some(130), "parked:", "interrupted"),
-        ("end", Some(130), "cancelled:", "interrupted"),
-        ("KILL", None, "", "interrupted"),
-        ("revoke", Some(5), "taken back", "error"),
-    ] {
-        with_each_call(|tool, arguments| {
-            let host = host(GRANTING);
+    stop_plans(SPIN, &STOPS);
+}
+
+/// Stops of a process: the stop, the exit code, words that are printed, and the status of the row.
+pub(super) const STOPS: [(&str, Option<i32>, &str, &str); 4] = [
+    ("park", Some(130), "parked:", "interrupted"),
+    ("end", Some(130), "cancelled:", "interrupted"),
+    ("KILL", None, "", "interrupted"),
+    ("revoke", Some(5), "taken back", "error"),
+];
+
+pub(super) fn stop_plans(cut: CutTool, stops: &[(&str, Option<i32>, &str, &str)]) {
+    for &(stop, code, words, status) in stops {
+        cut.with_each_call(|tool, arguments| {
+            let host = cut.host(cut.granting);
             let mut step = arguments;
             step["_tool"] = tool.into();
             host.write("plan.json", json!([step]).to_string());
@@ -46,10 +55,10 @@ fn a_plan_whose_process_is_stopped_ends_its_calls() {
             let child = command.stdout(Pipe::piped()).stderr(Pipe::piped()).spawn();
             let mut child = child.expect("it starts");
             let run = newest_run(&host);
-            until_the_call_runs(&host, &run, tool);
+            cut.until_it_runs(&host, &run, tool);
             let mut told = String::new();
             match stop {
-                "revoke" => take_back(&host),
+                "revoke" => (cut.take_back)(&host),
                 "KILL" => signal(child.id(), stop),
                 _ => signal(child.id(), "INT"),
             }
@@ -65,19 +74,19 @@ fn a_plan_whose_process_is_stopped_ends_its_calls() {
             assert_eq!(done.code, code, "{stop} {tool}: {done:?} {told}");
             let all = [told, done.stdout, done.stderr].concat();
             assert!(all.contains(words), "{stop} {tool}: {all}");
-            assert_eq!(row(&host)["status"], status, "{stop} {tool}");
+            assert_eq!(cut.row(&host)["status"], status, "{stop} {tool}");
             let events = || recorded(&host, &run);
             match stop {
                 "park" => {
                     host.run(&["resume", &run]);
-                    end(&events());
-                    assert_eq!(row(&host)["status"], status, "one row for one begin");
+                    cut.end(&events());
+                    assert_eq!(cut.row(&host)["status"], status, "one row for one begin");
                 }
                 "end" => {
-                    assert_eq!(end(&events())["error"]["kind"], "unfinished");
+                    assert_eq!(cut.end(&events())["error"]["kind"], "unfinished");
                     assert_eq!(events().last().unwrap()["reason"], "cancelled");
                 }
-                "revoke" => assert_eq!(end(&events())["error"]["kind"], "revoked"),
+                "revoke" => assert_eq!(cut.end(&events())["error"]["kind"], "revoked"),
                 _ => return,
             }
             assert_eq!(host.run(&["runs", "replay", &run]).code, Some(0), "{stop}");

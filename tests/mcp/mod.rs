@@ -57,7 +57,8 @@ impl McpFixture {
     }
 }
 
-fn configuration(flags: &[&str], table: &str) -> String {
+/// The table of the server `s`, with these flags of its program and these further lines.
+pub fn configuration(flags: &[&str], table: &str) -> String {
     let script = repository().join("tests/fixtures/mcp_server.py");
     let script = script.display().to_string();
     let command = ["python3", &script, "--log", "log"];

@@ -171,6 +171,17 @@ impl HttpMcpServer {
         Self { child, address }
     }
 
+    /// Id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process at once, like `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("SIGKILL");
+        self.child.wait().expect("it ends");
+    }
+
     pub fn handles(&self, signals: &[u32]) -> bool {
         support::host::handles(self.child.id(), signals)
     }

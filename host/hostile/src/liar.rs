@@ -114,9 +114,11 @@ fn text(tools: &[Claim], reply: &LiarReply) -> (String, u32) {
     (data.world(list, answer), list)
 }
 
-/// A module with the tool `render`, each call of which continues as a job.
+/// A module with one tool, each call of which continues as a job.
 #[derive(Debug, Clone)]
 pub struct JobLies {
+    /// The name of the tool.
+    pub tool: &'static str,
     /// The id of each job.
     pub id: String,
     /// The note of each answer about a job.
@@ -131,6 +133,7 @@ pub struct JobLies {
 impl Default for JobLies {
     fn default() -> Self {
         Self {
+            tool: "render",
             id: "job-7".into(),
             note: String::new(),
             asked: JobAnswers::Works,
@@ -157,7 +160,7 @@ pub enum JobAnswers {
 /// [`AttackFailure::Wat`], which would be a mistake of ours.
 pub fn with_jobs(lies: &JobLies) -> Result<Vec<u8>, AttackFailure> {
     let mut data = GuestMemory::default();
-    let list = data.tools(&[Claim::named("render")]);
+    let list = data.tools(&[Claim::named(lies.tool)]);
     let answer = data.reply(&LiarReply::Value("null".into()));
     let [id, id_bytes] = data.text(&lies.id);
     // `result<started, tool-error>`, as long as the longer case, as all of these.

@@ -17,6 +17,11 @@ pub enum Failure {
     Settings(String),
     #[error("{0}")]
     NotApproved(String),
+    /// The call ran while the pin was revoked.
+    #[error(
+        "the call was stopped, because the pin of the server was taken back; what it did until then is done"
+    )]
+    Revoked,
     #[error("denied: mcp not granted to this key")]
     Withheld,
     #[error("it cannot be started: {0}")]
@@ -67,6 +72,7 @@ impl Failure {
         match self {
             Self::Settings(_) | Self::Start(_) | Self::Forbidden(_) => "host",
             Self::NotApproved(_) => "not_approved",
+            Self::Revoked => "revoked",
             Self::Withheld => "denied",
             Self::Ended(_) | Self::Unreachable(_) | Self::Rpc { .. } => "server",
             Self::Protocol(_) => "protocol",
@@ -85,6 +91,7 @@ impl Failure {
         match self {
             Self::Settings(_)
             | Self::NotApproved(_)
+            | Self::Revoked
             | Self::Withheld
             | Self::Start(_)
             | Self::Forbidden(_)

@@ -3,18 +3,19 @@
 use crate::content;
 use crate::error::Failure;
 use crate::offer::{Checks, Offer, OfferedTool};
-use crate::pin::{ServerPins, refused};
+use crate::pin::{ServerPins, is_revoked, refused};
 use crate::settings::{Secrets, ServerSettings, redactor};
 use crate::wire::session::McpSession;
 use crate::wire::stderr::Stderr;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use toolhold_admission::Backoff;
 use toolhold_agent::calls::checked;
 use toolhold_policy::{PinState, Redactor};
@@ -24,6 +25,9 @@ use toolhold_schema::CheckError;
 
 /// Delays before a restart, after consecutive starts without a successful call.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
+/// Interval at which a running call looks whether its server's pin was revoked. A person who revokes it waits no longer than
+/// for the pin of a module, which is within about two seconds.
+const PIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a call's arguments: the same limit as for modules.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 
@@ -99,7 +103,8 @@ impl McpServer {
         tool
     }
 
-    /// Calls a tool, and starts the server if needed. `most` bounds both, and so does the operator's timeout.
+    /// Calls a tool, and starts the server if needed. `most` bounds both, and so does the operator's timeout. A call ends soon
+    /// after the server's pin is revoked.
     ///
     /// # Errors
     /// The call failed, by a fault of the server, the arguments or this host.
@@ -111,7 +116,25 @@ impl McpServer {
     ) -> Result<Value, Failure> {
         let most = most.min(self.settings.timeout);
         let call = timeout(most, self.perform(tool, arguments));
-        call.await.unwrap_or(Err(Failure::Deadline(most)))
+        tokio::select! {
+            biased;
+            called = call => called.unwrap_or(Err(Failure::Deadline(most))),
+            () = self.revoked() => Err(Failure::Revoked),
+        }
+    }
+
+    /// Waits until a person has revoked the pin. Never ends for a server that needs none.
+    async fn revoked(&self) {
+        if !self.pins.asks(&self.settings) {
+            return pending().await;
+        }
+        loop {
+            sleep(PIN_LOOK_INTERVAL).await;
+            let pin = self.pins.record(&self.settings).await;
+            if pin.is_some_and(|pin| is_revoked(&pin)) {
+                return;
+            }
+        }
     }
 
     /// The failure as the model reads it, without secrets.
@@ -280,6 +303,10 @@ impl McpServer {
         let mut state = self.state.lock().await;
         if let Some(ready) = state.ready.take() {
             if ready.session.is_open() {
+                if is_judged {
+                    // A person may have revoked the pin since. Then the session ends with the calls that it has.
+                    self.pins.may_start(&self.settings).await?;
+                }
                 // The tools may have changed, or a person may have approved them meanwhile.
                 let ready = if ready.session.tools_changed() || !ready.pin_state.may_run() {
                     self.judged(ready.session.clone()).await?

@@ -201,3 +201,25 @@ async fn always_means_that_a_person_decides_first() {
         }
     );
 }
+
+#[tokio::test]
+async fn a_revoked_pin_ends_running_calls_and_begins_none_in_an_open_session() {
+    let bench = McpFixture::new(&[]);
+    let server = bench.server(Pinning::FirstSight);
+    let revoked = async {
+        bench.logged("call hang").await;
+        server.pins().revoke("s").await.unwrap();
+    };
+    let (stopped, ()) = tokio::join!(call(&server, "hang", json!({})), revoked);
+    let stopped = stopped.unwrap_err();
+    assert_eq!(
+        (stopped.kind.as_str(), stopped.class),
+        ("revoked", ErrorClass::Fatal)
+    );
+    bench.logged("cancelled").await;
+    let refused = call(&server, "echo", json!({"text": "a"}))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, "not_approved", "{refused:?}");
+    assert!(!bench.log().contains("call echo"), "it was not called");
+}

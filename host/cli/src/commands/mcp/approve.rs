@@ -99,7 +99,7 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
     let logged = logged.await;
     logged.context("it is revoked, but that is not in the audit log")?;
     output::tell(&format!(
-        "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
+        "{} {name}; calls of its tools end, and none begins until `toolhold mcp approve {name}`",
         warn("revoked:")
     ));
     Ok(Exit::Ok)
