@@ -662,6 +662,8 @@ fn a_run_that_goes_on_waits_for_its_modules() {
         let variables = [
             ("TOOLHOLD_PATHS__CACHE", cache.to_str().unwrap()),
             ("TOOLHOLD_MODULES__START_TIMEOUT_MS", "1"),
+            // The test asks until the run has ended.
+            ("TOOLHOLD_SERVE__KEY_REQUESTS_PER_MINUTE", "0"),
         ];
         Server::start_with(&host, &arguments, &variables)
     };

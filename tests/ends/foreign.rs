@@ -18,6 +18,7 @@ const HANG: CutTool = CutTool {
     late: "did not answer within 4000 ms",
     granting: "",
     take_back: revoke,
+    is_nested_in_plans: false,
 };
 
 /// A host whose module may call the server's tool, and who approved the server.

@@ -34,6 +34,8 @@ struct CutTool {
     granting: &'static str,
     /// Takes that back while a call runs.
     take_back: fn(&Host),
+    /// False for a tool of an MCP server: `plan run` starts only the servers that the plan itself names.
+    is_nested_in_plans: bool,
 }
 
 /// A module's tool that computes.
@@ -44,6 +46,7 @@ const SPIN: CutTool = CutTool {
     late: "within its deadline",
     granting: GRANTING,
     take_back,
+    is_nested_in_plans: true,
 };
 
 impl CutTool {
@@ -62,6 +65,13 @@ impl CutTool {
     /// Tries something with each of [`Self::calls`], both at the same time.
     fn with_each_call(self, tried: impl Fn(&'static str, Value) + Sync) {
         at_once(self.calls(), |(tool, arguments)| tried(tool, arguments));
+    }
+
+    /// [`Self::with_each_call`], of a plan with one call.
+    fn with_each_call_of_plans(self, tried: impl Fn(&'static str, Value) + Sync) {
+        let count = if self.is_nested_in_plans { 2 } else { 1 };
+        let calls = self.calls().into_iter().take(count);
+        at_once(calls, |(tool, arguments)| tried(tool, arguments));
     }
 
     /// The only end of the tool in the record of a run.

@@ -12,7 +12,7 @@ fn a_plan_that_runs_out_of_time_ends_its_calls() {
 }
 
 pub(super) fn outlast_the_time_of_plans(cut: CutTool) {
-    cut.with_each_call(|tool, arguments| {
+    cut.with_each_call_of_plans(|tool, arguments| {
         let host = cut.host("[run]\ntimeout_ms = 4_000\n");
         let mut step = arguments;
         step["_tool"] = tool.into();
@@ -46,7 +46,7 @@ pub(super) const STOPS: [(&str, Option<i32>, &str, &str); 4] = [
 
 pub(super) fn stop_plans(cut: CutTool, stops: &[(&str, Option<i32>, &str, &str)]) {
     for &(stop, code, words, status) in stops {
-        cut.with_each_call(|tool, arguments| {
+        cut.with_each_call_of_plans(|tool, arguments| {
             let host = cut.host(cut.granting);
             let mut step = arguments;
             step["_tool"] = tool.into();

@@ -403,6 +403,9 @@ fn calls_are_traced_in_the_clients_trace() {
     }
 }
 
+/// Hides nothing of these tests. A file without any shield would be taken for one that was cut.
+const OTHER_SHIELD: &str = "[shields.private]\nkind = \"pii\"\nhide = [\"phone\"]\n";
+
 /// What shields hide from models is hidden from a client's, and what has no other form is not given.
 #[test]
 fn hidden_data_is_masked_for_clients() {
@@ -420,7 +423,7 @@ fn hidden_data_is_masked_for_clients() {
     assert_eq!(wrong["result"]["isError"], true);
     assert!(!text(&wrong).contains(MAIL), "{wrong}");
     // Hiding ends when the policy does not ask for it any more.
-    host.write("toolhold.toml", "");
+    host.write("toolhold.toml", OTHER_SHIELD);
     let started = Instant::now();
     let mut id = 3;
     loop {
@@ -463,7 +466,7 @@ fn hidden_data_is_masked_in_tool_descriptions() {
     ));
     assert!(!text(&unfit).contains(MAIL), "{unfit}");
     // A client that may see the tool is notified of the changed list.
-    host.write("toolhold.toml", "");
+    host.write("toolhold.toml", OTHER_SHIELD);
     client.hear("notifications/tools/list_changed");
     assert_eq!(list(&mut client)["title"], json!(format!("Of {MAIL}")));
 }
