@@ -141,7 +141,7 @@ fn sub_runs_of_a_stopped_run_end_with_their_calls() {
     }
 }
 
-/// Another server goes on with the run inside of the run, which loses its call alone.
+/// Another server resumes the run that another run began, and only its call is lost.
 #[test]
 fn sub_runs_of_a_killed_server_go_on_without_their_calls() {
     at_once(DELEGATES, |delegate| {
@@ -220,7 +220,7 @@ fn sub_runs_of_a_revoked_key_end_with_their_calls() {
     });
 }
 
-/// The host stops the call within alone: the run that made it reads the reason, and goes on.
+/// The host stops the inner call; the run that made it reads the reason, and ends with an answer.
 #[test]
 fn a_sub_run_reads_why_its_call_was_stopped() {
     let nothing: fn(&Host) = |_| ();

@@ -17,14 +17,14 @@ pub(super) const FORM_BYTES_A_BYTE: u64 = 60;
 pub(crate) struct ToolForms {
     /// The schema of its calls within that of a solution, by the form of calls and the maximum of strings. `None` if it
     /// has definitions, whose names depend on the other tools.
-    pub calls: Kept<(CallForm<'static>, Option<u32>), Option<Value>>,
+    pub calls: FormCache<(CallForm<'static>, Option<u32>), Option<Value>>,
     /// Its description and the schema of its parameters as text, by whether parameters have outward names and whether
     /// calls are a plan.
-    pub texts: Kept<(bool, bool), PromptText>,
+    pub texts: FormCache<(bool, bool), PromptText>,
     /// The function that stands for it where calls are native.
-    pub functions: Kept<CallForm<'static>, FunctionForm>,
+    pub functions: FormCache<CallForm<'static>, FunctionForm>,
     /// Its description and its schema, as texts of a model are compared with them.
-    pub plain: Kept<(), PlainText>,
+    pub plain: FormCache<(), PlainText>,
 }
 
 /// A tool as a function of an endpoint with native calls.
@@ -45,15 +45,15 @@ pub(crate) struct PlainText {
 
 /// A few values by their keys, the latest at the end.
 #[derive(Debug)]
-pub(crate) struct Kept<K, V>(Mutex<VecDeque<(K, Arc<V>)>>);
+pub(crate) struct FormCache<K, V>(Mutex<VecDeque<(K, Arc<V>)>>);
 
-impl<K, V> Default for Kept<K, V> {
+impl<K, V> Default for FormCache<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: PartialEq, V> Kept<K, V> {
+impl<K: PartialEq, V> FormCache<K, V> {
     /// Returns the value of `key`, which `make` makes if it is not kept.
     pub fn get_or_make(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         if let Some(known) = find(&self.values(), &key) {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_and_the_latest_are_kept() {
-        let kept = Kept::default();
+        let kept = FormCache::default();
         let of = |key: usize, value: usize| *kept.get_or_make(key, || value);
         assert_eq!(
             [of(1, 10), of(1, 11), of(2, 20), of(1, 12)],

@@ -1,7 +1,7 @@
 //! Cards and account numbers whose groups stand farther apart than on a card: `4111  1111  1111  1111`, with tabs, ` - ` or
 //! `·` between. Columns of numbers look alike. So the groups must be those of a card or an account, with its issuer or
-//! country, length and check digits; a row that goes on is none; and with blanks alone between the groups, the number has a
-//! name before it or stands where no columns are.
+//! country, length and check digits. A row with more groups is no card. With blanks alone between the groups, the number has
+//! a name before it or stands where no columns are.
 
 use super::bounds::{behind_placeholders, is_alone, is_whole_number, near_before, slice};
 use super::checks;

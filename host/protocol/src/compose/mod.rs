@@ -99,7 +99,7 @@ impl<'a> Composition<'a> {
     }
 }
 
-/// What the schema of a call depends on, beside its tool: see the members of [`Composition`].
+/// The members of [`Composition`] on which the schema of a call depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallForm<'a> {
     pub reasons: bool,
@@ -113,7 +113,7 @@ pub struct CallForm<'a> {
 }
 
 impl CallForm<'_> {
-    /// The same form, if it names no instances, which are the run's own.
+    /// Returns the same form, if it names no instances, which are the run's own.
     pub fn shared(self) -> Option<CallForm<'static>> {
         self.instances.is_empty().then_some(CallForm {
             reasons: self.reasons,

@@ -165,7 +165,7 @@ fn placeholder_that_hidden_characters_divide_is_hidden_as_text() {
     );
 }
 
-/// Nothing beside the second one says what it is.
+/// The second value has no name beside it.
 #[test]
 fn known_value_that_hidden_characters_divide_is_hidden() {
     for (first, again) in [
