@@ -56,7 +56,24 @@ struct CutBench<'a> {
     window: Duration,
 }
 
-impl CutBench<'_> {
+impl<'a> CutBench<'a> {
+    /// Waits until the server answers runs.
+    fn of_ready(
+        lab: &Lab,
+        folder: &'a CommandFolder,
+        served: &'a Served,
+    ) -> Result<Self, AttackFailure> {
+        let bench = Self {
+            folder,
+            client: RunClient { served, key: None },
+            window: lab.times(Duration::from_secs(1), Duration::from_millis(500)),
+        };
+        until("a server that is ready", || {
+            Ok(bench.unanswered()?.is_none().then_some(()))
+        })?;
+        Ok(bench)
+    }
+
     /// Writes the file as a shell's `>` does: in place.
     fn write(&self, text: &str) -> Result<(), AttackFailure> {
         self.folder.write("host.toml", text)
@@ -129,17 +146,7 @@ fn configuration_that_is_cut(lab: &Lab) -> Result<String, AttackFailure> {
     )?;
     let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
     let served = Served::start(&folder, &serve)?;
-    let bench = CutBench {
-        folder: &folder,
-        client: RunClient {
-            served: &served,
-            key: None,
-        },
-        window: lab.times(Duration::from_secs(1), Duration::from_millis(500)),
-    };
-    until("a server that is ready", || {
-        Ok(bench.unanswered()?.is_none().then_some(()))
-    })?;
+    let bench = CutBench::of_ready(lab, &folder, &served)?;
     // The file is watched, or nothing is proved.
     let denied = bench.denied("other")?;
     ensure(denied.is_some(), || {
@@ -202,17 +209,7 @@ fn shields_that_a_cut_takes(lab: &Lab) -> Result<String, AttackFailure> {
     folder.write("host.toml", whole.as_str())?;
     let serve = [&CONFIG[..], &["serve", "--listen", "127.0.0.1:0"]].concat();
     let served = Served::start(&folder, &serve)?;
-    let bench = CutBench {
-        folder: &folder,
-        client: RunClient {
-            served: &served,
-            key: None,
-        },
-        window: lab.times(Duration::from_secs(1), Duration::from_millis(500)),
-    };
-    until("a server that is ready", || {
-        Ok(bench.unanswered()?.is_none().then_some(()))
-    })?;
+    let bench = CutBench::of_ready(lab, &folder, &served)?;
     // Whether the model was shown the card; `None` if the run was refused.
     let is_shown = || -> Result<Option<bool>, AttackFailure> {
         model.say([]);
